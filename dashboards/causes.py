@@ -57,7 +57,7 @@ CAUSES: Mapping[str, Cause] = {
     "out_of_memory": Cause("A worker was killed because memory ran out", "Lower the number of workers, or add memory"),
     "output_blocked": Cause("Workers are blocked writing to a pipe", "Make the program at its other end read"),
     "sleeps_again": Cause(
-        "Requests sleep and try again", "Find the line that sleeps: more threads only try more often"
+        "Requests sleep again and again", "Find the line that sleeps: more threads may only try more often"
     ),
     "pool_exhausted": Cause("Threads wait for a pool of connections", "Make the pool as large as `threads`"),
     "queue_filling": Cause("The listen queue is filling", f"{CHECK}: it says what to raise"),

@@ -351,8 +351,8 @@ class Waits:
     reads_locks: bool = False
     """Whether it is read if the locks are held."""
     file_lock_holder: int | None = None
-    """The PID of the process for which threads wait that want the lock of a file; None if none does, or if it is not
-    known."""
+    """The PID of the process for which threads wait that want the lock of a file; 0 if that process has ended, and one
+    that it started still has the open file, and so the lock; None if no thread waits, or if it is not known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None

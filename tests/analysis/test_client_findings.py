@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from tests.analysis.test_findings import findings_by_code, idle, with_setup
+from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 
 
@@ -62,6 +64,33 @@ def test_a_few_people_always_leave(number: int, severity: str) -> None:
     finding = findings_by_code(left(number))["clients_left"]
     assert finding.severity == severity
     assert bool(finding.change) == (severity == "warning")
+
+
+def late(left: int, queue: float = 100.0) -> dict[str, Finding]:
+    """A minute of four busy threads that serve 16 requests a second of 250 ms; so many of 960 clients had left, and a
+    mean number of requests waits."""
+    rows = [
+        msgspec.structs.replace(worker(number, 240, each=0.25, busy=60.0), write_errors=left // 4, read_errors=0)
+        for number in range(1, 5)
+    ]
+    busy = replace(window(60, *rows, **{"app.sock": 60 * queue}), exceptions=left)
+    return findings_by_code(busy, Server(processes=4, threads=1))
+
+
+def test_clients_that_leave_while_their_requests_wait() -> None:
+    """If most have gone when they are served, a shorter queue serves those who still wait; where few requests wait, or
+    half of the clients get their answer, it would serve nobody more."""
+    finding = late(960)["clients_left"]
+    assert finding.severity == "critical"
+    assert finding.title == (
+        "Most answers come too late: clients disconnect before, and uWSGI still serves their requests."
+    )
+    assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
+    assert "Do not raise `listen`" in late(960)["queue_filling"].change
+    for other in (late(480), late(960, queue=1.0)):
+        assert other["clients_left"].severity == "warning"
+        assert not other["clients_left"].settings
+    assert "most requests raise" not in str(late(960)).lower()
 
 
 def test_uploads_that_break_off() -> None:

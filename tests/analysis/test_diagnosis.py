@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Options, Outage, Setup
+from uwsgi_headroom.record import Options, Outage, Setup, Waits
 from uwsgi_headroom.words.formats import rate
 
 
@@ -248,6 +248,16 @@ def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: boo
     assert first.code == "application_lock"
     assert ("permits 83" in first.evidence) == known
     assert words in first.change
+
+
+def test_a_lock_whose_holder_has_ended() -> None:
+    """Nobody can look at that process: the program that has the lock from it is to be ended."""
+    reading = Server(processes=2, threads=4).read(AT)
+    waits = Waits(threads={"lock": 8.0}, holder="processes", file_lock_holder=0)
+    reading = replace(reading, host=replace(reading.host, waits=waits))
+    first = collect_findings(compute_figures(full({"lock": 8.0}), describe_server(reading)))[0]
+    assert first.change.startswith("End with `kill -9` the program that `lsof FILE` names ")
+    assert "(`close_fds`)" in first.change
 
 
 def test_clients_that_keep_their_connections() -> None:

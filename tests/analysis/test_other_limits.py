@@ -129,6 +129,9 @@ def test_errors_leave_no_headroom_that_is_known() -> None:
     failing = correct_headroom(figures(replace(minute(0.5), exceptions=1000)))
     assert sentence(failing) == "Headroom not known: most requests raise exceptions."
     assert correct_headroom(figures(replace(minute(0.5), exceptions=900))).headroom.first == "threads"
+    workers = tuple(structs.replace(each, write_errors=250, read_errors=0) for each in minute(0.5).workers)
+    left = replace(minute(0.5), workers=workers, exceptions=1000)
+    assert correct_headroom(figures(left)).headroom.first == "threads", "their clients have gone"
     closed = correct_headroom(figures(replace(minute(0.5), unanswered=1900)))
     assert sentence(closed) == "Headroom not known: uWSGI closes most requests without an answer."
 

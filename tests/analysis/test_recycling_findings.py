@@ -177,6 +177,29 @@ def test_a_leak_that_replaces_workers_too_often() -> None:
     assert "Raise `reload-on-rss` (now 70 MB)" in finding.change
 
 
+def test_a_limit_of_memory_below_what_the_application_needs() -> None:
+    """Workers that have more when they are loaded are not in a loop of crashes; one more megabyte of limit is none."""
+    rows = [
+        msgspec.structs.replace(worker(number, 12, each=0.02, busy=2.0, respawns=6, up=40.0), resident_bytes=80 << 20)
+        for number in (1, 2)
+    ]
+    above = window(60, *rows, **{"app.sock": 60.0})
+    finding = leak(above, reload_on_rss=80)["respawn_loop"]
+    assert finding.title.endswith("a worker has more memory than `reload-on-rss` allows.")
+    assert finding.settings == (("reload-on-rss", 120),)
+    assert "reload-on-rss" not in leak(above, reload_on_rss=81)["respawn_loop"].change
+
+
+@pytest.mark.parametrize(("life", "queue", "is_cause"), [(5, 8.0, True), (60, 8.0, False), (5, 0.0, False)])
+def test_workers_that_reach_their_age(life: int, queue: float, *, is_cause: bool) -> None:
+    """It is a cause if workers live as long as that, and users feel it; a delta keeps them apart."""
+    server, found = Server(processes=4, threads=1), waiting(respawns=9, queue=queue)
+    host = with_setup(server, complete=True, max_worker_lifetime=life)
+    by_settings = {each.settings: each for each in findings_by_code(found, server, host=host).values()}
+    finding = by_settings.get((("max-worker-lifetime", 3600), ("max-worker-lifetime-delta", 900)))
+    assert (finding is not None) == is_cause
+
+
 def test_cpus_used_by_workers_that_were_replaced() -> None:
     """Workers that are too new to be compared use CPU as well: never `0.00 of 4 CPUs in use by 0 workers`."""
     rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]

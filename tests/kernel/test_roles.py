@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -48,7 +49,7 @@ def _count(server: Uwsgi) -> dict[Role, int]:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uwsgi]:
     """A uWSGI with a process of each role, with names of its own or without."""
     spool = tmp_path_factory.mktemp("spool")
-    options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100"]
+    options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100; true"]
     options += ["--http", f"127.0.0.1:{free_port()}", "--fastrouter", f"127.0.0.1:{free_port()}"]
     with uwsgi("--processes", "2", *options, *([request.param] if request.param else [])) as running:
         wait_until(lambda: len(list_children(running.pid)) == 8, what="all processes to be there")
@@ -98,6 +99,27 @@ def test_cpu_use_is_known_at_the_second_look() -> None:
     assert sum(use.processes for use in third.values()) < sum(use.processes for use in second)
     for use in second:
         assert use.role not in third or third[use.role].cpu_seconds >= use.cpu_seconds
+
+
+def test_what_a_daemon_starts_is_its_own() -> None:
+    """uWSGI starts a daemon by a shell, which may stay: what the shell runs counts, and is no daemon more."""
+    hands = MovableClock()
+    reader = Roles(hands.clock.monotonic)
+    command = f"{sys.executable} -c 'while True: pass'; true"
+    shell = subprocess.Popen(["sh", "-c", command], start_new_session=True)
+    try:
+        wait_until(lambda: any(_used(child) > 0.1 for child in list_children(shell.pid)), what="the program to compute")
+        reader.read(os.getpid(), [], [])
+        (program,) = list_children(shell.pid)
+        before = _used(program)
+        wait_until(lambda: _used(program) > before + 0.2, what="it to compute")
+        hands.move(FIRST_SECONDS)
+        uses = {use.role: use for use in reader.read(os.getpid(), [], [])}
+        assert (uses["daemon"].cpus or 0.0) >= 0.2 / FIRST_SECONDS
+        assert sum(use.processes for use in uses.values()) == 1 + len(list_children(os.getpid()))
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
 
 
 def _used(pid: int) -> float:

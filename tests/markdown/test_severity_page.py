@@ -83,7 +83,7 @@ ROWS = {
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
     "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS)),
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
-    "clients_left": Row("clients (that )?left|disconnect", clients.LEFT),
+    "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),

@@ -2,10 +2,11 @@
 
 `/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
-holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/run` starts a program that computes,
-`/open` keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`.
-BACKEND is the backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a
-file `hang`, `connect` asks for an answer that never comes, and anything else waits for a lock that it holds.
+holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite,
+`/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/open`
+keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`. BACKEND is the
+backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a file `hang`,
+`connect` asks for an answer that never comes, and anything else waits for a lock that it holds.
 """
 
 import concurrent.futures
@@ -70,23 +71,23 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
     path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
     ms = round(float(query.get("io_ms", ["0"])[0]))
     match path:
-        case "/shared":
+        case "/shared" | "/own":
             with LOCK:
-                ask(SHARED, ms)
-        case "/own":
-            with LOCK:
-                if os.getpid() not in OWN:
+                if path == "/own" and os.getpid() not in OWN:
                     OWN[os.getpid()] = socket.create_connection(ADDRESS)
-                ask(OWN[os.getpid()], ms)
+                ask(SHARED if path == "/shared" else OWN[os.getpid()], ms)
         case "/pool":
             with pooled() as connection:
                 ask(connection, ms)
         case "/print":
             print("x" * 4096, flush=True)
             time.sleep(ms / 1000)
-        case "/flock":
+        case "/flock" | "/leave":
             with open("locked", "w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
+                if path == "/leave":
+                    subprocess.Popen(["sleep", "40"], pass_fds=[file.fileno()])
+                    os._exit(1)
                 time.sleep(ms / 1000)
         case "/sqlite":
             with contextlib.closing(sqlite3.connect("file.db", timeout=10)) as database:
@@ -95,9 +96,10 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
                 database.rollback()
         case "/thread":
             start_thread(ms, is_pooled="pool" in query)
-        case "/two":
-            with TWO:
+        case "/two" | "/turn":
+            with TWO if path == "/two" else LOCK:
                 time.sleep(ms / 1000)
+            time.sleep(0.7 * ms / 1000 if path == "/turn" else 0)
         case "/run":
             subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"], check=True)
         case "/open":

@@ -4,8 +4,9 @@
 share, `/deadlock` with two locks, taken in both orders; `/itself` makes the request to SELF, the address of this
 server; `/event_loop` asks the backend (`tools.scenarios.backend`) at BACKEND_PORT in an event loop of its own;
 `/computes` starts a thread that never stops computing. `/limited` sleeps until a rate limit of 5 requests a second in
-each worker lets it go on. `/native` sleeps for a quarter of the time, and waits for the rest in a semaphore of the C
-library of its own, as the client of gRPC does, until another thread posts it. Every other URL sleeps.
+each worker lets it go on. `/consumer` waits for a thread that the import starts if CONSUMER is set. `/native` sleeps
+for a quarter of the time, and waits for the rest in a semaphore of the C library of its own, as the client of gRPC
+does, until another thread posts it. Every other URL sleeps.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import ctypes
 import itertools
 import multiprocessing
 import os
+import queue
 import threading
 import time
 import urllib.request
@@ -82,6 +84,26 @@ def in_native_library(ms: float) -> None:
     libc.sem_wait(answered)
 
 
+QUEUE: "queue.Queue[tuple[float, threading.Event]]" = queue.Queue()
+
+
+def consume() -> None:
+    while True:
+        seconds, done = QUEUE.get()
+        time.sleep(seconds)
+        done.set()
+
+
+if os.environ.get("CONSUMER"):
+    threading.Thread(target=consume, daemon=True).start()
+
+
+def by_consumer(ms: float) -> None:
+    done = threading.Event()
+    QUEUE.put((ms / 1000, done))
+    done.wait()
+
+
 def under_a_rate_limit(_ms: float) -> None:
     with TAKING:
         now = time.monotonic()
@@ -95,6 +117,7 @@ ROUTES = {
     "/deadlock": with_both_locks,
     "/itself": ask_itself,
     "/event_loop": in_event_loop,
+    "/consumer": by_consumer,
     "/computes": beside_a_computing_thread,
     "/native": in_native_library,
     "/limited": under_a_rate_limit,

@@ -137,6 +137,13 @@ TWINS: Mapping[str, str | Changes] = {
     "Django and a row that all requests lock": "Django and rows that nobody waits for",
     "redis-py and a blocked Redis": "redis-py and a Redis that answers",
     "requests and a server that does not answer": "requests and an nginx that answers",
+    "clients give up while their requests wait": _with(Load(clients=2, io_ms=250, patience_ms=1500)),
+    "as many clients, who have the time": _with(Load(clients=2, io_ms=250, patience_ms=20_000)),
+    "event streams in most threads": _with(Load(clients=4, path="/events?seconds=60"), Load(rate=4, io_ms=30)),
+    "a lock, and then a sleep without it": _with(Load(clients=2, io_ms=30, path="/turn")),
+    "a program has the lock of a worker that ended": _with(Load(clients=3, io_ms=20)),
+    "a thread that was started before the fork": "a thread that each worker has started",
+    "reload-on-rss below what a worker has": _with(options=("--reload-on-rss", "200")),
     "nginx gives up before the answer": "nginx that waits for the answer",
 }
 

@@ -243,14 +243,15 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         )
     if tries_again(figures):
         return Explanation(
-            "requests sleep and try again",
-            "Find out what the requests try again and again: more threads would only try more often.",
+            "requests sleep again and again",
+            "Find out why requests sleep again and again: if they try something again, more threads would only try "
+            "more often; event streams and long polls need a thread each.",
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":
             return Explanation(
                 WAIT_FOR_THREADS,
-                "Find out what the application's own threads do: more `threads` for requests would also wait.",
+                "Find out what the application's own threads do: more `threads` for requests may also wait.",
             )
         return Explanation(
             "the threads wait for a lock of the application",

@@ -231,8 +231,8 @@ def describe_queue_wait(server: Server) -> str:
     several = ", over all sockets" if len(server.sockets) > 1 else ""
     wait = f"{duration(flow.queue_wait)} in the listen queue{several}"
     if flow.wait_is_floor:
-        served = f"; of those served {parts[0]}" if parts else ""
-        wait, parts = f"at least {wait} up to now, on average over those served and waiting{served}", parts[1:]
+        left = f"; of those that have left it {parts[0]}" if parts else ""  # the clients that gave up are among them
+        wait, parts = f"at least {wait} up to now, on average over those served and waiting{left}", parts[1:]
     text = ", ".join([wait, *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
@@ -278,7 +278,8 @@ def describe_served(server: Server) -> str:
     if flow.observed is not None and available:
         slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
         waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
-        busy = max(flow.observed, flow.littles_law or 0.0)  # short requests are hardly ever seen
+        # Short requests are hardly ever seen, and long ones end in bunches.
+        busy = max(flow.observed, min(flow.littles_law or 0.0, available))
         parts.append(f"{write_at_once(busy + waiting)} at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:

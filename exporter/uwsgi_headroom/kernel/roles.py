@@ -2,8 +2,9 @@
 
 All are children of the proven master. uWSGI's document lists the spoolers; the others it does not, and it names a
 process only with `auto-procname`. Without that, a program of another name is a daemon that the master has started
-(`attach-daemon`, cron); of the rest, a process that waits for connections at a listening socket is a router, and one
-that does not is a mule. To see that takes the right to read its descriptors; without it, the role is "other".
+(`attach-daemon`, cron), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a
+process that waits for connections at a listening socket is a router, and one that does not is a mule. To see that
+takes the right to read its descriptors; without it, the role is "other".
 """
 
 from __future__ import annotations
@@ -73,12 +74,18 @@ class Roles:
         grown: dict[Role, float] = defaultdict(float)
         resident: dict[Role, int] = defaultdict(int)
         number: dict[Role, int] = defaultdict(int)
-        others = (pid for pid in list_children(master) if pid not in workers)
-        for pid in (master, *islice(others, MOST_PROCESSES)):
+        found = [master, *islice((pid for pid in list_children(master) if pid not in workers), MOST_PROCESSES)]
+        own = len(found)
+        for place, pid in enumerate(found):  # it grows
             try:
                 now, size = self._read(pid, before.get(pid), master, name, spoolers)
             except (OSError, ValueError, IndexError):
                 continue  # it has ended
+            if place >= own:
+                now.role = "daemon"
+            if now.role == "daemon":
+                started = [child for child in list_children(pid) if child not in found]
+                found += started[: max(0, 1 + MOST_PROCESSES - len(found))]
             self._known[pid] = now
             then = before.get(pid)
             if then is None or then.start != now.start:
@@ -87,7 +94,7 @@ class Roles:
                 then = now
             grown[now.role] += now.cpu_seconds - then.cpu_seconds
             resident[now.role] += size
-            number[now.role] += 1
+            number[now.role] += place < own
         for role, growth in grown.items():
             self._cpu[role] += max(0.0, growth)
         return tuple(

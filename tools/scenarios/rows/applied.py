@@ -240,6 +240,16 @@ ROWS = (
         "an executor of 16 threads",
     ),
     Applied(
+        _named(own_threads.ROWS, "a thread that was started before the fork"), _options("--lazy-apps"), "`lazy-apps`"
+    ),
+    Applied(_named(workers.ROWS, "reload-on-rss below what a worker has")),
+    Applied(
+        _named(queues.ROWS, "clients give up while their requests wait"),
+        _options("--listen", "15"),
+        "`listen` 15",
+        ends=("clients_left",),
+    ),
+    Applied(
         _named(own_threads.ROWS, "requests that call their own server"),
         _without_path,
         "the code called directly",

@@ -201,6 +201,24 @@ ROWS = (
         why="flock(2) of one file: one request at a time in all four processes together.",
     ),
     Scenario(
+        "a program has the lock of a worker that ended",
+        Server(2, 4, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("lock of one file", "`kill -9`", "lsof", "close_fds"),
+            not_words=("py-spy", "for less time"),
+        ),
+        (
+            Load(clients=1, requests=1, path="/leave"),
+            Load(clients=6, io_ms=20, path="/flock", start=2.0, vary=(1.0, 1.0)),
+        ),
+        lead=5.0,
+        fixed=True,
+        why="The kernel names the worker that took it, and ended. The program that it started has the same open file, "
+        "and ignores SIGTERM, as the threads of uWSGI do.",
+    ),
+    Scenario(
         "a pool of five connections",
         Server(2, 16, BACKEND, app=APP, backend=64),
         Expected(
@@ -227,7 +245,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep and try again", "sqlite", "only try more often"),
+            words=("sleep again and again", "sqlite", "only try more often"),
             not_words=NO_MORE,
             limits=("other",),
         ),
@@ -261,6 +279,21 @@ ROWS = (
         seconds=12.0,
         fixed=True,
         why="Two of four threads wait for it, half of the time of a request: more threads would all wait.",
+    ),
+    Scenario(
+        "a lock, and then a sleep without it",
+        Server(2, 8, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("a lock of the application",),
+            not_words=("pool", *NO_MORE[:1]),
+            limits=("lock", "other"),
+        ),
+        (Load(clients=14, path="/turn", io_ms=30, vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Two threads of each worker sleep most of the time, as with a pool of two; but one has the lock, and the "
+        "other one does not need it any more.",
     ),
     Scenario(
         "requests that start programs which compute",

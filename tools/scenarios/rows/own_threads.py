@@ -11,6 +11,7 @@ from tools.scenarios.rows.kernel import NO_MORE
 from tools.scenarios.scenario import Expected, Load, Scenario, Server
 
 APP = Path(__file__).parents[1] / "threads_app.py"
+CONSUMER = ("--env", "CONSUMER=1")
 
 ROWS = (
     Scenario(
@@ -36,6 +37,28 @@ ROWS = (
         (Load(clients=5, io_ms=100, path="/executor", vary=(1.0, 1.0)),),
         fixed=True,
         why="Requests wait for threads of an executor, as those of many client libraries do, and none waits in vain.",
+    ),
+    Scenario(
+        "a thread that was started before the fork",
+        Server(2, 4, CONSUMER, app=APP),
+        Expected(
+            "warning",
+            ("waits_for_threads",),
+            words=("do not end", "before uwsgi forked the workers", "set `lazy-apps`"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, io_ms=20, path="/consumer", vary=(1.0, 1.0)),),
+        lead=8.0,
+        fixed=True,
+        why="The import started it in the master, and no worker has it: nobody answers.",
+    ),
+    Scenario(
+        "a thread that each worker has started",
+        Server(2, 4, (*CONSUMER, "--lazy-apps"), app=APP),
+        Expected("ok"),
+        (Load(clients=4, io_ms=20, think_ms=100, path="/consumer", vary=(1.0, 1.0)),),
+        lead=4.0,
+        fixed=True,
     ),
     Scenario(
         "a C library that answers from a thread of its own",

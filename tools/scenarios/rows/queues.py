@@ -103,4 +103,44 @@ ROWS = (
         fixed=True,
         why="Master and workers are stopped at a line that the pipe does not take: there is nothing to judge, but why.",
     ),
+    Scenario(
+        "clients give up while their requests wait",
+        Server(4, 1, ("--listen", "100")),
+        Expected(
+            "critical",
+            ("clients_refused", "saturation"),
+            ("clients_left",),
+            words=("do not raise `listen`",),
+            not_words=("net.core.somaxconn",),
+        ),
+        (Load(clients=60, io_ms=250, patience_ms=1500, vary=(1.0, 1.0)),),
+        lead=8.0,
+        fixed=True,
+        why="Each of them asks again at once, so that the queue is full of requests that nobody waits for: uWSGI "
+        "serves 16 a second, and hardly any answer comes in time. A queue of 15 would serve as many in time.",
+    ),
+    Scenario(
+        "as many clients, who have the time",
+        Server(4, 1, ("--listen", "100")),
+        Expected("critical", ("queue_wait", "saturation"), not_words=("lower `listen`", "do not raise")),
+        (Load(clients=60, io_ms=250, patience_ms=20_000, vary=(1.0, 1.0)),),
+        lead=8.0,
+        fixed=True,
+        why="They wait for four seconds, and all of them get their answer.",
+    ),
+    Scenario(
+        "event streams in most threads",
+        Server(2, 8),
+        Expected(
+            "warning",
+            ("sleeps_again",),
+            words=("sleep again and again", "event streams"),
+            not_words=("raise `processes`",),
+        ),
+        (Load(clients=14, path="/events?seconds=60", vary=(1.0, 1.0)), Load(rate=4, io_ms=30)),
+        lead=6.0,
+        fixed=True,
+        why="From outside, a stream that sends something now and then sleeps like a request that tries again: both are "
+        "named.",
+    ),
 )

@@ -242,6 +242,20 @@ ROWS = (
         why="Workers are replaced between requests, each after some seconds: what the option is for.",
     ),
     Scenario(
+        "reload-on-rss below what a worker has",
+        Server(4, 1, ("--reload-on-rss", "10")),
+        Expected(
+            "warning",
+            ("respawn_loop", "queue_wait"),
+            words=("more memory than `reload-on-rss` allows", "raise `reload-on-rss` from 10"),
+            not_words=("import error", "log"),
+        ),
+        (Load(rate=20, io_ms=20),),
+        seconds=22.0,
+        fixed=True,
+        why="Each worker has three times as much when it starts, and is replaced once it is ten seconds old.",
+    ),
+    Scenario(
         "leak with evil-reload-on-rss",
         Server(2, 1, ("--evil-reload-on-rss", "60")),
         Expected(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import causes
+from uwsgi_headroom.analysis.findings import causes, workers
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.shortages import lacks_cpu
@@ -20,8 +20,9 @@ from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
-CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs")
-"""Findings of `causes` that explain why free threads take no request."""
+CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs", "respawn_loop", "recycled_together")
+"""Findings of `causes` and `workers` that explain why free threads take no request. A worker that has ended looks free
+until uWSGI's master has noticed."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def _is_unexplained(figures: Figures) -> bool:
     """Whether nothing else is known that keeps free threads from serving: workers that are paused, end or start, a
     socket of single workers, cheaper mode, connections that clients keep, a call that blocks all coroutines of a
     worker, no idle CPU (a worker that is waiting for a CPU takes no request either)."""
-    if any(finding.code in CANNOT_SERVE for finding in causes.find(figures)):
+    if any(finding.code in CANNOT_SERVE for finding in (*causes.find(figures), *workers.find(figures))):
         return False
     cpus = figures.server.cpus
     if cpus and lacks_cpu(figures, cpus.count):

@@ -268,6 +268,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"Find out what the {name_role(role)} of this uWSGI {'computes' if role.processes == 1 else 'compute'}, "
         "and move this work to another host, or add CPUs."
         if role
+        else f"{limit['affinity']} Then move the other programs to another host.{_see_own_threads(figures)}"
+        if cpus.limited_by == "affinity"
         else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
         clause="programs that the application starts use all CPUs"
         if by_children

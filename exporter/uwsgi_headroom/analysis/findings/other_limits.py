@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.bottlenecks import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
+from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, clients, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
@@ -127,7 +127,8 @@ def _describe_errors(figures: Figures) -> str:
         return "uWSGI answers every request with an error"
     if requests and (window.unanswered or 0) >= MOSTLY * requests:
         return "uWSGI closes most requests without an answer"
-    return "most requests raise exceptions" if requests and window.exceptions >= MOSTLY * requests else ""
+    raised = window.exceptions - clients.count_left(figures)
+    return "most requests raise exceptions" if requests and raised >= MOSTLY * requests else ""
 
 
 def _compute_factor(figures: Figures, code: str) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
@@ -158,6 +159,8 @@ def _add_to_queue(figures: Figures, backlog: Backlog) -> Advice:
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
     smaller."""
+    if wait_too_long(figures):
+        return "Do not raise `listen`: most clients have gone when their request is served, and would wait longer."
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         now = "" if backlog.limit is None else f" (the limit is now {backlog.limit})"

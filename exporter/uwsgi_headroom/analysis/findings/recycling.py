@@ -36,14 +36,18 @@ LIFE = 3600.0
 """Seconds that a worker should live at least: each respawn then costs next to nothing."""
 
 
-def _round_up(requests: float) -> int:
-    """The number of requests as a round number to set, at least 1,000."""
-    return max(1, math.ceil(requests / 1000)) * 1000
+def _round_up(number: float, to: int = 1000) -> int:
+    """A number as a round one to set, at least `to`."""
+    return max(1, math.ceil(number / to)) * to
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests`, or a limit of memory, so early that it costs capacity."""
-    yield from list(_reach_max_requests(figures)) or _reach_memory_limit(figures)
+    """The finding about workers that reach `max-requests`, a limit of memory or their age so early that it costs
+    capacity."""
+    for reach in (_reach_max_requests, _reach_memory_limit, _begin_above_limit, _reach_lifetime):
+        if found := next(reach(figures), None):
+            yield found
+            return
 
 
 def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
@@ -214,6 +218,67 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         if leak.option != EVIL
         else "the application's memory grows with every request, and `evil-reload-on-rss` kills the workers",
         change=advise_on_leak(figures, leak),
+    )
+
+
+def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
+    """The finding about a limit of memory that an application reaches as soon as it is loaded."""
+    options, window = figures.server.setup.options, figures.window
+    limit, respawns = options.reload_on_rss or 0, sum(times for _, times, _ in find_ends(figures)) - window.harakiris
+    size = max((worker.resident_bytes or 0 for worker in window.workers), default=0)
+    lives = window.seconds * len(window.workers) / respawns if respawns > 0 else math.inf
+    if not limit or respawns < OFTEN or size < limit * 2**20 or lives >= SHORT_LIFE or find_leak(figures):
+        return
+    enough = _round_up(ROOM * size / 2**20, 10)
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
+        **add_wait(
+            f"A worker that has not yet been replaced has {byte_size(size)} of resident memory, and `reload-on-rss` is "
+            f"{limit} MB; {counted(respawns, 'respawn')} in {duration(window.seconds)}",
+            figures.flow,
+        )._asdict(),
+        meaning="uWSGI replaces a worker after the first request at whose end the worker has more memory than that, if "
+        f"the worker is at least as old as `min-worker-lifetime` ({min_lifetime(figures)} s).",
+        clause="a worker has more memory than `reload-on-rss` allows",
+        change=f"Raise `reload-on-rss` from {limit} to {enough}, if that fits into the memory for all workers, or let "
+        "the application load less.",
+        settings=(("reload-on-rss", enough),),
+    )
+
+
+ROOM = 1.5
+"""The limit that leaves an application room to grow, as a multiple of what it has when it is loaded."""
+
+
+def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
+    window, away = figures.window, part_away(figures)
+    life, workers = figures.server.setup.options.max_worker_lifetime, len(figures.window.workers)
+    respawns = sum(times for _, times, _ in find_ends(figures)) - window.harakiris
+    if not life or respawns < OFTEN or not (shows_a_limit(figures.flow) or (away or 0.0) >= AWAY):
+        return
+    lives = window.seconds * workers / respawns
+    if not RECYCLED * life <= lives <= 2 * life:
+        return
+    longer, apart = round(max(life, LIFE)), round(max(life, LIFE) / workers)
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title=f"Workers are replaced too often: `max-worker-lifetime` is {life} s.",
+        **add_wait(
+            f"Each worker is replaced after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
+            f"{duration(window.seconds)}"
+            + ("" if away is None else f"; workers are down for {percent(away)} of the time"),
+            figures.flow,
+        )._asdict(),
+        meaning="uWSGI replaces a worker of this age, and the new one first has to load the application. Workers that "
+        "start together also end together.",
+        clause="workers are replaced too often",
+        change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (uWSGI 2.0.20) to {apart}, so "
+        "that each worker ends at a time of its own, or remove `max-worker-lifetime`.",
+        settings=(("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)),
     )
 
 

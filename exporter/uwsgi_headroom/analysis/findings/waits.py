@@ -236,15 +236,21 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        "roll the deploy back. Then change the code so that it "
-        f"{'does not wait while it holds the lock' if behind else 'holds the lock for less time'}. "
+        f"roll the deploy back. Then change the code so that it {_hold_less(holder, is_behind=bool(behind))}. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
 
+def _hold_less(holder: int | None, *, is_behind: bool) -> str:
+    """What the code should do instead. is_behind: whether the holder waits for something, which is known."""
+    if holder == 0:
+        return "starts programs without its own open files (`close_fds`)"
+    return "does not wait while it holds the lock" if is_behind else "holds the lock for less time"
+
+
 def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> str:
     """How to see what holds the lock: it may be in any process, unless each worker has a lock of its own. holder: the
-    PID that is known to hold it."""
+    PID that is known to hold it, 0 if that process has ended."""
     workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
     if holder in workers:
         return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
@@ -252,6 +258,12 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
         return (
             f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
             "requests wait until it releases the lock"
+        )
+    if holder == 0:
+        return (
+            "End with `kill -9` the program that `lsof FILE` names for this file, and that is no worker: the process "
+            "that took the lock has ended, and the program, which it started, still has the open file. A program that "
+            "a thread of uWSGI starts ignores SIGTERM"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
@@ -291,12 +303,15 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
-            meaning="There are two possible causes. In a deadlock, two requests each hold a lock that the other "
-            "request waits for. Or a thread of the application hangs. More threads would also hang. Requests that wait "
-            "on purpose, such as long polls, are no fault: they end by themselves.",
+            meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
+            "for; a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or "
+            "that was started before uWSGI forked the workers, which do not have it. More threads would also hang. "
+            "Requests that wait on purpose, such as long polls, are no fault: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"{_see_or_end(figures, standing)}. If requests wait for each other, take the locks in the same "
-            "order everywhere, and give each wait a timeout: until then, the same requests also stop new workers.",
+            change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for "
+            "each other, take the locks in the same order everywhere, and give each wait a timeout: until then, the "
+            "same requests also stop new workers. If the worker does not have the thread that answers them, set "
+            "`lazy-apps`, or start this thread in a function with `@postfork` (uwsgidecorators).",
         )
     return Finding(
         code="waits_for_threads",
@@ -308,7 +323,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         "not known here.",
         clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
         change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make this work faster, or "
-        "let more of it run at once (`max_workers` of an executor). More `threads` would also wait.",
+        "let more of it run at once (`max_workers` of an executor). More `threads` help only if each request gets its "
+        "answer as soon as it is there, as from gRPC, and waits for no other request.",
     )
 
 
@@ -371,18 +387,18 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     yield Finding(
         code="sleeps_again",
         severity="warning" if waits.threads["sleep"] >= USED * (figures.available or 0) else "info",
-        title="Requests sleep, try something again, and sleep again.",
+        title="Requests sleep, go on for a moment, and sleep again.",
         evidence=f"On average, {mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
         "file, a lock in Redis or a rate limit. While this thing is in use, the other requests sleep, and check again "
-        "and again whether it is free. Or a backend fails, and requests try again after a pause. Event streams also "
-        "sleep and check again while they wait for news.",
-        clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
+        "and again whether it is free. Or a backend fails, and requests try again after a pause. Or requests are event "
+        "streams or long polls, which look for news again and again, on purpose, and hold a thread meanwhile.",
+        clause="requests sleep again and again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
-        "fails, repair the backend, and let requests try fewer times. More threads or processes would only try more "
-        "often.",
+        "fails, repair the backend, and let requests try fewer times: more threads or processes would only try more "
+        "often. Only event streams and long polls need a thread each: raise `threads`, or serve them with `gevent`.",
     )
 
 

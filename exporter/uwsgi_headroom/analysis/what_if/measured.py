@@ -169,7 +169,7 @@ def _find_unknown(figures: Figures) -> str:
     if find_own(waits.destinations):
         return "Requests call the uWSGI that serves them"
     if tries_again(figures):
-        return "Requests sleep and try again"
+        return "Requests sleep again and again"
     if waits.share("lock") >= LOCKED and not (figures.lock and figures.lock.is_known):
         return "Requests wait for a lock, or for threads that serve no request"
     return ""

@@ -3,7 +3,8 @@
 A lock lets one thread at a time through, and a pool of k lets k. So while threads of a worker wait for a lock of the
 application, the number of its threads that wait for something else, such as a backend, is k, again and again, and they
 are now these and now those. Without a pool that number varies from sample to sample, or they are always the same
-threads.
+threads. Those that wait for a pool wait each at an address of its own, as in every condition variable of Python. If
+several wait at one address, that is a lock, and who does something else has it, or does not need it any more.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SMALLEST = 2
 
 _REMEMBERED = 60
 
+_NO_POOL = 0
+
 
 class Pools:
     """Counts, for each worker of one server, in how many samples so many threads waited for a backend."""
@@ -31,12 +34,13 @@ class Pools:
         self._seen: dict[int, Counter[int]] = defaultdict(Counter)
         self._threads: dict[int, set[int]] = defaultdict(set)
 
-    def note(self, backends: Mapping[int, Collection[int]], locks: Collection[int]) -> None:
-        """Add a sample of all threads: by worker id, those that wait for a backend; and the ids of workers of which
-        threads wait for a lock."""
-        for worker_id in locks:
+    def note(self, backends: Mapping[int, Collection[int]], locks: Mapping[int, Collection[int | None]]) -> None:
+        """Add a sample of all threads, by worker id: those that wait for a backend; and where threads wait for a lock,
+        None if that is not known."""
+        for worker_id, places in locks.items():
             seen, working = self._seen[worker_id], backends.get(worker_id, ())
-            seen[len(working)] += 1
+            known = [place for place in places if place is not None]
+            seen[len(working) if len(known) == len(set(known)) else _NO_POOL] += 1
             self._threads[worker_id].update(working)
             if seen.total() > _REMEMBERED:
                 self._seen[worker_id] = Counter({number: times // 2 for number, times in seen.items() if times > 1})

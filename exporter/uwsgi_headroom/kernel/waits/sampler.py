@@ -8,6 +8,7 @@ counts for more; so every number is an unbiased estimate.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import defaultdict
@@ -186,6 +187,8 @@ class WaitSampler:
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
         holder = self._file_locks.find_holder()
+        if holder and not os.path.exists(f"/proc/{holder}"):
+            holder = 0
         return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock, file_lock_holder=holder)
 
     def _sample_unlike(
@@ -461,10 +464,12 @@ class WaitSampler:
 
     def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
-        locked = {each.by.worker.worker_id for each, _, what in decided if what.result == "lock"}
-        if locked:
-            working: dict[int, set[int]] = defaultdict(set)
+        locked: dict[int, list[int | None]] = defaultdict(list)
+        working: dict[int, set[int]] = defaultdict(set)
+        if any(what.result == "lock" for _, _, what in decided):
             for each, _, what in decided:
+                if what.result == "lock":
+                    locked[each.by.worker.worker_id].append(each.wait.address)
                 if what.result in WORKING:
                     working[each.by.worker.worker_id].add(each.thread)
             self._pools.note(working, locked)

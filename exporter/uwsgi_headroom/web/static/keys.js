@@ -112,8 +112,8 @@ export function figures() {
 function waits({ flow, queue_waits: known, sockets }) {
   const parts = known ? [0.95, 0.99].map((share) => known.percentiles.find((each) => each.share === share)).filter((each) => each?.seconds) : [];
   const oldest = Math.max(0, ...sockets.map((socket) => socket.oldest_wait ?? 0));
-  const ofServed = flow?.wait_is_floor ? "of those served " : "";
-  const texts = [...parts.map((each, place) => `${place ? "" : ofServed}${name(each.share)} ${format.duration(each.seconds)}`), ...(oldest ? [`oldest now ${format.duration(oldest)}`] : [])];
+  const ofLeft = flow?.wait_is_floor ? "of those that have left it " : "";
+  const texts = [...parts.map((each, place) => `${place ? "" : ofLeft}${name(each.share)} ${format.duration(each.seconds)}`), ...(oldest ? [`oldest now ${format.duration(oldest)}`] : [])];
   return texts.join(", ") || "in the listen queue";
 }
 
