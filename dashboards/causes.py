@@ -44,7 +44,9 @@ CAUSES: Mapping[str, Cause] = {
     "cpu_wait": Cause("Requests wait for a CPU", "Move other programs away, or give the host more CPUs"),
     "descriptors_used_up": Cause("A worker has no file descriptors left", "Reload the workers, then raise `max-fd`"),
     "exceptions": Cause("Requests raise exceptions", "Read the tracebacks in uWSGI's log"),
-    "harakiri": Cause("uWSGI kills workers for requests over `harakiri`", "Find `HARAKIRI` in uWSGI's log"),
+    "harakiri": Cause(
+        "uWSGI kills workers whose requests run longer than `harakiri`", "Find `HARAKIRI` in uWSGI's log"
+    ),
     "interpreter_bound": Cause("Interpreters are saturated", "Add `processes` while CPUs are free"),
     "interpreter_lock_held": Cause("A call holds the interpreter lock", f"{CHECK}: it names the worker"),
     "log_failure": Cause("uWSGI's log reports a failure", f"{CHECK}: it has the line"),
@@ -62,7 +64,7 @@ CAUSES: Mapping[str, Cause] = {
     "queue_filling": Cause("The listen queue is filling", f"{CHECK}: it says what to raise"),
     "queue_wait": Cause("Requests wait in the listen queue", f"{CHECK}: it says what to raise"),
     "recycled_together": Cause("All workers are recycled together", "Set `max-requests-delta`"),
-    "reload_waits": Cause("A reload waits for a request, and nobody is served", "Set `worker-reload-mercy`"),
+    "reload_waits": Cause("A reload waits for a request, and no new request is served", "Set `worker-reload-mercy`"),
     "request_stuck": Cause("Requests are stuck", "Restart the stuck workers: `uwsgi-headroom pids NAME --stuck`"),
     "requests_lost": Cause("Requests were lost", f"{CHECK}: it says why the workers exited"),
     "requests_rejected": Cause("uWSGI refuses requests", f"{CHECK}: it names the option to change"),

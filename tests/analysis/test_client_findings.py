@@ -30,10 +30,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     assert list(by_code) == ["clients_left"]
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
-    assert finding.title == (
-        "Clients disconnect before they get their answer: the timeout of the clients, or of the web server in front, "
-        "is shorter than the response time."
-    )
+    assert finding.title == ("Clients disconnect before they get their response: a timeout is too short.")
     assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
     assert "10 ms" in finding.evidence
     assert "traceback" not in finding.change

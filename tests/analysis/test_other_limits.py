@@ -130,7 +130,7 @@ def test_errors_leave_no_headroom_that_is_known() -> None:
     assert sentence(failing) == "Headroom not known: most requests raise exceptions."
     assert correct_headroom(figures(replace(minute(0.5), exceptions=900))).headroom.first == "threads"
     closed = correct_headroom(figures(replace(minute(0.5), unanswered=1900)))
-    assert sentence(closed) == "Headroom not known: uWSGI closes most requests without an answer."
+    assert sentence(closed) == "Headroom not known: uWSGI closes most requests without a response."
 
 
 def test_a_resource_that_is_used_up_is_the_reason_for_what_follows() -> None:
