@@ -44,9 +44,7 @@ CAUSES: Mapping[str, Cause] = {
     "cpu_wait": Cause("Requests wait for a CPU", "Move other programs away, or give the host more CPUs"),
     "descriptors_used_up": Cause("A worker has no file descriptors left", "Reload the workers, then raise `max-fd`"),
     "exceptions": Cause("Requests raise exceptions", "Read the tracebacks in uWSGI's log"),
-    "harakiri": Cause(
-        "uWSGI kills workers whose requests run longer than `harakiri`", "Find `HARAKIRI` in uWSGI's log"
-    ),
+    "harakiri": Cause("uWSGI kills workers whose requests exceed `harakiri`", "Find `HARAKIRI` in uWSGI's log"),
     "interpreter_bound": Cause("Interpreters are saturated", "Add `processes` while CPUs are free"),
     "interpreter_lock_held": Cause("A call holds the interpreter lock", f"{CHECK}: it names the worker"),
     "log_failure": Cause("uWSGI's log reports a failure", f"{CHECK}: it has the line"),

@@ -800,8 +800,8 @@ def test_known_options_are_in_the_texts() -> None:
     """`harakiri` and `max-requests` come with their values if these are known, and without them if not."""
     killed = replace(with_worker(1, respawns=1), harakiris=1)
     host = with_setup(Server(), harakiri=5)
-    assert "whose requests run longer than `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
-    assert "whose requests run longer than `harakiri`." in findings_by_code(killed)["harakiri"].title
+    assert "whose requests exceed `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
+    assert "whose requests exceed `harakiri`." in findings_by_code(killed)["harakiri"].title
     assert findings_by_code(killed)["harakiri"].evidence.startswith("uWSGI killed workers once in the last 60 s")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)

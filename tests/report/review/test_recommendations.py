@@ -55,7 +55,7 @@ def test_killed_requests_are_those_of_the_whole_range() -> None:
     harakiris = np.zeros(192)
     harakiris[3:6] = 1
     found = _recommended(harakiris=harakiris)["harakiri"]
-    assert found.title == "uWSGI kills workers whose requests run longer than `harakiri`."
+    assert found.title == "uWSGI kills workers whose requests exceed `harakiri`."
     assert "3 times in the last" in found.evidence
     assert "in the last 48 h" in found.evidence or "in the last 2 d" in found.evidence
 

@@ -98,7 +98,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="harakiri",
         severity=_severity(figures, lost),
-        title=f"uWSGI kills workers whose requests run longer than `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
+        title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
         evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
         f"least {counted(lost, 'request')} in service"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
