@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, percent
+from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, numbered, percent
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
@@ -169,7 +169,8 @@ def even_out(figures: Figures) -> str:
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     parts = {worker.worker_id: worker.share or 0.0 for worker in figures.balance.active}
-    shares = f"The workers' shares of the requests are {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
+    percents = "/".join(f"{100 * part:.0f}" for part in parts.values())
+    shares = f"{numbered('Worker', list(parts))} take {percents} % of the requests"
     if len(parts) > MOST_NUMBERS:
         hottest = max(parts, key=lambda worker_id: parts[worker_id])
         others = [part for worker_id, part in parts.items() if worker_id != hottest]

@@ -141,7 +141,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         which = numbered("worker", sorted(worker.worker_id for worker in blocked))
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
         restart = (
-            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}, and {its} requests are lost. "
+            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}. The restart loses {its} "
+            "requests. "
         )
         find = "Before the restart, find"
     find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}"

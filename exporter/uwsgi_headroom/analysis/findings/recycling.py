@@ -176,9 +176,9 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
-        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
-        f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
-        f"on average, above {leak.limit} MB"
+        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} "
+        f"processes of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process above "
+        f"{leak.limit} MB, after {duration(leak.life)} on average"
     )
 
 
