@@ -94,7 +94,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
             return all(states <= seen.get(line, set()) for line, states in EXPECTED.items())
 
         wait_until(is_seen, what="the lines")
-        holder = "that other thread holds the lock, and is in query (shop/orders.py:4) sleeping"
+        holder = "that thread holds the lock, and is in query (shop/orders.py:4) sleeping"
         wait_until(lambda: holder in evidence(running, "application_lock"), what="the holder of the lock")
         assert "audit (shop/orders.py:6) 100 %" in evidence(running, "application_lock")
 

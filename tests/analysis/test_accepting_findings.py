@@ -32,7 +32,7 @@ def test_the_stopped_holder_of_the_accept_lock() -> None:
         "Requests wait in the listen queue: workers are idle, and worker 2 (PID 102), which holds the accept lock, is "
         "stopped."
     )
-    assert first.change.startswith("Continue the stopped worker: `kill -CONT 102`.")
+    assert first.change.startswith("Resume the stopped worker: `kill -CONT 102`.")
     assert first.evidence.startswith(
         "For 30 s of 60 s (50 %), requests waited although a thread was free; on average, 0.2 of 4 threads"
     )
@@ -83,4 +83,4 @@ def test_a_stopped_worker_while_nobody_waits() -> None:
     assert list(by_code) == ["workers_stopped"]
     finding = by_code["workers_stopped"]
     assert (finding.title, finding.severity) == ("Worker 1 is stopped.", "warning")
-    assert finding.change == "Continue the stopped worker: `kill -CONT 101`."
+    assert finding.change == "Resume the stopped worker: `kill -CONT 101`."

@@ -45,7 +45,7 @@ def test_without_waits_neither_is_advised(threads: int) -> None:
         change = by_code[code].change
         assert not advises_more(by_code[code])
         assert change.startswith(
-            f"Run {COMMAND} on the server's host to see what the threads wait for. If threads wait for a lock"
+            f"Run {COMMAND} on uWSGI's host to see what the threads wait for. If threads wait for a lock"
         )
         assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
 
@@ -126,7 +126,7 @@ def test_the_command_can_be_pasted(address: str, argument: str) -> None:
     server = Server(processes=4, threads=8, cpus=8.0)
     host = replace(server.read(AT).host, waits=HIDDEN)
     change = findings_by_code(full(), server, host=host, address=address)["saturation"].change
-    assert f"check {argument}` on the server's host" in change
+    assert f"check {argument}` on uWSGI's host" in change
 
 
 def coroutines() -> Setup:
@@ -144,7 +144,7 @@ def test_coroutines_are_not_advised_blindly() -> None:
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )
     assert (
-        "a call that does not give way to other requests"
+        "a call that does not yield stops all other requests"
         in judged(blocked, off, setup=coroutines())["queue_wait"].change
     )
 

@@ -32,10 +32,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     assert list(by_code) == ["clients_left"]
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
-    assert finding.title == (
-        "Clients disconnect before they get their answer: the timeout of the clients, or of the web server in front, "
-        "is shorter than the response time."
-    )
+    assert finding.title == ("Clients disconnect before they get their response: a timeout is too short.")
     assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
     assert "10 ms" in finding.evidence
     assert "traceback" not in finding.change
@@ -83,7 +80,7 @@ def test_clients_that_leave_while_their_requests_wait() -> None:
     finding = late(960)["clients_left"]
     assert finding.severity == "critical"
     assert finding.title == (
-        "Most answers come too late: clients disconnect before, and uWSGI still serves their requests."
+        "Most responses come too late: clients have left, and uWSGI still serves their requests."
     )
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     assert "Do not raise `listen`" in late(960)["queue_filling"].change

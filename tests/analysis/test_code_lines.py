@@ -78,9 +78,9 @@ def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
     one, or with several, nothing is said."""
     finding = judged(of_16_threads({"lock": 8.0}), history(30, *WAITING, *others))["application_lock"]
     assert "audit (shop/orders.py:8) 100 %" in finding.evidence
-    assert ("that other thread holds the lock" in finding.evidence) == bool(holder)
+    assert ("that thread holds the lock" in finding.evidence) == bool(holder)
     if holder:
-        assert finding.evidence.endswith(f"that other thread holds the lock, and is in {holder}.")
+        assert finding.evidence.endswith(f"that thread holds the lock, and is in {holder}.")
 
 
 @pytest.mark.parametrize(("also", "known"), [([], True), ([sight(3, OTHER, 9, "sleep", worker=2)], False)])

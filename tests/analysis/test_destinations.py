@@ -157,12 +157,12 @@ def test_the_advice_is_that_of_the_kind() -> None:
 @pytest.mark.parametrize(
     ("name", "address", "act"),
     [
-        ("postgres", "10.0.0.5:5432", "`pg_stat_activity` what postgres at 10.0.0.5:5432 runs, and what waits"),
-        ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` what listens there"),
-        ("", "[::1]:80", "`ss -ltnp src [::1]:80` what listens there"),
-        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` what listens there"),
-        ("", "10.0.0.5:8080", "See what listens at 10.0.0.5:8080, and whether this program is overloaded"),
-        ("", "", "Find out which backend it is"),
+        ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs, and what waits"),
+        ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see what listens there"),
+        ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see what listens there"),
+        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` to see what listens there"),
+        ("", "10.0.0.5:8080", "Find out what listens at 10.0.0.5:8080, and check whether this program is overloaded"),
+        ("", "", "Find out which backend the threads wait for"),
     ],
 )
 def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:

@@ -99,7 +99,7 @@ def test_without_a_cause_nothing_is_advised() -> None:
     calm = window(60, *rows, waits={"sleep": 2.0}, **{"app.sock": 60 * 2.0})
     first = judge(calm)[0]
     assert first.title == "Requests wait in the listen queue: the cause is not seen."
-    assert first.change == "See with `py-spy dump --pid 101` what the workers do while requests wait."
+    assert first.change == "Run `py-spy dump --pid 101` to see what the workers do while requests wait."
     burst = judge(replace(calm, full_seconds=6.0))[0]
     assert burst.title == "Requests wait in the listen queue: bursts fill all threads."
     assert burst.change.startswith(("Raise `threads`", "Raise `processes`"))
@@ -229,14 +229,14 @@ def test_an_outage_is_said() -> None:
     first = collect_findings(figures)[0]
     assert (first.code, first.severity) == ("was_down", "warning")
     assert first.title.startswith("uWSGI was down for 20 s, until ")
-    assert "the 5.0 s after the restart" in first.evidence
+    assert "All figures are from the 5.0 s since then." in first.evidence
 
 
 @pytest.mark.parametrize(
     ("scope", "known", "words"),
     [
         ("worker", True, "More `processes` help, because each process has its own lock"),
-        ("file", True, "more threads or processes would also wait for this lock"),
+        ("file", True, "more threads or processes would also wait for it"),
         (None, False, "help if each process has its own lock"),
     ],
 )
@@ -246,7 +246,7 @@ def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: boo
     figures = compute_figures(full({"lock": 8.0}), describe_server(Server(processes=2, threads=4).read(AT)))
     first = collect_findings(replace(figures, lock=lock))[0]
     assert first.code == "application_lock"
-    assert ("permits 83" in first.evidence) == known
+    assert ("permits at most 83" in first.evidence) == known
     assert words in first.change
 
 

@@ -29,7 +29,7 @@ def test_a_throttled_vassal_is_a_warning() -> None:
     assert finding.title == "1 vassal of the emperor fails to start."
     assert finding.evidence == "The emperor holds back shop.ini for 12 s after 3 attempts."
     assert "2 vassals run." in finding.meaning
-    assert finding.change.startswith("Read in the emperor's log")
+    assert finding.change.startswith("Check the emperor's log")
     assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
 
 

@@ -67,7 +67,7 @@ def test_a_hot_worker_is_reported_in_one_sentence() -> None:
     assert finding.evidence.startswith("Worker 2 takes 43 % of the requests. ")
     assert "669 ms, against 379 ms" in finding.evidence
     assert "; 18 threads of other workers are idle." in finding.evidence
-    assert "(25 %) of the mean response time" in finding.meaning
+    assert "the mean response time would be 125 ms (25 %) shorter" in finding.meaning
     assert "more processes and fewer threads, such as 8x4 instead of 4x8" in finding.change
     assert "interpreter_bound" not in by_code, "the same problem is reported once"
 
@@ -125,7 +125,7 @@ def test_a_worker_that_answers_at_once_takes_most_requests() -> None:
     finding = findings_by_code(window(60, *rows))["uneven"]
     assert (finding.severity, finding.title) == (
         "info",
-        "Worker 1 takes more requests than the others, and answers much faster.",
+        "Worker 1 takes more requests than the others, and responds much faster.",
     )
     assert "not known" in finding.meaning
     assert "kill -HUP" in finding.change
@@ -209,7 +209,7 @@ def test_a_blocked_queue() -> None:
     assert by_code["queue_wait"].title == "Requests wait, and no request is completed: all threads are busy."
     assert by_code["saturation"].severity == "critical"
     assert by_code["queue_wait"].change.startswith(
-        "First find out with `py-spy dump --pid 101` what the requests in service wait for"
+        "Run `py-spy dump --pid 101` to see what the requests in service wait for"
     )
 
 
@@ -452,7 +452,10 @@ def test_workers_that_cheaper_mode_spawned_late_were_not_down() -> None:
         **{"app.sock": 1200.0},
     )
     rows = replace(rows, full_seconds=18.0)
-    for options, words in (({"cheaper": 1}, "Raise `threads`"), ({}, "See uWSGI's log for why workers are down 67 %")):
+    for options, words in (
+        ({"cheaper": 1}, "Raise `threads`"),
+        ({}, "Check uWSGI's log for the reason why workers are down 67 %"),
+    ):
         host = with_setup(Server(), complete=True, **options)
         assert findings_by_code(rows, host=host)["queue_wait"].change.startswith(words)
 
@@ -468,8 +471,8 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
     ("reloads", "ago", "first"),
     [
         (1, 5, "Roll back what was deployed with the last reload and reload uWSGI"),
-        (0, 5, "If this began with a deploy, roll the deploy back and reload uWSGI, else see uWSGI's log for why the "),
-        (0, 5000, "See uWSGI's log for why the import fails"),
+        (0, 5, "If this began with a deploy, roll the deploy back and reload uWSGI, otherwise check uWSGI's log for "),
+        (0, 5000, "Check uWSGI's log for the reason why the import fails"),
     ],
 )
 def test_an_application_that_does_not_load_after_a_deploy(reloads: int, ago: int, first: str) -> None:
@@ -498,13 +501,13 @@ def test_an_application_that_is_not_loaded() -> None:
 
     everywhere = judge(first, *others)
     assert everywhere
-    assert (everywhere.severity, everywhere.title) == ("critical", "No worker has its application loaded.")
+    assert (everywhere.severity, everywhere.title) == ("critical", "No worker has loaded its application.")
     some = judge(loaded, *others)
     assert some
-    assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have no application loaded.")
+    assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have not loaded their application.")
     assert some.change == (
-        "See uWSGI's log for why the import fails. When the import works, reload uWSGI. Set `need-app`, so that uWSGI "
-        "does not start without an application."
+        "Check uWSGI's log for the reason why the import fails. When the import works, reload uWSGI. Set `need-app`, "
+        "so that uWSGI does not start without an application."
     )
     assert judge(*[msgspec.structs.replace(each, apps=(App(),)) for each in (first, *others)]) is None
     assert judge(first, *others, host=with_setup(server)) is None
@@ -540,7 +543,7 @@ def test_stuck_requests() -> None:
     server = Server()
     server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
-    assert finding.title == "Requests are in service for longer than 30 s."
+    assert finding.title == "Requests have been in service for longer than 30 s."
     assert finding.evidence.startswith("1 request is stuck, the oldest")
     assert "oldest for 45 s, in worker 2" in finding.evidence
     server.kill(2)
@@ -556,7 +559,9 @@ def test_the_age_of_a_stuck_request_is_a_setting() -> None:
     for seconds, found in ((300.0, False), (290.0, True)):
         figures = compute_figures(idle(), describe_server(reading), stuck_seconds=seconds)
         titles = {finding.code: finding.title for finding in collect_findings(figures)}
-        assert titles.get("request_stuck") == ("Requests are in service for longer than 4 min 50 s." if found else None)
+        assert titles.get("request_stuck") == (
+            "Requests have been in service for longer than 4 min 50 s." if found else None
+        )
 
 
 def test_the_workers_to_restart_are_those_that_are_stuck() -> None:
@@ -595,10 +600,10 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     assert "raise `gevent`" in finding.change
     standing = streams(20, requests=0, queued=5.0)["request_stuck"]
     assert standing.severity == "warning"
-    assert "hardly any async core is free" in finding.meaning
+    assert "hardly any async cores are free" in finding.meaning
     assert "Async cores are free" in standing.meaning
     assert "raise `gevent`" not in standing.change
-    assert "does not give way" in standing.change
+    assert "does not yield" in standing.change
     server = Server()
     server[1].request_starts = (int(EPOCH + AT) - 60,)
     assert "harakiri" not in findings_by_code(idle(), server)["request_stuck"].change
@@ -660,7 +665,7 @@ def test_exceptions(raised: int, severity: str) -> None:
 def test_most_requests_fail_after_a_deploy() -> None:
     """To roll it back comes before the tracebacks are read."""
     finding = findings_by_code(replace(idle(), exceptions=2000, reloads=1))["exceptions"]
-    assert finding.change.startswith("Roll back what was deployed with the last reload. Then see uWSGI's log")
+    assert finding.change.startswith("Roll back what was deployed with the last reload. Then check uWSGI's log")
 
 
 def test_growing_memory() -> None:
@@ -677,8 +682,8 @@ def test_growing_memory() -> None:
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
     for options, words in (
-        ({}, "set `reload-on-rss` or `max-requests` until"),
-        ({"max_requests": 9000}, "set `reload-on-rss` until"),
+        ({}, "set `reload-on-rss` or `max-requests` as a limit until"),
+        ({"max_requests": 9000}, "set `reload-on-rss` as a limit until"),
         ({"reload_on_rss": 400}, "uWSGI ends a worker that reaches 400 MB (`reload-on-rss`): "),
     ):
         assert words in findings_by_code(window_, host=with_setup(Server(), **options))["memory_growing"].change
@@ -690,7 +695,7 @@ def test_workers_pinned_to_one_cpu() -> None:
     server[1].affinity = server[3].affinity = (2,)
     server[2].affinity = (1,)
     finding = findings_by_code(idle(), server)["workers_share_one_cpu"]
-    assert (finding.severity, finding.title[:20]) == ("info", "2 workers are pinned")
+    assert (finding.severity, finding.title[:20]) == ("info", "2 workers each share")
     busy = window(60, *(worker(worker_id, 500, cpu=30.0, busy=30.0) for worker_id in (1, 2, 3, 4)))
     assert findings_by_code(busy, server)["workers_share_one_cpu"].severity == "warning"
 
@@ -707,7 +712,7 @@ def test_cheaper_that_never_scales() -> None:
     for options, words in (
         ({}, "If 3 checks in a row (`cheaper-overload`)"),
         ({"cheaper_overload": 9}, "If 9 checks in a row (`cheaper-overload`)"),
-        ({"cheaper_overload": 30, "cheaper_algo": "busyness"}, "once in `cheaper-overload` (30 s)"),
+        ({"cheaper_overload": 30, "cheaper_algo": "busyness"}, "Every 30 seconds (`cheaper-overload`)"),
     ):
         finding = alone(full, server, host=with_setup(server, **options))["cheaper_does_not_scale"]  # type: ignore[arg-type]
         assert words in finding.meaning
@@ -796,8 +801,8 @@ def test_known_options_are_in_the_texts() -> None:
     """`harakiri` and `max-requests` come with their values if these are known, and without them if not."""
     killed = replace(with_worker(1, respawns=1), harakiris=1)
     host = with_setup(Server(), harakiri=5)
-    assert "for requests over `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
-    assert "for requests over `harakiri`." in findings_by_code(killed)["harakiri"].title
+    assert "whose requests exceed `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
+    assert "whose requests exceed `harakiri`." in findings_by_code(killed)["harakiri"].title
     assert findings_by_code(killed)["harakiri"].evidence.startswith("uWSGI killed workers once in the last 60 s")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)
@@ -813,7 +818,7 @@ def test_async_cores_are_not_called_threads() -> None:
     assert finding.title == "Requests wait in the listen queue: all async cores are busy."
     assert finding.evidence.startswith("96.0 of 100 async cores are busy")
     assert finding.change.startswith("Raise `processes` from 2 to 5")
-    assert "more async cores would wait for their interpreter" in finding.change
+    assert "more async cores would wait for the interpreter lock" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change
 
 

@@ -56,7 +56,7 @@ def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> No
     assert finding.change.startswith("Raise `buffer-size` (4096) above the size of the largest request headers")
     proven = agreed == lines
     assert ("uWSGI's log says that" in finding.title) == (not proven)
-    assert ("Only uWSGI's log shows this" in finding.evidence) == (not proven)
+    assert ("Only uWSGI's log is evidence of this" in finding.evidence) == (not proven)
     assert (
         "Raise `buffer-size` above"
         in judged(idle(), says(variable_too_large=LogMessage(9, 0)))["requests_rejected"].change
@@ -83,7 +83,7 @@ def test_the_most_frequent_message_heads_and_others_follow() -> None:
         mule_queue_full=LogMessage(7, 0),
     )
     finding = judged(idle(), log)["log_failure"]
-    assert finding.title == "A cache of uWSGI's is full, as uWSGI's log shows."
+    assert finding.title == "A cache of uWSGI is full, as uWSGI's log shows."
     assert "The log also says: a disk is full (500 lines); the queue of messages for mules is full (7 lines)." in (
         finding.evidence
     )
@@ -105,14 +105,15 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
     assert finding.title == "Workers ended by signal 11 (SIGSEGV) with requests in service."
     assert finding.change.startswith(
-        "Correct the cause: by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. A crash in"
+        "Correct the cause: according to uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. Native code "
+        "crashed"
     )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
     assert caught["requests_lost"].title == finding.title
     unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
     assert unproven.title == "Workers ended with requests in service."
     assert unproven.change.startswith(
-        "Correct the cause: unproven, by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times."
+        "Correct the cause: according to uWSGI's log (unproven), worker 1 was killed by signal 11 (SIGSEGV), 5 times."
     )
     several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
     assert several.title == "Workers ended with requests in service."
@@ -122,7 +123,7 @@ def replace_agreed(message: LogMessage, agreed: int) -> LogMessage:
     return msgspec.structs.replace(message, agreed=agreed)
 
 
-SEE = "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`."
+SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`."
 
 
 @pytest.mark.parametrize(
@@ -135,12 +136,12 @@ SEE = "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of mem
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
-            f"{SEE[:-1]}; with `--log shop=/var/log/shop.log`, its known messages are shown here.",
+            f"{SEE} With `--log shop=/var/log/shop.log`, known messages of this log are shown here.",
         ),
         (
             LogRecord(),
-            "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`: uwsgi-headroom reads this "
-            "log, and found no message that it knows.",
+            "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`: "
+            "uwsgi-headroom reads this log, but found no message in it that it knows.",
         ),
     ],
 )
@@ -154,7 +155,8 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Correct the cause: by uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 times."
+        "Correct the cause: according to uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 "
+        "times."
     )
 
 

@@ -139,7 +139,8 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
     found = findings({1: 59.0, 2: 0.0}, {1: use(seconds=longest)}, requests=requests, ages={0: age}, only=1)[
         "loop_held"
     ]
-    first = "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it, and its requests are lost. Before the "
+    first = "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it. The restart loses its requests. Before "
+    "the "
     assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
 
 

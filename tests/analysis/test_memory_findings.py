@@ -51,7 +51,7 @@ def test_little_memory(available: int, workers: int, severity: str, title: str) 
     finding = find_memory(available, workers=workers)
     assert finding
     assert (finding.severity, finding.title) == (severity, title)
-    assert f"100 MB; {available // MB} MB are available within the limit of its cgroup" in finding.evidence
+    assert f"100 MB of memory; {available // MB} MB are available within the limit of its cgroup" in finding.evidence
     assert "Raise the memory limit of the cgroup" in finding.change
 
 
@@ -61,7 +61,7 @@ def test_an_upper_bound_is_not_certain() -> None:
     finding = find_memory(99 * MB, source="anonymous", limited_by="host")
     assert finding
     assert (finding.severity, finding.title) == ("info", "There may be no memory for another worker.")
-    assert finding.evidence == "A worker takes 100 MB at most; 99 MB are available on this host."
+    assert finding.evidence == "A worker takes 100 MB of memory at most; 99 MB are available on this host."
     assert "Add memory to the host" in finding.change
     scarce = find_memory(9 * MB, source="anonymous")
     assert scarce

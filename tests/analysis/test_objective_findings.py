@@ -54,10 +54,10 @@ def test_a_young_history_warns() -> None:
         (both(slower=200), ("20 %", "were slower than 1 s"), "were slow in service"),
         (
             both(waited=900),
-            ("90 %", "were slower than 1 s with the wait in the listen queue"),
+            ("90 %", "were slower than 1 s including the wait in the listen queue"),
             "follow the advice of the finding about the listen queue, or about busy threads",
         ),
-        (both(lost=61), ("6.1 %", "were lost"), "Read in uWSGI's log"),
+        (both(lost=61), ("6.1 %", "were lost"), "Check uWSGI's log for the reason why workers exited"),
         (both(refused=500), ("50 %", "were refused"), "the full listen queue"),
         (both(slower=100, lost=90), ("19 %", "were slower than 1 s or were lost"), "slow in service"),
         (both(slower=2, lost=90), ("9.2 %", "were lost"), "uWSGI's log"),
@@ -67,7 +67,7 @@ def test_the_advice_follows_what_was_missed(missed: list[SlowRequests], title: t
     """It names what most of the misses were; a reason that hardly any has is not in the title."""
     (finding,) = found(missed)
     share, reasons = title
-    assert finding.title == f"More requests than the 1 % that the objective permits {reasons}."
+    assert finding.title == f"More than the permitted 1 % of requests {reasons}."
     assert finding.evidence.startswith(f"{share} of the requests missed the objective; ")
     assert advice in finding.change
 

@@ -133,7 +133,7 @@ def test_errors_leave_no_headroom_that_is_known() -> None:
     left = replace(minute(0.5), workers=workers, exceptions=1000)
     assert correct_headroom(figures(left)).headroom.first == "threads", "their clients have gone"
     closed = correct_headroom(figures(replace(minute(0.5), unanswered=1900)))
-    assert sentence(closed) == "Headroom not known: uWSGI closes most requests without an answer."
+    assert sentence(closed) == "Headroom not known: uWSGI closes most requests without a response."
 
 
 def test_a_resource_that_is_used_up_is_the_reason_for_what_follows() -> None:

@@ -99,7 +99,7 @@ def test_a_spooler_that_falls_behind() -> None:
     finding = spooler(85, 4, 60)
     assert finding
     assert finding.severity == "warning"
-    assert finding.title == "The spooler falls behind: tasks come faster than it processes them."
+    assert finding.title == "The spooler falls behind: tasks arrive faster than it processes them."
     assert finding.evidence == (
         "85 tasks are in /spool, 60 more than at the start; 2 processes completed 4 tasks in 60 s; at this rate, the "
         "last task waits 21 min."

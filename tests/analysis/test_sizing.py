@@ -147,7 +147,7 @@ def test_memory_stops_processes() -> None:
     assert "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB" in add_capacity(
         figures(full, SINGLE, memory(3))
     )
-    assert "There is no memory for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
+    assert "There is not enough memory for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
 
 
 def test_processes_for_a_floor_come_in_steps() -> None:
@@ -156,7 +156,7 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     step = more_processes(full)
     assert (step.processes, step.stopped_by) == (32, "step")
     assert step.most == pytest.approx(0.93 * 32 / 0.2)
-    assert "Then check again: up to 59 may be needed" in add_capacity(full)
+    assert "Then run `check` again: up to 59 may be needed" in add_capacity(full)
 
 
 @pytest.mark.parametrize("is_measured", [True, False])
@@ -223,7 +223,7 @@ def test_interpreters_stop_threads() -> None:
     assert 8 < step.threads < 32
     change = add_capacity(figures(full, Server(processes=2, threads=4, cpus=16.0)))
     assert change.startswith("Raise `processes` from 2 to 16 ")
-    assert "More `threads` would wait for their interpreter." in change
+    assert "More `threads` would wait for the interpreter lock." in change
     small = add_capacity(figures(full, SMALL))
     assert small.startswith("Raise `threads` from 4 to ")
     assert "After this step, the CPUs are the limit: more load needs more CPUs." in small

@@ -87,9 +87,9 @@ def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None
     assert "a reload waits for requests in worker 2" in finding.title.lower()
     assert "2 workers of 3 ended 16 s ago" in finding.evidence
     assert finding.change.startswith(
-        "End worker 2 with `kill -TERM 5002`: uWSGI then starts all workers, and 1 request "
+        "End worker 2 with `kill -TERM 5002`: uWSGI then starts all workers, but 1 request "
     )
-    assert "`worker-reload-mercy` to the seconds that a request may take (now 60)" in finding.change
+    assert "`worker-reload-mercy` to the longest time, in seconds, that a request may take (now 60)" in finding.change
     assert "chain reload" in finding.change
 
 

@@ -105,14 +105,14 @@ def test_a_backend_is_named() -> None:
     host = replace(server.read(1000.0).host, waits=ADDRESSES)
     finding = findings(window_, host=host)["waits_for_backend"]
     assert finding.severity == "info"
-    assert finding.title == "Requests wait for postgres at 10.0.0.5:5432 for most of their time."
+    assert finding.title == "Requests spend most of their time waiting for postgres at 10.0.0.5:5432."
     assert finding.evidence.startswith(
         "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432, which takes 175 ms of a request's 250 ms; "
         "1.0 (10 %) wait for redis at *:6379, "
     )
     assert "More CPU does not help" in finding.change
     unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]
-    assert unnamed.title == "Requests wait for backends for most of their time."
+    assert unnamed.title == "Requests spend most of their time waiting for backends."
 
 
 def test_a_saturated_backend() -> None:
@@ -133,7 +133,9 @@ def test_a_saturated_backend() -> None:
     block, *others = collect_findings(saturated)
     assert block.code == "backend_saturated"
     assert block.title.endswith(": the backend postgres at 10.0.0.5:5432 is saturated.")
-    assert re.search(r"At \d\d\.\d/s, the backend served \d\.\d requests at once and took 1?\d\d ms", block.evidence)
+    assert re.search(
+        r"At \d\d\.\d/s, the backend served \d\.\d requests at once, and each took 1?\d\d ms", block.evidence
+    )
     assert "More threads or processes would also wait" in block.change
     assert f"load can hardly grow beyond {rate(found.high)}." in block.change
     assert block.settings == ()
@@ -230,7 +232,7 @@ def test_slow_connections_are_no_silence() -> None:
     found = outside({"backend": 8.0, "sleep": 1.0}, {SILENT: 4.0, answers: 4.0})["waits_for_backend"]
     assert (found.severity, found.title) == (
         "info",
-        "Requests wait for 10.0.0.9:80 for most of their time.",
+        "Requests spend most of their time waiting for 10.0.0.9:80.",
     )
 
 
@@ -248,7 +250,7 @@ def test_two_backends_are_both_named() -> None:
     for more in (0.7, 1.3):
         found = outside({"backend": 9.0}, seconds | {Destination("backend", ("10.0.0.6:6379",)): more})
         assert found["waits_for_backend"].title.startswith(
-            "Requests wait for postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379 "
+            "Requests spend most of their time waiting for postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379."
         )
 
 
@@ -324,7 +326,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
     [
         ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more requests at once"),
         ({"client": 15.0, "cpu": 0.5}, "in front of uWSGI buffer"),
-        ({"lock": 15.0, "sleep": 0.5}, "See with `py-spy dump"),
+        ({"lock": 15.0, "sleep": 0.5}, "Run `py-spy dump"),
         ({"sleep": 15.5}, "Raise `threads` from 8 to 16"),
     ],
 )
@@ -361,7 +363,7 @@ def test_a_shared_connection(waits: Mapping[State, float], shared: float, severi
     finding = share(waits, shared)["connection_shared"]
     assert finding.severity == severity
     assert bool(finding.clause) == is_cause
-    mixes = ", and mix up answers" if severity == "critical" else ""
+    mixes = ", and mix up responses" if severity == "critical" else ""
     assert finding.title == f"Workers share one connection to 10.0.0.5:5432{mixes}."
     assert "lazy-apps" in finding.change
 
@@ -495,10 +497,10 @@ def test_a_lock_of_all_processes(holder: Holder | None, helps: bool) -> None:
 @pytest.mark.parametrize(
     ("holder", "first"),
     [
-        (101, "See with `py-spy dump --pid 101` what worker 1 does, which holds the lock now"),
+        (101, "Run `py-spy dump --pid 101` to see what worker 1 does: this worker holds the lock now"),
         (
             7,
-            "See with `ps -fp 7` which process holds the lock now: it is no worker of this uWSGI, and the ",
+            "Run `ps -fp 7` to see which process holds the lock now: it is not a worker of this uWSGI, and ",
         ),
         (None, "Run `for pid in 101 102; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "),
     ],
@@ -519,7 +521,7 @@ def test_requests_that_call_their_own_server() -> None:
         waited = {Destination("backend", ("127.0.0.1:8000",)): 60 * threads}
         first, *_ = collect_findings(compute_figures(busy, record, destinations=waited))
         assert (first.code, first.severity) == ("waits_for_backend", severity)
-        assert first.title == "Requests call the uWSGI that serves them, and wait for it."
+        assert first.title == "Requests call the uWSGI that serves them, and wait for the response."
         assert "directly" in first.change
 
 
@@ -534,7 +536,7 @@ def test_a_thread_that_serves_no_request_computes(cpu: float, waits: Mapping[Sta
     """The workers use CPU, and their request threads hardly any: another process would have such a thread, too. If the
     request threads use it, nothing else does."""
     finding = findings(of_16_threads(waits, cpu=cpu, lock=4.0))[code]
-    assert "Threads that serve no request use" in finding.evidence
+    assert "threads that serve no request use" in finding.evidence
     assert "mule" in finding.change
     assert finding.settings == ()
     assert finding.serves is None

@@ -117,7 +117,9 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     server[2].state = "starting"
     server.kill(2)
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
-    assert by_code["queue_wait"].change.startswith("See uWSGI's log for what ends the worker: an import error")
+    assert by_code["queue_wait"].change.startswith(
+        "Check uWSGI's log for the reason why the worker ends: an import error"
+    )
     assert by_code["queue_wait"].title.endswith(": worker 2 keeps restarting.")
     assert by_code["queue_wait"].evidence.endswith("and served no request meanwhile; worker 2 is down now.")
     assert "workers_missing" not in by_code
@@ -132,7 +134,7 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.severity == loop.severity == "critical"
     assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
     assert (
-        "In all, workers ended 31 times, and no uWSGI option explains this: if each end lost one request, 1.5 %"
+        "In total, workers ended 31 times, which no uWSGI option explains: if one request was lost each time, 1.5 %"
         in finding.evidence
     )
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence

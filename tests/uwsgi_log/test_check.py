@@ -134,9 +134,9 @@ def test_the_signal_that_ends_workers_is_named(app: Path) -> None:
             document = check(server, seconds=12)
     assert document["status"] != "ok"
     assert "signal 11 (SIGSEGV)" in document["verdict"]
-    assert "A crash in native code" in document["findings"][0]["change"]
+    assert "Native code crashed" in document["findings"][0]["change"]
     events = [event for event in document["events"] if event["kind"] == "log_message"]
-    assert any("crashed by signal 11 (SIGSEGV)" in event["title"] for event in events)
+    assert any("crashed with signal 11 (SIGSEGV)" in event["title"] for event in events)
     assert any(event["workers"] and event["evidence"].startswith("Process ") for event in events)
 
 
@@ -155,7 +155,7 @@ def test_a_line_that_the_application_forged_proves_nothing(app: Path) -> None:
     assert all("SIGSEGV" not in finding["title"] for finding in document["findings"])
     rejected = findings(document)["requests_rejected"]
     assert rejected["severity"] != "critical"
-    assert "Only uWSGI's log shows this" in rejected["evidence"]
+    assert "Only uWSGI's log is evidence of this" in rejected["evidence"]
 
 
 def test_a_missing_plugin_is_named(app: Path) -> None:

@@ -88,7 +88,7 @@ def listing(
 
 FULL = "web1: CPUs are full: 2 servers wait for a CPU. Add CPUs, or move load to another host."
 WAITS = {
-    "verdict": "Requests wait for a CPU for most of their time.",
+    "verdict": "Requests spend most of their time waiting for a CPU.",
     "act": "Find out who has the CPUs.",
     "of_host": True,
 }

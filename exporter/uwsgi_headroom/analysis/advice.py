@@ -38,8 +38,8 @@ def find_blocking_call(server: ServerRecord) -> str:
     is_hidden = server.waits is not None and server.waits.needs_right
     look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {look}: a call that does not give way to other requests stops all requests of its worker. For example, a "
-        "database driver may not be patched for coroutines."
+        f"Run {look}: a call that does not yield stops all other requests of its worker. For example, a database "
+        "driver may not be patched for coroutines."
     )
 
 
@@ -98,7 +98,7 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
     return Explanation(
         "the interpreters are busy",
         f"{more.change}. Each interpreter uses {load:.2f} of a CPU, so more {name_slots(figures.server)} would wait "
-        "for their interpreter.",
+        "for the interpreter lock.",
         more.settings,
         more.serves,
     )
@@ -114,7 +114,7 @@ def _see_waits_first(figures: Figures) -> str:
         "so that it holds the lock for less time; more processes help only if each process has its own lock. If "
         "threads wait for a backend, make the backend faster, or let it take more requests at once. If threads wait "
         "for slow clients, let the web server in front of uWSGI buffer requests and responses. Until you know what the "
-        "threads wait for, do not change `threads` or `processes`: more threads would perhaps also wait."
+        "threads wait for, do not change `threads` or `processes`: more threads might also wait."
     )
 
 
@@ -122,7 +122,7 @@ def _check_as_root(server: ServerRecord) -> str:
     """The command that shows once what only another user may see."""
     address = server.address.removeprefix("unix://")
     which = shlex.quote(address) if address and "?" not in address else "--all"
-    return f"`sudo $(command -v uwsgi-headroom) check {which}` on the server's host"
+    return f"`sudo $(command -v uwsgi-headroom) check {which}` on uWSGI's host"
 
 
 def _fills_cores(figures: Figures) -> bool:
@@ -153,7 +153,7 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     if step.stopped_by == "interpreters":
         more, most = raise_processes(figures), more_processes(figures).most
         if most and step.most and most > WORTH_PROCESSES * step.most:
-            return more._replace(change=f"{more.change}. More `threads` would wait for their interpreter.")
+            return more._replace(change=f"{more.change}. More `threads` would wait for the interpreter lock.")
     parts = [
         f"Raise `threads` from {each} to {step.threads}{_say_unless(figures)}{_say_demand(figures)}.",
         *(f"{part}." for part in _say_effect(figures, step)),
@@ -224,11 +224,11 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
 
 
 STOPS: dict[Stop, str] = {
-    "memory": "There is no memory for the {wanted} that the load needs",
+    "memory": "There is not enough memory for the {wanted} that the load needs",
     "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
     "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
-    "step": "Then check again: up to {wanted} may be needed",
-    "size": "The load needs even more than this step: first find out why requests take so long",
+    "step": "Then run `check` again: up to {wanted} may be needed",
+    "size": "Even this step is not enough for the load: find out why requests take so long",
 }
 """What to know of a step that is smaller than the load needs."""
 
@@ -243,8 +243,8 @@ def _what_they_wait_for(figures: Figures) -> str:
         )
     if waits and mostly_sleeps(figures):
         return (
-            f"Threads sleep for {percent(waits.share('sleep'))} of their time. If a rate limit lets requests sleep "
-            "until it is their turn, more threads would also sleep, and no more requests would be served."
+            f"Threads sleep for {percent(waits.share('sleep'))} of their time. If a rate limit makes requests sleep "
+            "until it is their turn, more threads would also sleep, and would serve no more requests."
         )
     if waits and waits.share("child") >= MOSTLY:
         return (
@@ -257,7 +257,10 @@ def _what_they_wait_for(figures: Figures) -> str:
             "disk can serve more at once."
         )
     if waits is None or waits.share("backend") < MOSTLY:
-        return "If all requests wait for the same backend, such as a database, make this backend faster first."
+        return (
+            "If all requests wait for the same backend, such as a database, make this backend faster before you add "
+            "threads."
+        )
     own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]
     largest = own[0] if own else None
     part = ""
@@ -267,7 +270,7 @@ def _what_they_wait_for(figures: Figures) -> str:
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" ({percent(largest.share)} for {largest.label})"
     named = "the backend" if what == UNKNOWN else what
-    takes_more = f"More threads help only if {named} can take more requests at once; faster queries help in any case."
+    takes_more = f"More threads help only if {named} can take more requests at once; faster queries always help."
     if largest and what == largest.label and is_one_at_a_time(largest):
         takes_more = TAKES_TURNS
     return f"Threads wait for {what} for {percent(share)} of their time{part}. {takes_more}"

@@ -110,11 +110,11 @@ def _bring_workers_back(figures: Figures) -> Explanation | None:
     if failing := find_failing(figures):
         which = numbered("worker", failing)
         return Explanation(
-            f"{which} cannot start", see_log(figures.server, f"why {which} cannot start", (*STARTS, *ENDS))
+            f"{which} cannot start", see_log(figures.server, f"the reason why {which} cannot start", (*STARTS, *ENDS))
         )
     away = part_away(figures)
     if away is not None and away >= AWAY:
-        why = see_log(figures.server, f"why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
+        why = see_log(figures.server, f"the reason why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
         return Explanation("workers are down for a part of the time", why)
     return None
 
@@ -133,14 +133,14 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
         if (times := figures.window.reloads) >= AGAIN_AND_AGAIN:
             return Explanation(
                 "uWSGI is reloaded again and again",
-                f"Find out what reloads uWSGI, {times} times in the last {duration(figures.window.seconds)}: something "
-                "touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to `master-fifo`, "
-                "or sends SIGHUP. At each reload, requests wait until the application is loaded.",
+                f"Find out what reloads uWSGI ({times} times in the last {duration(figures.window.seconds)}): "
+                "something touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to "
+                "`master-fifo`, or sends SIGHUP. At each reload, requests wait until the application is loaded.",
             )
         return Explanation(
             "uWSGI was reloaded",
-            "Use a chain reload (`lazy-apps` and `touch-chain-reload`) if requests waited while a full reload loaded "
-            "the application. A chain reload replaces one worker after another.",
+            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
+            "`touch-chain-reload`): it replaces one worker after another.",
         )
     return spawn_earlier(figures)
 
@@ -193,19 +193,19 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
         return Explanation(
             "stuck requests hold the threads",
-            "First find out what the stuck requests wait for: more threads would also get stuck.",
+            "Before you add threads, find out what the stuck requests wait for: more threads would also get stuck.",
         )
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that never end hold the {slots}",
-            f"Workers are killed while they serve requests. First find out what these requests wait for: more {slots} "
-            "would also wait.",
+            f"Before you add {slots}, find out what the requests of the killed workers wait for: requests on more "
+            f"{slots} would also wait.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(
             f"the requests in service do not end, and hold the {slots}",
-            f"First find out with {show_calls(figures.server)} what the requests in service wait for: no request was "
-            f"completed, and more {slots} would most likely also wait.",
+            f"Run {show_calls(figures.server)} to see what the requests in service wait for: no request was completed, "
+            f"and requests on more {slots} would most likely also wait.",
         )
     return None
 
@@ -234,7 +234,7 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
                 "clients that keep their connections hold the threads between requests",
                 "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
                 "With `http11-socket`, each connection holds a thread until it is closed. `http-socket` closes the "
-                "connection after the answer.",
+                "connection after the response.",
             )
         return Explanation(
             "slow clients hold the threads",
@@ -244,18 +244,18 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     if tries_again(figures):
         return Explanation(
             "requests sleep again and again",
-            "Find out why requests sleep again and again: if they try something again, more threads would only try "
-            "more often; event streams and long polls need a thread each.",
+            "Find out why requests sleep again and again. If they retry something, more threads would only retry more "
+            "often; event streams and long polls need a thread each.",
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":
             return Explanation(
                 WAIT_FOR_THREADS,
-                "Find out what the application's own threads do: more `threads` for requests may also wait.",
+                "Find out what the application's own threads do: more `threads` for requests may also wait for them.",
             )
         return Explanation(
             "the threads wait for a lock of the application",
-            "Find out which lock of the application the threads wait for: more threads would also wait for this lock.",
+            "Find out which lock of the application the threads wait for: more threads would also wait for it.",
         )
     return explain_saturation(figures)
 
@@ -322,7 +322,7 @@ def find_computing_thread(figures: Figures) -> str:
     return (
         f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
         "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
-        "(`OMP_NUM_THREADS`). Each further process would also start these threads."
+        "(`OMP_NUM_THREADS`). Each further process would also start such threads."
     )
 
 
@@ -342,7 +342,8 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     if cpus and used >= CPU_FULL * cpus.count:
         return Explanation(
             "the workers use all the CPU that they can get",
-            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of their CPUs.",
+            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of the CPUs that "
+            "they can get.",
         )
     if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
         return Explanation("programs that the application starts use all CPUs", LESS_CHILDREN)
@@ -353,12 +354,11 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     return None
 
 
-LESS_CHILDREN = "Start fewer programs at the same time, for example from a queue of jobs, or add CPUs."
+LESS_CHILDREN = "Start fewer programs at the same time, for example through a job queue, or add CPUs."
 """The advice about programs that requests start and wait for."""
 
 GET_CPU = (
-    "Find out what uses the CPUs. Run `top` to see other programs, and the time that the hypervisor takes (`st`). "
-    "Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
-    "workers may run (`cpu-affinity`)."
+    "Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`). Check how much CPU uWSGI's "
+    "cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the workers may run (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""

@@ -279,15 +279,15 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
     """What to do about them: the first one decides, those that do not answer before others."""
     if any(each.name == ITSELF for each in destinations):
         return (
-            "Call the code of these requests directly, or serve them by another uWSGI. More `threads` only make it "
-            "rarer that all of them wait for one."
+            "Call the code of the inner requests directly, or let another uWSGI serve them. More `threads` only make "
+            "it rarer that all threads wait for inner requests."
         )
     silent = [each for each in destinations if each.is_silent]
     if silent:
         return (
             f"Find out why {join_labels(silent)} does not answer: it is down, a firewall drops packets, or its listen "
-            "queue is full. Set a connect timeout of a second or two in the application, and do not try again for a "
-            "while after a failure. More `threads` would also hang."
+            "queue is full. Set a connect timeout of a second or two in the application, and let it wait for a while "
+            "after a failure before it retries. More `threads` would also hang."
         )
     if destinations and all(each.state == "dns" for each in destinations):
         return (
@@ -304,7 +304,7 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
     )
 
 
-TAKES_TURNS = "More `threads` would wait for their turn as well."
+TAKES_TURNS = "More `threads` would also wait for their turn."
 
 
 def is_one_at_a_time(destination: DestinationFigures) -> bool:
@@ -316,24 +316,24 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
     """Where to look first, as a sentence without its full stop: what the first of them is doing, or what it is."""
     known = next((each for each in destinations if each.name in _LOOKS), None)
     if known is not None:
-        return f"See in {_LOOKS[known.name].format(label=known.label)}"
+        return f"Check {_LOOKS[known.name].format(label=known.label)}"
     address = next((each.address for each in destinations if each.address), "")
     if not address:
-        return "Find out which backend it is, and whether the backend is overloaded or waits for a lock"
-    what = "and whether this program is overloaded or waits for a lock"
+        return "Find out which backend the threads wait for, and whether this backend is overloaded or waits for a lock"
+    what = "and check whether this program is overloaded or waits for a lock"
     if address.startswith(("/", "@")):
-        return f"See with `ss -lxp src {shlex.quote(address)}` what listens there, {what}"
+        return f"Run `ss -lxp src {shlex.quote(address)}` to see what listens there, {what}"
     host = address.rpartition(":")[0]
     if host.startswith("127.") or host == "[::1]":
-        return f"See with `ss -ltnp src {address}` what listens there, {what}"
-    return f"See what listens at {address}, {what}"
+        return f"Run `ss -ltnp src {address}` to see what listens there, {what}"
+    return f"Find out what listens at {address}, {what}"
 
 
 _LOOKS: Mapping[str, str] = {
-    "postgres": "`pg_stat_activity` what {label} runs, and what waits for a lock",
-    "pgbouncer": "`SHOW POOLS` how many clients wait for a connection of {label}",
-    "mysql": "`SHOW FULL PROCESSLIST` what {label} runs, and what waits for a lock",
-    "redis": "`SLOWLOG GET` what holds up {label}: it runs one command at a time",
-    "mongodb": "`db.currentOp()` what {label} runs",
+    "postgres": "`pg_stat_activity` to see what {label} runs, and what waits for a lock",
+    "pgbouncer": "`SHOW POOLS` to see how many clients wait for a connection of {label}",
+    "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs, and what waits for a lock",
+    "redis": "`SLOWLOG GET` to see what holds up {label}: it runs one command at a time",
+    "mongodb": "`db.currentOp()` to see what {label} runs",
 }
 """Where to look first, by the name of the service."""

@@ -34,16 +34,16 @@ _MOST_QUOTED = 2
 
 def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "") -> str:
     """What the log says by these messages, as sentences; else where to look for the reason, `why`. plain: that
-    sentence, where it is not `See uWSGI's log for ...`."""
-    plain = plain or f"See uWSGI's log for {why}."
+    sentence, where it is not `Check uWSGI's log for ...`."""
+    plain = plain or f"Check uWSGI's log for {why}."
     log = server.log
     if log is None or (log.off and not log.turn_on):
         return plain + (f" The log is configured, but cannot be read: {log.off}." if log and log.off else "")
     if log.turn_on:
-        return f"{plain.rstrip('.')}; with `{log.turn_on}`, its known messages are shown here."
+        return f"{plain.rstrip('.')}. With `{log.turn_on}`, known messages of this log are shown here."
     quoted = [quote(code, log.messages[code]) for code in codes if code in log.messages]
     if not quoted:
-        return f"See uWSGI's log for {why}: uwsgi-headroom reads this log, and found no message that it knows."
+        return f"Check uWSGI's log for {why}: uwsgi-headroom reads this log, but found no message in it that it knows."
     first, *more = quoted[:_MOST_QUOTED]
     return " ".join([f"Correct the cause: {first[0].lower()}{first[1:]}", *more, *_explain_signal(log)])
 
@@ -57,7 +57,7 @@ def quote(code: str, message: LogMessage) -> str:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
     times = f", {repeated(message.count)}" if message.count > 1 else ""
     place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"{'By' if message.agreed else 'Unproven, by'} uWSGI's log, {clause}{place}{times}."
+    return f"According to uWSGI's log{'' if message.agreed else ' (unproven)'}, {clause}{place}{times}."
 
 
 def proven_signal(server: ServerRecord) -> str:

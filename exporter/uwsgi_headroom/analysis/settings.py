@@ -201,28 +201,29 @@ _FLAGS = (
     Advice(
         "strict",
         "info",
-        "A misspelt option is ignored without a word.",
-        "With `strict`, uWSGI refuses to start and names it.",
+        "uWSGI ignores a misspelt option without a message.",
+        "With `strict`, uWSGI names the misspelt option, and does not start.",
         ("strict = true",),
-        "the configuration has variables of its own: write those as `set-placeholder = name=value` first.",
+        "the configuration has variables of its own: before you set `strict`, write them as `set-placeholder = "
+        "name=value`.",
         PRODUCTION,
     ),
     Advice(
         "need_app",
         "info",
-        "If the application cannot be imported, uWSGI starts all the same and answers every request with an error.",
+        "If the application cannot be imported, uWSGI still starts, and answers every request with an error.",
         "A deployment that fails then looks like one that works.",
         ("need-app = true",),
-        "the proxy names the application of each request, which is loaded then.",
+        "the proxy names an application for each request, and uWSGI loads it when the request arrives.",
         PRODUCTION,
     ),
     Advice(
         "vacuum",
         "info",
-        "UNIX sockets stay behind when uWSGI exits.",
-        "A proxy or an exporter then finds a socket that nobody serves, instead of none.",
+        "uWSGI leaves its UNIX sockets behind when it exits.",
+        "A proxy or an exporter then finds a socket on which no process listens, instead of no socket.",
         ("vacuum = true",),
-        "the sockets are in a directory that the service manager empties, or are TCP.",
+        "the sockets are TCP sockets, or are in a directory that the service manager empties.",
         PRODUCTION,
     ),
 )
@@ -244,7 +245,7 @@ def _die_on_term(options: Options, seen: Evidence) -> Iterator[Advice]:
     yield Advice(
         "die_on_term",
         "warning" if seen.is_first else "info",
-        "SIGTERM reloads uWSGI at once and loses requests, and does not stop it.",
+        "SIGTERM does not stop uWSGI, but reloads it at once and loses requests.",
         "Service managers and containers stop a process with SIGTERM, and kill it some seconds later.",
         ("die-on-term = true",),
         "the unit has `KillSignal=SIGQUIT` or SIGINT, or an emperor runs this uWSGI.",
@@ -261,12 +262,12 @@ def _enable_threads(options: Options, seen: Evidence) -> Iterator[Advice]:
             "enable_threads",
             "warning" if seen.version else "info",
             "Threads that the application starts never run.",
-            "Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Clients of metrics, tracing "
-            "and error reports use threads.",
+            "Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
+            "metrics, tracing and error reports use threads.",
             ("enable-threads = true",),
             "this is uWSGI 2.0.27 or later, where threads are on.",
             THINGS_TO_KNOW,
-            seen=f"This is uWSGI {'.'.join(map(str, seen.version))}, with one thread each."
+            seen=f"This is uWSGI {'.'.join(map(str, seen.version))}, with one thread per worker."
             if seen.version
             else GENERAL,
         )
@@ -298,10 +299,10 @@ def _fork_safety(options: Options, seen: Evidence) -> Iterator[Advice]:
             "info",
             "Connections that the application opens while it is imported are shared by all workers.",
             "The application is imported once, then the workers are forked. Two workers that use one connection read "
-            "each other's answers, or wait for each other.",
+            "each other's responses, or wait for each other.",
             ("lazy-apps = true",),
-            "the application opens its connections in requests or in a function with `@postfork`. `lazy-apps` takes "
-            "more memory, and workers start slower.",
+            "the application opens its connections in requests or in a function with `@postfork`. With `lazy-apps`, "
+            "the workers take more memory, and start more slowly.",
             THINGS_TO_KNOW,
             seen=_size(options, seen) if seen.is_running else GENERAL,
         )
@@ -315,16 +316,16 @@ def _max_requests_delta(options: Options, seen: Evidence) -> Iterator[Advice]:
     needs, change = "2.0.29", ""
     if not seen.knows(*MAX_REQUESTS_DELTA):
         lines, needs = ("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"), "2.0.20"
-        change = "Remove `max-requests`: this version cannot spread it, but ages."
+        change = "Remove `max-requests`: this version can spread restarts by age, but not by requests."
     if not seen.knows(2, 0, 20):
         lines, needs, change = (), "", "Upgrade uWSGI: this version cannot spread the restarts."
     yield Advice(
         "max_requests_delta",
         "warning",
-        "All workers reach `max-requests` at about the same time, and nobody serves while they restart.",
-        "Workers share the load evenly, so their counts are alike.",
+        "All workers reach `max-requests` at about the same time, and no requests are served while they restart.",
+        "Workers share the load evenly, so they reach this number of requests at nearly the same time.",
         lines,
-        "the workers start in milliseconds, or their shares of the requests differ much.",
+        "the workers start in milliseconds, or their shares of the requests differ a lot.",
         SOURCE,
         change=change,
         needs=needs,
@@ -339,8 +340,8 @@ def _max_worker_lifetime_delta(options: Options, seen: Evidence) -> Iterator[Adv
         yield Advice(
             "max_worker_lifetime_delta",
             "warning",
-            "All workers reach `max-worker-lifetime` at the same time, and nobody serves while they restart.",
-            "They started together.",
+            "All workers reach `max-worker-lifetime` at the same time, and no requests are served while they restart.",
+            "The workers started together, so they reach this age together.",
             (f"max-worker-lifetime-delta = {max(1, life // workers)}",),
             "the workers start in milliseconds.",
             SOURCE,
@@ -362,7 +363,7 @@ def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "max_worker_lifetime",
             "warning",
             "uWSGI does not start: `max-worker-lifetime` is not above `min-worker-lifetime`.",
-            "A worker would have to end before it may.",
+            "A worker would have to end before it is allowed to.",
             (f"min-worker-lifetime = {most // 2}",),
             "never.",
             SOURCE,
@@ -374,12 +375,14 @@ def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "min_worker_lifetime",
             "info",
-            "A young worker may grow far beyond its limits.",
-            "uWSGI replaces no worker that is younger than `min-worker-lifetime`, whatever it serves and takes.",
+            "A young worker may grow far beyond the limits that replace workers.",
+            "uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it has "
+            "served and however much memory it takes.",
             (f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
             "memory grows slowly.",
             SOURCE,
-            seen=f"It is {least} s; set: {', '.join(f'`{spell_option(name)}`' for name in limits)}.",
+            seen=f"`min-worker-lifetime` is {least} s; limits: "
+            f"{', '.join(f'`{spell_option(name)}`' for name in limits)}.",
             sets=("min_worker_lifetime",),
         )
 
@@ -395,7 +398,7 @@ def _harakiri(options: Options, seen: Evidence) -> Iterator[Advice]:
             (),
             "each worker has one thread.",
             SOURCE,
-            change="Set a timeout on every call of a backend, or use processes of one thread.",
+            change="Set a timeout on every call to a backend, or use processes with one thread each.",
             seen=_size(options, seen),
             sets=("harakiri",),
         )
@@ -403,7 +406,7 @@ def _harakiri(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "harakiri",
             "info",
-            "A request that hangs keeps its worker until somebody notices.",
+            "A request that hangs occupies its worker until somebody notices.",
             "uWSGI has no time limit for a request by default.",
             ("harakiri = 60",),
             "every call of the application has a timeout. Choose a value above your slowest request.",
@@ -433,10 +436,10 @@ def _reload_mercy(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "worker_reload_mercy",
             "info",
-            "A reload waits for the longest request, and nobody is served until all workers have ended.",
+            "A reload waits for the longest request, and no requests are served until all workers have ended.",
             "A full reload waits for the slowest worker, for as long as `worker-reload-mercy`.",
             ("touch-chain-reload = /path/to/a/file", "lazy-apps = true"),
-            "no request takes longer than you can do without service.",
+            "no request takes longer than your service may be down.",
             RELOADING,
             sets=("worker_reload_mercy",),
             seen=f"A worker gets {mercy} s. {_size(options, seen)}",
@@ -451,14 +454,14 @@ def _http_timeout(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "http_timeout",
             "info",
-            "The `http` router gives up before the application does, which goes on for nobody.",
-            "The request may take longer than the router waits for its answer.",
+            "The `http` router gives up before the application does, which then works in vain.",
+            "A request may take longer than the router waits for its response.",
             (f"http-timeout = {options.harakiri}",) if options.harakiri else (f"harakiri = {timeout}",),
             "no request takes as long as the router waits.",
             OPTIONS,
             sets=("http_timeout", "harakiri"),
-            seen=f"The router waits {timeout} s, and a request may take "
-            + (f"{options.harakiri} s." if options.harakiri else "any time."),
+            seen=f"The router waits for {timeout} s, and a request may take "
+            + (f"{options.harakiri} s." if options.harakiri else "any amount of time."),
         )
 
 
@@ -471,9 +474,9 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
             "listen_above_somaxconn",
             "warning",
             "uWSGI does not start on this machine: `listen` is above the kernel's limit.",
-            "uWSGI exits if a queue would be longer than net.core.somaxconn, that of a UNIX socket as well.",
+            "uWSGI exits if a queue would be longer than net.core.somaxconn, even the queue of a UNIX socket.",
             (f"listen = {seen.somaxconn}",),
-            "you raise net.core.somaxconn first, in the container's network namespace.",
+            "you raise net.core.somaxconn before you restart uWSGI, in the container's network namespace.",
             OPTIONS,
             seen=f"`listen` is {length}, and net.core.somaxconn is {seen.somaxconn} here.",
             sets=("listen",),
@@ -482,12 +485,13 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "listen",
             "info",
-            "The listen queue is short: more connections at once are refused.",
-            "It holds the connections that no thread has accepted. A burst, or a pause of the workers, fills it.",
+            "The listen queue is short: if it is full, further connections are refused.",
+            "It holds the connections that no thread has accepted yet. A burst of requests, or a pause of the workers, "
+            "fills it.",
             (f"listen = {min(1024, seen.somaxconn or 1024)}",),
             "the proxy in front limits or retries connections.",
             OPTIONS,
-            seen=f"The queue holds {length}"
+            seen=f"The queue holds {length} connections"
             + (f"; net.core.somaxconn is {seen.somaxconn} here." if seen.somaxconn else "."),
             sets=("listen",),
         )
@@ -499,12 +503,13 @@ def _buffer_size(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "buffer_size",
             "info",
-            "Requests with a long head are thrown away, and no counter shows them.",
-            "Cookies and tokens make heads longer than 4,096 bytes, the default. uWSGI only writes a line to its log.",
+            "uWSGI drops requests with large headers, and no counter shows them.",
+            "Cookies and tokens make the headers larger than the default of 4,096 bytes. uWSGI only writes a line to "
+            "its log.",
             ("buffer-size = 32768",),
             "your cookies and tokens are short.",
             THINGS_TO_KNOW,
-            seen=f"A head may have {size:,} bytes.",
+            seen=f"The headers of a request may have {size:,} bytes.",
             sets=("buffer_size",),
         )
 
@@ -515,10 +520,10 @@ def _thunder_lock(options: Options, seen: Evidence) -> Iterator[Advice]:
             "thunder_lock",
             "info",
             "`thunder-lock` costs throughput with threads.",
-            "Every accepted request takes a lock that all threads of all workers share; a tenth of the throughput was "
-            "measured to be lost. If the process that holds it is stopped, nobody serves.",
+            "Every accepted request takes a lock that all threads of all workers share: in one measurement, this cost "
+            "a tenth of the throughput. If the process that holds the lock is stopped, no requests are served.",
             (),
-            "shares of the workers have to be exactly even.",
+            "the workers' shares of the requests have to be exactly even.",
             THUNDER,
             change="Remove `thunder-lock`.",
             seen=_size(options, seen),
@@ -539,7 +544,7 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
                 "cheaper_off",
                 "warning",
                 "Options of the cheaper mode are set, but not the mode: all workers always run.",
-                "`cheaper` is the number of workers that stay.",
+                "`cheaper` is the number of workers that keep running when there is little to do.",
                 ("cheaper = 2",),
                 "you want all workers to run: then remove the other options.",
                 CHEAPER,
@@ -552,7 +557,7 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "cheaper_too_large",
             "warning",
             "uWSGI does not start: `cheaper` is not below `processes`.",
-            "`cheaper` is the number of workers that stay when there is little to do.",
+            "`cheaper` is the number of workers that keep running when there is little to do.",
             (f"cheaper = {max(1, workers // 2)}",),
             "never.",
             CHEAPER,
@@ -568,8 +573,8 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             (f"cheaper-initial = {min(max(options.cheaper_initial, options.cheaper), workers)}",),
             "never.",
             CHEAPER,
-            seen=f"It is {options.cheaper_initial}, outside of `cheaper` {options.cheaper} to "
-            f"{counted(workers, 'worker')}.",
+            seen=f"`cheaper-initial` is {options.cheaper_initial}, outside of the range from `cheaper` "
+            f"({options.cheaper}) to {counted(workers, 'worker')}.",
             sets=("cheaper_initial",),
         )
     if workers and (options.cheaper_step or 1) > workers - options.cheaper > 0:
@@ -581,7 +586,8 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             (f"cheaper-step = {max(1, (workers - options.cheaper) // 4)}",),
             "the workers start in milliseconds.",
             CHEAPER,
-            seen=f"`cheaper-step` is {options.cheaper_step}, and {workers - options.cheaper} can be added.",
+            seen=f"`cheaper-step` is {options.cheaper_step}, but only {counted(workers - options.cheaper, 'worker')} "
+            "can be added.",
             sets=("cheaper_step",),
         )
 
@@ -595,7 +601,7 @@ def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker "
             "is as old as `min-worker-lifetime`.",
             (f"reload-on-rss = {options.evil_reload_on_rss}",),
-            "one single request can fill the memory.",
+            "a single request can fill the memory.",
             OPTIONS,
             seen="It is set here.",
             sets=("evil_reload_on_rss",),
@@ -604,10 +610,10 @@ def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "reload_on_as",
             "warning",
-            "Workers restart for address space that takes no memory.",
+            "Workers restart because of address space that takes no memory.",
             "Threads, mapped files and modules reserve address space without using memory.",
             ("reload-on-rss = 512",),
-            "the limit stands for address space on purpose, as on a 32-bit system.",
+            "you limit address space on purpose, as on a 32-bit system.",
             OPTIONS,
             seen="It is set here.",
             sets=("reload_on_as",),
@@ -621,7 +627,7 @@ def _max_fd(options: Options, seen: Evidence) -> Iterator[Advice]:
             "max_fd",
             "warning",
             "The `http` router takes memory for every file that it may ever open.",
-            "Its table has 8 bytes for each, up to the limit of open files.",
+            "Its table has 8 bytes for each possible file, up to the limit of open files.",
             ("max-fd = 65536",),
             "the service manager or the container limits open files (LimitNOFILE, --ulimit nofile).",
             "https://github.com/unbit/uwsgi/issues/2299",
@@ -636,11 +642,11 @@ def _chmod_socket(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "chmod_socket",
             "warning" if is_meant_for_stats else "info",
             "`chmod-socket` is set more than once, and the last one applies to every socket.",
-            "It is one option for all UNIX sockets: those of the application and that of the stats.",
+            "`chmod-socket` is one option for all UNIX sockets: those of the application and that of the stats.",
             (),
-            "the last one is meant to replace those before it, as that of a file that you included.",
+            "the last value is meant to replace the earlier ones, for example those of a file that you include.",
             SOURCE,
-            change="Keep the one that fits all sockets.",
+            change="Keep only the value that fits all sockets.",
             seen=f"It is set {counted(len(options.chmod_socket or ()), 'time')}.",
             sets=("chmod_socket",),
         )
@@ -651,12 +657,12 @@ def _stats_exposed(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "stats_exposed",
             "warning",
-            "The stats server shows cookies and logins of requests to everybody who can reach it.",
-            "Its document has all variables of each request in service, and it asks for no login.",
+            "The stats server shows the cookies and logins of requests to everybody who can reach it.",
+            "Its document contains all variables of each request in service, and the stats server asks for no login.",
             ("stats = 127.0.0.1:1717",),
-            "a firewall or a network namespace of its own keeps others away.",
+            "a firewall, or a network namespace of its own, keeps others away from the stats server.",
             SOURCE,
-            seen="Its address is not that of this machine alone.",
+            seen="Other machines may reach this address.",
             sets=("stats",),
         )
 
@@ -674,8 +680,9 @@ def _public_http(options: Options, _seen: Evidence) -> Iterator[Advice]:
             (),
             "only a proxy can reach the socket.",
             HTTP,
-            change="Put a proxy such as nginx in front, or replace it by `http`, whose router reads requests first.",
-            seen="Its address is not that of this machine alone.",
+            change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, whose router "
+            "reads the requests.",
+            seen="Other machines may reach this address.",
             sets=("http_socket", "post_buffering"),
         )
 
@@ -700,10 +707,10 @@ def _cpu_affinity(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "cpu_affinity",
             "info",
-            "Workers are pinned to CPUs, and wait for those while others are idle.",
-            "uWSGI counts the CPUs of the host, in a container as well.",
+            "Workers are pinned to CPUs, and wait for these CPUs while others are idle.",
+            "uWSGI counts the CPUs of the host, even in a container.",
             (),
-            "the machine serves nothing else, and you measured a gain.",
+            "the host serves nothing else, and you have measured a gain.",
             OPTIONS,
             change="Remove `cpu-affinity`.",
             sets=("cpu_affinity",),
@@ -715,11 +722,11 @@ def _logs_to_pipe(_options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "log_to_pipe",
             "info",
-            "If the reader of uWSGI's log stops, every request stops with it.",
-            "The log is a pipe, and a worker waits until its line fits.",
+            "If the program that reads uWSGI's log stops, every request stops with it.",
+            "The log is a pipe, and a worker waits until its line fits into this pipe.",
             ("disable-logging = true", "log-5xx = true"),
-            "the reader is the service manager or the container's runtime, and reads all the time. Fewer lines fill "
-            "the pipe later.",
+            "the reader is the service manager or the container's runtime, and never stops reading. With fewer lines, "
+            "the pipe takes longer to fill.",
             SOURCE,
             seen="The master's standard error is a pipe.",
         )

@@ -196,7 +196,7 @@ def after_deploy(
     started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
     if now is None or any(now - each > LATELY for each in started):
         return act
-    return f"If this began with a deploy, roll the deploy back{also}, else {later}"
+    return f"If this began with a deploy, roll the deploy back{also}, otherwise {later}"
 
 
 def scales(figures: Figures) -> bool:

@@ -61,7 +61,7 @@ class Message(NamedTuple):
 _WORKER = rb"worker (?P<worker>\d{1,6}) "
 _PID = rb"\(pid:? (?P<pid>\d{1,10})"
 _LOST_HEAD = (
-    "The application never sees these requests, and uWSGI does not count them. Clients get an error or nothing."
+    "The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response."
 )
 _NO_ANSWER = "The client gets an error, and the application does not see the request."
 _SMALLER = "Until the process starts, uWSGI serves fewer requests at once."
@@ -77,8 +77,8 @@ MESSAGES: tuple[Message, ...] = (
         "rejected",
         "uWSGI refuses requests with headers larger than `buffer-size`",
         _LOST_HEAD,
-        "Raise `buffer-size` ({limit}) above the size of the largest request headers with cookies: 32768 is enough for "
-        "most. Then find out which cookie or URL grows.",
+        "Raise `buffer-size` ({limit}) above the size of the largest request headers, including cookies: 32768 is "
+        "mostly enough. Then find out which cookie or URL grows.",
         "unaccounted",
     ),
     Message(
@@ -90,16 +90,16 @@ MESSAGES: tuple[Message, ...] = (
             rb"\[WARNING\] unable to add ",
         ),
         "rejected",
-        "uWSGI drops variables of requests that do not fit into `buffer-size`",
-        "The application sees the request without a header, or not at all.",
-        "Raise `buffer-size` above the size of the largest request headers with cookies: 32768 is enough for most.",
+        "uWSGI drops variables that do not fit into `buffer-size` from requests",
+        "The application gets the request without one of its headers, or does not get it at all.",
+        "Raise `buffer-size` above the size of the largest request headers, including cookies: 32768 is mostly enough.",
     ),
     Message(
         "too_many_variables",
         (rb"max vec size reached",),
         "rejected",
         "uWSGI drops headers of requests that have more than `max-vars`",
-        "The application sees the request without some of its headers.",
+        "The application gets the request without some of its headers.",
         "Raise `max-vars`.",
     ),
     Message(
@@ -108,7 +108,7 @@ MESSAGES: tuple[Message, ...] = (
         "rejected",
         "uWSGI refuses requests with a body larger than `limit-post`",
         _LOST_HEAD,
-        "Raise `limit-post`, or refuse such bodies in the web server, which can answer 413.",
+        "Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.",
         "unaccounted",
     ),
     Message(
@@ -131,7 +131,8 @@ MESSAGES: tuple[Message, ...] = (
         "rejected",
         "uWSGI refuses requests that are not HTTP",
         _LOST_HEAD,
-        "Check what connects to the `http-socket`: a health check that sends no request also causes this message.",
+        "Check what connects to the `http-socket`: a health check that connects without sending a request also causes "
+        "this message.",
         "unaccounted",
     ),
     Message(
@@ -139,7 +140,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"-- unavailable modifier requested: (?P<limit>\d{1,3}) --",),
         "rejected",
         "no plugin serves the requests that the web server passes on",
-        "uWSGI counts such a request and sends an empty answer: nginx then answers with status 502.",
+        "uWSGI counts each of these requests, but sends an empty response: nginx then responds with status 502.",
         "Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` in the web "
         "server (it sends {limit}).",
         "instant",
@@ -148,16 +149,16 @@ MESSAGES: tuple[Message, ...] = (
         "no_python_application",
         (rb"--- no python application found, check your startup logs for errors ---",),
         "known",
-        "it has no Python application for requests",
+        "uWSGI has no Python application for requests",
         agrees="no_application",
     ),
     Message(
         "empty_request",
         (rb"Empty python request\. skip\.",),
         "rejected",
-        "uWSGI gets requests without any variable",
+        "uWSGI gets requests without any variables",
         _NO_ANSWER,
-        "Include `uwsgi_params` in the location of the web server.",
+        "Include `uwsgi_params` in the web server's configuration of this location.",
         "instant",
     ),
     Message(
@@ -165,7 +166,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[ERROR\] Unhandled object from iterator", rb"invalid Pump response", rb"invalid Web3 response"),
         "rejected",
         "the application returns bodies that are not bytes",
-        "uWSGI leaves this part of the answer out.",
+        "uWSGI leaves these parts of the response out.",
         "Return bytes from the application, not text or other objects.",
     ),
     Message(
@@ -173,23 +174,28 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than",),
         "setting",
         "the application reads large bodies at once",
-        "Each such request takes its size in memory.",
-        "Read bodies in pieces, or set `post-buffering` and limit them in the web server.",
+        "The whole body of each such request is held in memory.",
+        "Read request bodies in pieces, or set `post-buffering`, and limit the size of bodies in the web server.",
     ),
     # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
-    Message("body_timeout", (rb"\[uwsgi-body-read\] Timeout reading ",), "event", "bodies of requests come too slowly"),
-    Message("body_aborted", (rb"\[uwsgi-body-read\] Error reading ",), "event", "clients leave while they send a body"),
+    Message("body_timeout", (rb"\[uwsgi-body-read\] Timeout reading ",), "event", "request bodies arrive too slowly"),
+    Message(
+        "body_aborted",
+        (rb"\[uwsgi-body-read\] Error reading ",),
+        "event",
+        "clients disconnect while they send a request body",
+    ),
     Message(
         "head_aborted",
         (rb"uwsgi_proto_https?_parser\(\) -> client closed connection",),
         "event",
-        "clients leave while they send a head",
+        "clients disconnect while they send request headers",
     ),
     Message(
         "client_left",
         (rb"SIGPIPE: writing to a closed pipe/socket/fd",),
         "known",
-        "clients close the connection before the answer",
+        "clients close the connection before they get the response",
         agrees="write_errors",
     ),
     Message(
@@ -200,14 +206,14 @@ MESSAGES: tuple[Message, ...] = (
             rb"IOError: write error$",
         ),
         "known",
-        "answers cannot be written to clients",
+        "responses cannot be written to clients",
         agrees="write_errors",
     ),
     Message(
         "write_timeout",
         (rb"uwsgi_response_[a-z_]{1,40}_do\(\) TIMEOUT !!!", rb"uwsgi_simple_write\(\) TIMEOUT !!!"),
         "known",
-        "clients do not take their answers within `socket-timeout`",
+        "clients do not read their responses within `socket-timeout`",
         agrees="write_errors",
     ),
     # Ends of workers: core/master.c, core/master_checks.c, core/master_utils.c, core/uwsgi.c.
@@ -229,14 +235,14 @@ MESSAGES: tuple[Message, ...] = (
         "segmentation_fault",
         (rb"!!! uWSGI process (?P<pid>\d{1,10}) got Segmentation Fault !!!",),
         "known",
-        "a process crashed by signal 11 (SIGSEGV)",
+        "a process crashed with signal 11 (SIGSEGV)",
         agrees="ended",
     ),
     Message(
         "floating_point_exception",
         (rb"!!! uWSGI process (?P<pid>\d{1,10}) got Floating Point Exception !!!",),
         "known",
-        "a process crashed by signal 8 (SIGFPE)",
+        "a process crashed with signal 8 (SIGFPE)",
         agrees="ended",
     ),
     Message(
@@ -250,15 +256,15 @@ MESSAGES: tuple[Message, ...] = (
         "harakiri_skipped",
         (rb"HARAKIRI: Skipping harakiri on " + _WORKER[:-1],),
         "event",
-        "`harakiri` spares {worker}, since the listen queue is below `harakiri-queue-threshold`",
+        "`harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`",
     ),
     Message(
         "harakiri_other",
         (rb"\*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON) ?",),
         "failed",
-        "uWSGI ends a mule, a spooler, a gateway or a cron that took too long",
-        "What it was doing is lost.",
-        "Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron, or let it do less at once.",
+        "uWSGI killed a mule, a spooler, a gateway or a cron job that took too long",
+        "The work of this process is lost.",
+        "Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.",
     ),
     Message(
         "respawning_too_fast",
@@ -272,8 +278,8 @@ MESSAGES: tuple[Message, ...] = (
         (_WORKER + _PID + rb"\) is taking too much time to die\.\.\.NO MERCY",),
         "failed",
         "{worker} did not end within `worker-reload-mercy` and was killed",
-        "Requests that it was serving are lost.",
-        "Raise `worker-reload-mercy` above your longest request, or give that request a timeout.",
+        "The requests that this worker was serving are lost.",
+        "Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.",
         "ended",
     ),
     Message(
@@ -298,7 +304,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "{worker} reports that its state is inconsistent, so uWSGI replaces all workers at once",
         "Every request in service is lost.",
-        "See the line before it in the log for the plugin that asked for this.",
+        "Find the plugin that asked for this in the line before this message in uWSGI's log.",
         "ended",
     ),
     Message(
@@ -306,8 +312,9 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\*\*\* EVIL RELOAD ON WORKER (?P<worker>\d{1,6}) (?:RSS|ADDRESS SPACE): ",),
         "failed",
         "{worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`",
-        "Requests that it was serving are lost.",
-        "Set `reload-on-rss` below it, which lets a worker finish its request.",
+        "The requests that this worker was serving are lost.",
+        "Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the "
+        "worker.",
         "worker_gone",
     ),
     Message(
@@ -331,7 +338,7 @@ MESSAGES: tuple[Message, ...] = (
             rb"\[deadlock-detector\] pid (?P<pid>\d{1,10}) was holding lock",
         ),
         "event",
-        "a process ended while it held a lock of uWSGI's, which was recovered",
+        "a process ended while it held one of uWSGI's locks, which uWSGI recovered",
         agrees="worker_gone",
     ),
     # A start that fails: core/master.c, core/uwsgi.c, plugins/python/pyloader.c.
@@ -346,7 +353,7 @@ MESSAGES: tuple[Message, ...] = (
         "no_application_loaded",
         (rb"\*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)",),
         "known",
-        "it started without an application",
+        "uWSGI started without an application",
         agrees="no_application",
     ),
     Message(
@@ -367,7 +374,7 @@ MESSAGES: tuple[Message, ...] = (
         "need_app_ends",
         (rb"need-app requested, destroying the instance",),
         "event",
-        "uWSGI ends, since `need-app` is set and no application could be loaded",
+        "uWSGI exits, because `need-app` is set and no application could be loaded",
     ),
     Message(
         "too_many_applications",
@@ -377,13 +384,13 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "setting",
         "more applications are configured than `max-apps`",
-        "The others are not served.",
+        "The other applications are not served.",
         "Raise `max-apps`.",
     ),
     # Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
     Message("started", (rb"\*\*\* Starting uWSGI \d",), "event", "uWSGI started"),
     Message(
-        "master_reloaded", (rb"gracefully \(RE\)spawned uWSGI master process ",), "event", "its master was reloaded"
+        "master_reloaded", (rb"gracefully \(RE\)spawned uWSGI master process ",), "event", "uWSGI's master was reloaded"
     ),
     Message(
         "worker_spawned",
@@ -401,7 +408,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "all workers were killed at once, for a brutal reload",
         "Every request in service is lost. SIGTERM does this unless `die-on-term` is set.",
-        "Set `die-on-term`, so that SIGTERM stops uWSGI, and reload it with SIGHUP.",
+        "Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.",
         "worker_gone",
     ),
     Message("stop_began", (rb"SIGINT/SIG(?:TERM|QUIT) received\.\.\.killing workers",), "event", "uWSGI was stopped"),
@@ -420,7 +427,7 @@ MESSAGES: tuple[Message, ...] = (
         "file_touched",
         (rb"\*\*\* [^*]{1,300} has been touched\.\.\. (?:grace|workers reload|chain reload|mules reload|spoolers)",),
         "event",
-        "a file of `touch-reload` or its like was touched",
+        "a file of `touch-reload` or of a similar option was touched",
     ),
     Message(
         "requests_awaited",
@@ -443,17 +450,17 @@ MESSAGES: tuple[Message, ...] = (
         "cache_full",
         (rb'\*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*',),
         "failed",
-        "a cache of uWSGI's is full",
-        "What the application adds is not kept.",
-        "Raise `items` of the cache, set `purge_lru=1`, or give its entries an expiry.",
+        "a cache of uWSGI is full",
+        "Items that the application adds are not stored.",
+        "Raise `items` of the cache, set `purge_lru=1`, or let its items expire.",
         "cache_full",
     ),
     Message(
         "cache_not_stored",
         (rb"\[cache-error\] unable to store ", rb"\[cache\] unable to store item "),
         "failed",
-        "an item could not be stored in a cache of uWSGI's",
-        "It is too large for the cache's blocks, or the cache is full.",
+        "an item could not be stored in a cache of uWSGI",
+        "The item is too large for the cache's blocks, or the cache is full.",
         "Raise `blocks` or `blocksize` of the cache.",
     ),
     Message(
@@ -468,8 +475,8 @@ MESSAGES: tuple[Message, ...] = (
         "signal_queue_full",
         (rb"\*\*\* SIGNAL QUEUE IS FULL", rb"could not deliver signal \d{1,3} to "),
         "failed",
-        "signals of uWSGI's cannot be delivered",
-        "Timers, crons and what the application signals are skipped.",
+        "uWSGI's own signals cannot be delivered",
+        "Timers, cron jobs and signals from the application are skipped.",
         "Let signal handlers do less, have a mule handle them, or raise `signal-bufsize`.",
     ),
     Message(
@@ -484,7 +491,7 @@ MESSAGES: tuple[Message, ...] = (
         "no_more_workers",
         (rb"\[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers",),
         "known",
-        "cheaper mode cannot add workers: all run",
+        "cheaper mode cannot add workers, because all of them run already",
     ),
     Message(
         "spooler_refuses",
@@ -494,9 +501,9 @@ MESSAGES: tuple[Message, ...] = (
             rb"unable to find the spooler function",
         ),
         "failed",
-        "the spooler does not take or do its tasks",
-        "Tasks of the application are lost, or stay undone.",
-        "Load the module with the spooler's function by `spooler-import`, and pass large values as `body`.",
+        "the spooler rejects tasks, or cannot run them",
+        "Tasks of the application are lost, or are not run.",
+        "Load the module of the spooler function with `spooler-import`, and pass large values as `body`.",
     ),
     Message(
         "helper_died",
@@ -507,7 +514,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "a spooler or a mule ended and was restarted",
         "What it was doing is lost.",
-        "See the lines before it in the log for its traceback or signal.",
+        "Check the lines before this message in uWSGI's log for a traceback or a signal.",
     ),
     Message(
         "helper_ended",
@@ -532,10 +539,10 @@ MESSAGES: tuple[Message, ...] = (
             rb"MemoryError(?::|$)",
         ),
         "failed",
-        "a process got no memory",
+        "a process could not get memory",
         "The request, or the start of the worker, failed.",
-        "Find what limits its memory, and raise it: `limit-as` (of each process), the cgroup or the machine. Fewer "
-        "workers help with the last two.",
+        "Find out which limit was reached, and raise it: `limit-as` (of each process), the limit of the cgroup, or the "
+        "memory of the host. For the last two, you can also use fewer workers.",
     ),
     Message(
         "fork_failed",
@@ -550,7 +557,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"pthread_create\(\): ", rb"unable to start offload thread", rb"RuntimeError: can't start new thread$"),
         "failed",
         "a process cannot start a thread",
-        "It serves with fewer threads, or the request fails.",
+        "The process serves with fewer threads, or the request fails.",
         "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
     ),
     Message(
@@ -575,7 +582,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "failed",
         "a disk is full",
-        "Uploads, the log and what the application writes are lost.",
+        "Uploads, log lines, and the application's own files are lost.",
         "Free space: uploads are buffered in `TMPDIR`, and the log grows without `log-maxsize`.",
     ),
     Message(
@@ -587,16 +594,17 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "failed",
         "uWSGI cannot bind a socket",
-        "It does not start, or a reload ends it.",
-        "Look for another program on that address, and for the rights of uWSGI's user in the socket's directory.",
+        "uWSGI does not start, or exits at a reload.",
+        "Check whether another program uses this address, and whether uWSGI's user may write to the socket's "
+        "directory.",
     ),
     Message(
         "queue_above_somaxconn",
         (rb"Listen queue size is greater than the system max net\.core\.somaxconn",),
         "setting",
         "`listen` is above `net.core.somaxconn`, so uWSGI does not start",
-        "It ends at its next start.",
-        "Raise `net.core.somaxconn` first: `sysctl net.core.somaxconn`.",
+        "uWSGI will exit at its next start.",
+        "Raise `net.core.somaxconn` before you restart uWSGI: `sysctl net.core.somaxconn` prints it.",
     ),
     Message(
         "directory_missing",
@@ -612,7 +620,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"!!! UNABLE to load uWSGI plugin: ", rb'unable to load plugin "'),
         "setting",
         "a plugin of the configuration cannot be loaded",
-        "What needs it does not work.",
+        "Nothing that needs this plugin works.",
         "Install the plugin's package, or correct `plugins` and `plugins-dir`.",
     ),
     Message(
@@ -627,7 +635,7 @@ MESSAGES: tuple[Message, ...] = (
         "processes_limited",
         (rb"!!! number of workers adjusted to (?P<limit>\d{1,6}) due to system limits !!!",),
         "setting",
-        "fewer workers run than `processes` says ({limit}), for want of processes",
+        "fewer workers run ({limit}) than `processes` says, because the host permits no more processes",
         "Capacity is smaller than configured.",
         "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
     ),
@@ -635,8 +643,8 @@ MESSAGES: tuple[Message, ...] = (
         "files_below_cores",
         (rb"- your current max open files limit is \d{1,10}, this is lower than requested async cores",),
         "setting",
-        "fewer files may be open than `async` cores are configured",
-        "Requests fail before all cores are in use.",
+        "the limit of open files is below the number of async cores",
+        "Requests fail before all async cores are in use.",
         "Raise `max-fd` above twice the number of async cores.",
     ),
     Message(
@@ -644,7 +652,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[strict-mode\] unknown config directive: ",),
         "setting",
         "an option of the configuration does not exist, so `strict` ends uWSGI",
-        "It ends at its next start.",
+        "uWSGI will exit at its next start.",
         "Correct the option: uWSGI's log names it.",
     ),
     Message(
@@ -655,7 +663,8 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "setting",
         "Python's threads are off",
-        "Threads that the application starts (of an error reporter, a metrics library, a pool) do not run.",
+        "Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not "
+        "run.",
         "Set `enable-threads`.",
     ),
     Message(
@@ -672,7 +681,7 @@ MESSAGES: tuple[Message, ...] = (
         "setting",
         "`cpu-affinity` cannot be applied",
         "Workers run on any CPU.",
-        "Remove `cpu-affinity`: it counts from CPU 0, and this machine or container permits other CPUs.",
+        "Remove `cpu-affinity`: it counts from CPU 0, but this host or container permits only other CPUs.",
     ),
     Message(
         "harakiri_without_buffering",
@@ -681,13 +690,13 @@ MESSAGES: tuple[Message, ...] = (
             rb"\*\*\* WARNING: you have enabled harakiri without post buffering",
         ),
         "event",
-        "`harakiri` also counts the time in which a slow client sends its body",
+        "`harakiri` also counts the time in which a slow client sends its request body",
     ),
     Message(
         "emperor_lost",
         (rb"lost communication with the Emperor, goodbye", rb"!!! Emperor died !!!"),
         "event",
-        "its Emperor is gone",
+        "uWSGI's Emperor has exited",
     ),
     Message(
         "traceback",
@@ -702,25 +711,26 @@ MESSAGES: tuple[Message, ...] = (
 BY_CODE: Mapping[str, Message] = {message.code: message for message in MESSAGES}
 
 SIGNALS: Mapping[int, tuple[str, str]] = {
-    1: ("SIGHUP", "Something outside of uWSGI sent it."),
-    2: ("SIGINT", "Something outside of uWSGI sent it."),
+    1: ("SIGHUP", "Another program, or a person, sent this signal."),
+    2: ("SIGINT", "Another program, or a person, sent this signal."),
     4: ("SIGILL", "Native code was built for another CPU, or is damaged."),
-    6: ("SIGABRT", "Native code called abort(): see the line before it in the log."),
+    6: ("SIGABRT", "Native code called abort(): check the line before this message in uWSGI's log."),
     7: ("SIGBUS", "A mapped file was truncated, or its disk is full."),
     8: ("SIGFPE", "Native code divided by zero."),
     9: (
         "SIGKILL",
-        "The kernel sends it when memory runs out (`dmesg`), uWSGI for `harakiri`, and so can any administrator.",
+        "The kernel sends this signal when memory runs out (`dmesg` shows it), uWSGI sends it for `harakiri`, and an "
+        "administrator can send it.",
     ),
     11: (
         "SIGSEGV",
-        "A crash in native code, mostly of an extension module: `core dump` and `gdb`, or Python's "
-        "`faulthandler`, name it.",
+        "Native code crashed, mostly an extension module: a core dump and `gdb`, or Python's `faulthandler`, show "
+        "which one.",
     ),
-    15: ("SIGTERM", "Something outside of uWSGI sent it."),
+    15: ("SIGTERM", "Another program, or a person, sent this signal."),
     24: ("SIGXCPU", "The limit of CPU time was reached."),
     25: ("SIGXFSZ", "The limit of file sizes was reached."),
-    31: ("SIGSYS", "A system call filter (seccomp) forbids what it did."),
+    31: ("SIGSYS", "A system call filter (seccomp) forbids a system call of this process."),
 }
 """By number, on Linux: the name, and what that mostly means."""
 

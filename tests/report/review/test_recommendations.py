@@ -55,7 +55,7 @@ def test_killed_requests_are_those_of_the_whole_range() -> None:
     harakiris = np.zeros(192)
     harakiris[3:6] = 1
     found = _recommended(harakiris=harakiris)["harakiri"]
-    assert found.title == "uWSGI kills workers for requests over `harakiri`."
+    assert found.title == "uWSGI kills workers whose requests exceed `harakiri`."
     assert "3 times in the last" in found.evidence
     assert "in the last 48 h" in found.evidence or "in the last 2 d" in found.evidence
 
@@ -112,7 +112,7 @@ def test_settings_that_are_compared() -> None:
 def test_a_backend_without_a_known_address_is_named() -> None:
     """A review has names of backends, not their addresses."""
     found = _recommended(replace(CALM, peak=20.0, wait=0.19, backends={"postgres": 0.9}))["waits_for_backend"]
-    assert found.title == "Requests wait for postgres for most of their time."
+    assert found.title == "Requests spend most of their time waiting for postgres."
 
 
 def test_of_many_services_only_those_with_little_headroom_are_predicted() -> None:

@@ -44,7 +44,7 @@ ROWS = (
         Expected(
             "critical",
             ("connection_shared",),
-            words=("share one connection to 127.0.0.1:", "and mix up answers", "@postfork", "lazy-apps"),
+            words=("share one connection to 127.0.0.1:", "and mix up responses", "@postfork", "lazy-apps"),
             not_words=NO_MORE,
             limits=("other", None),
         ),

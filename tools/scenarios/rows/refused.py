@@ -68,7 +68,7 @@ ROWS = (
         Expected(
             "critical",
             ("requests_unanswered",),
-            words=("at once, without an answer", "no application", "modifier", "`plugins`"),
+            words=("at once, without a response", "no application", "modifier", "`plugins`"),
             not_words=("processes", "threads", "exception"),
             limits=(None,),
         ),
@@ -107,7 +107,7 @@ ROWS = (
         Expected(
             "critical",
             ("no_application",),
-            words=("no worker has its application loaded", "importerror at scenarios/app.py:"),
+            words=("no worker has loaded its application", "importerror at scenarios/app.py:"),
             not_words=("processes",),
             limits=(None,),
         ),

@@ -64,14 +64,14 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
         severity="warning",
         title=f"{numbered('Worker', ids)} {'is' if len(ids) == 1 else 'are'} stopped.",
         evidence=f"SIGSTOP, a debugger or a cgroup freezer stopped {len(stopped)} of {counted(workers, 'worker')}.",
-        meaning="A stopped process serves nothing until you continue it, and its requests wait.",
+        meaning="A stopped process serves nothing until you resume it, and its requests wait.",
         clause="all workers are stopped" if len(stopped) == workers else "",
         change=_continue(stopped),
     )
 
 
 def _continue(stopped: list[WorkerRecord]) -> str:
-    return f"Continue the stopped {'worker' if len(stopped) == 1 else 'workers'}: {kill('CONT', stopped)}."
+    return f"Resume the stopped {'worker' if len(stopped) == 1 else 'workers'}: {kill('CONT', stopped)}."
 
 
 def _is_unexplained(figures: Figures) -> bool:
@@ -101,19 +101,18 @@ def _explain(figures: Figures) -> tuple[str, str]:
         if worker.is_stopped:
             return (
                 f"workers are idle, and {which}, which holds the accept lock, is stopped",
-                f"Continue the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a "
-                "time accepts requests. If a debugger or SIGSTOP stops this process, no other process accepts "
-                "requests.",
+                f"Resume the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a time "
+                "accepts requests. While this process is stopped, no other process can accept requests.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"End this worker with {kill('KILL', [worker])}: uWSGI starts another worker, and the accept lock is "
+            f"Kill this worker with {kill('KILL', [worker])}: uWSGI then starts another worker, and the accept lock is "
             "free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:
         return (
             f"workers are idle, and PID {holder}, which holds the accept lock, is no longer a worker",
-            "Reload uWSGI: a process exited without releasing the accept lock. If the problem comes back, remove "
+            "Reload uWSGI: a process exited while it held the accept lock. If the problem comes back, remove "
             "`thunder-lock`.",
         )
     if stopped:
@@ -121,6 +120,7 @@ def _explain(figures: Figures) -> tuple[str, str]:
         return f"{which} {'is' if len(stopped) == 1 else 'are'} stopped", _continue(stopped)
     return (
         "workers are idle while requests wait",
-        "Find out why the idle workers accept no requests: run `py-spy dump --native` on one of these workers, or read "
-        "uWSGI's log. A worker that is suspended, or that waits for a lock of uWSGI, accepts no request.",
+        "Find out why the idle workers accept no requests: run `py-spy dump --native` on one of these workers, or "
+        "check uWSGI's log. A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's "
+        "own locks.",
     )

@@ -58,11 +58,11 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="waits_for_backend",
         severity="warning" if hanging else "info",
-        title=f"Requests wait for {what}." if hanging else f"Requests wait for {what} for most of their time.",
+        title=f"Requests wait for {what}." if hanging else f"Requests spend most of their time waiting for {what}.",
         evidence=f"{_by_destination(waits, slots)}."
         + (f" {mean_count(waits.threads['lock'])} wait for a lock, which such a thread holds." if holds_a_lock else ""),
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
-        + ("" if hanging else " Until the load changes, a slow backend looks the same as a backend at its limit."),
+        + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )
@@ -75,10 +75,10 @@ def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures)
     return Finding(
         code="waits_for_backend",
         severity="warning" if is_full else "info",
-        title="Requests call the uWSGI that serves them, and wait for it.",
+        title="Requests call the uWSGI that serves them, and wait for the response.",
         evidence=f"{_by_destination(waits, slots)}.",
-        meaning="Each of these requests needs two threads. If all threads wait for requests that find no free thread, "
-        "no request continues before a timeout.",
+        meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for "
+        "such a second thread, no request continues before a timeout.",
         clause=CALLS_ITSELF,
         change=advise([own]),
     )
@@ -95,8 +95,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, slots)}. {_compare(saturation)}",
-        meaning="If a backend has free capacity, more requests at once do not make it slower. In this backend, "
-        "requests wait for each other.",
+        meaning="More requests at once do not slow down a backend that has free capacity. In this backend, requests "
+        "wait for each other.",
         clause=explained.cause,
         change=explained.change,
     )
@@ -105,9 +105,9 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
 def _compare(saturation: Saturation) -> str:
     """What shows that a backend is saturated, as a sentence."""
     return (
-        f"At {rate(saturation.low)}, the backend served {mean_count(saturation.few)} requests at once and took "
-        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, it served "
-        f"{mean_count(saturation.many)} requests at once and took {duration(saturation.many_seconds)} for each."
+        f"At {rate(saturation.low)}, the backend served {mean_count(saturation.few)} requests at once, and each took "
+        f"{duration(saturation.few_seconds)}; at {rate(saturation.high)}, it served {mean_count(saturation.many)} "
+        f"requests at once, and each took {duration(saturation.many_seconds)}."
     )
 
 

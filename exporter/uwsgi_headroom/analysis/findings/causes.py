@@ -66,15 +66,15 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         code="was_down",
         severity="warning",
         title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
-        evidence="After the restart, another uWSGI master answers. All figures are of the "
-        f"{duration(figures.window.seconds)} after the restart.",
-        meaning="uWSGI served no request while it was down. The requests that uWSGI was serving when it ended are "
+        evidence="uWSGI now has another master process, which started after the outage. All figures are from the "
+        f"{duration(figures.window.seconds)} since then.",
+        meaning="uWSGI served no request while it was down. The requests that were in service when uWSGI ended are "
         "lost.",
         change=see_log(
             figures.server,
-            "why uWSGI ended",
+            "the reason why uWSGI ended",
             OUTAGES,
-            "Read uWSGI's log, and the log of its service manager: find out why uWSGI exited.",
+            "Find out why uWSGI exited: check uWSGI's log, and the log of its service manager.",
         ),
     )
 
@@ -93,7 +93,7 @@ def _paused(figures: Figures) -> Iterator[Finding]:
         "paused.",
         evidence=f"{len(paused)} of {counted(len(up), 'worker')} {'is' if len(paused) == 1 else 'are'} paused"
         + (f"; {mean_count(waiting)} requests wait in the listen queue on average." if waiting else "."),
-        meaning="A paused worker takes no request until it is resumed.",
+        meaning="A paused worker takes no requests until it is resumed.",
         clause="all workers are paused"
         if every
         else f"{numbered('worker', numbers)} {'is' if len(paused) == 1 else 'are'} paused",
@@ -108,15 +108,16 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     accepting, without = known[0], [worker.worker_id for worker in known[1]]
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
-    see = see_log(figures.server, "why the import fails", STARTS)
+    see = see_log(figures.server, "the reason why the import fails", STARTS)
     first = after_deploy(figures, known[1], see, " and reload uWSGI")
     need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",
         severity="critical" if len(without) == len(accepting) else "warning",
-        title=f"No worker has its application loaded{raised}"
+        title=f"No worker has loaded its application{raised}"
         if len(without) == len(accepting)
-        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded{raised}",
+        else f"{numbered('Worker', without)} {'has not loaded its' if len(without) == 1 else 'have not loaded their'} "
+        f"application{raised}",
         evidence="The configuration names an application, but uWSGI has loaded no application in "
         f"{'this worker' if len(without) == 1 else 'these workers'}.",
         meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
@@ -137,20 +138,19 @@ def _reload_waits(figures: Figures) -> list[Finding]:
         Finding(
             code="reload_waits",
             severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
-            title=f"A reload waits for requests in {which}, and nobody is served.",
+            title=f"A reload waits for requests in {which}, and no new request is served.",
             evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
             f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
             f"service for {duration(found.oldest)}.",
-            meaning="In a full reload, uWSGI stops every worker that serves no request, and starts new workers only "
-            "when the old workers have completed all of their requests"
-            f"{f', or {mercy} s after the reload' if mercy else ''}.",
+            meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only after all "
+            f"old workers have completed their requests{f', or {mercy} s after the reload' if mercy else ''}.",
             clause=f"a reload waits for requests in {which}",
-            change=f"End {which} with {end(figures.server, found.left)}: uWSGI then starts all workers, and "
-            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Before that, "
+            change=f"End {which} with {end(figures.server, found.left)}: uWSGI then starts all workers, but "
+            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Before you do this, "
             f"{show_calls(figures.server, numbers[0])} shows what the request waits for. Then set "
-            "`worker-reload-mercy` to the seconds that a request may take"
+            "`worker-reload-mercy` to the longest time, in seconds, that a request may take"
             + (f" (now {mercy})" if mercy else "")
-            + ": after this time, uWSGI kills the worker. Or use a chain reload (`lazy-apps` and "
+            + ": after this time, uWSGI kills the worker. Alternatively, use a chain reload (`lazy-apps` and "
             "`touch-chain-reload`), which replaces one worker after another.",
         )
     ]
@@ -168,7 +168,7 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
     loading = [worker.worker_id for worker in workers if worker.starting is not None]
     longest = max((worker.starting or 0.0 for worker in workers), default=0.0)
     options, step = figures.server.setup.options, spawn_earlier(figures)
-    lazy = " Or remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
+    lazy = " Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
     return [
         Finding(
             code="cheaper_starts_slowly",
@@ -177,11 +177,12 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             **add_wait(
                 f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
                 + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
-                + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time",
+                + f". All threads of the running workers were busy for {percent(window.full_seconds / observed)} of "
+                "the time",
                 figures.flow,
             )._asdict(),
-            meaning="When no worker is idle, cheaper mode spawns one worker, and spawns the next worker only when the "
-            "first one has loaded the application. Until then, requests wait.",
+            meaning="When no worker is idle, cheaper mode spawns one worker. It spawns the next worker only after that "
+            "worker has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",
             change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
@@ -215,10 +216,10 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         code="start_hangs",
         severity="critical" if len(hanging) == len(workers) else "warning",
         title=f"{names} {how}, {what}." if what else f"{names} {how}.",
-        evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no request "
+        evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no requests "
         f"yet, {duration(longest)} after the spawn.",
-        meaning="A worker accepts requests only after it has imported the application. During this import, the worker "
-        "waits for something.",
+        meaning="A worker accepts requests only after it has imported the application. Until this import is complete, "
+        "the worker serves nothing.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
         change=after_deploy(
             figures,
@@ -228,7 +229,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
             "Before that,",
         )
         + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
-        "calls that the application makes during its import, or make these calls later.",
+        "calls that the application makes during its import, or make these calls after the import.",
     )
 
 
@@ -263,11 +264,11 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
         evidence=f"{', and '.join(filter(None, how))}.",
         meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
-        "it is normal that workers are missing for a moment.",
+        "it is normal for workers to be missing for a moment.",
         change=after_deploy(
             figures,
             [worker for worker in workers if worker.worker_id in longer],
-            see_log(figures.server, "why the workers do not start", (*STARTS, *ENDS)),
+            see_log(figures.server, "the reason why the workers do not start", (*STARTS, *ENDS)),
         )
         if longer
         else "",

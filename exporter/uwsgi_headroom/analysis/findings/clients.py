@@ -71,18 +71,18 @@ def _left(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="clients_left",
         severity="critical" if too_late else "warning" if is_many else "info",
-        title="Most answers come too late: clients disconnect before, and uWSGI still serves their requests."
+        title="Most responses come too late: clients have left, and uWSGI still serves their requests."
         if too_late
         else "Clients disconnect, or stop sending, before uWSGI has read their request."
         if uploads
         else _title(is_many),
         evidence=f"At least {left} of {counted(flow.requests, 'request')}"
-        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the answer, because the client had "
-        f"gone{f', or could not read the body of the request ({unread})' if unread else ''};{served} "
+        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the response, because the client had "
+        f"disconnected{f', or could not read the body of the request ({unread})' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
-        meaning="The work for these requests is wasted, and uWSGI does it twice if the clients send their requests "
-        "again. The application did not fail. For each such client, uWSGI's log has a line with `write error`, and "
-        "uWSGI counts an exception.",
+        meaning="The work for these requests is wasted, and is done again if the clients retry. This is not a failure "
+        "of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and uWSGI "
+        "counts an exception.",
         **(shorter or Advice(change))._asdict(),
     )
 
@@ -108,7 +108,7 @@ def _shorten_queue(figures: Figures) -> Advice | None:
         return None
     return Advice(
         f"Lower `listen` from {limit} to {size}: a request then waits {duration(size / served)} at most (now up to "
-        f"{duration(limit / served)}). More clients are turned away, but the others get their answer before they give "
+        f"{duration(limit / served)}). More clients are turned away, but the others get their response before they give "
         "up. Let clients pause before they try again. Then add capacity.",
         (("listen", size),),
     )
@@ -127,17 +127,14 @@ def _find_patience(figures: Figures, name: str) -> float:
 
 def _title(is_many: bool) -> str:
     if not is_many:
-        return "A few clients disconnect before they get their answer."
-    return (
-        "Clients disconnect before they get their answer: the timeout of the clients, or of the web server in front, "
-        "is shorter than the response time."
-    )
+        return "A few clients disconnect before they get their response."
+    return "Clients disconnect before they get their response: a timeout is too short."
 
 
 def _advise(figures: Figures, *, uploads: bool) -> str:
     if uploads:
         return (
-            "Let the web server in front of uWSGI buffer requests (`proxy_request_buffering`, "
+            "Let the web server in front of uWSGI buffer requests (in nginx: `proxy_request_buffering`, "
             "`uwsgi_request_buffering`). If clients send their requests slowly, raise `socket-timeout`."
         )
     shorter = (
@@ -174,9 +171,9 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
         meaning="uWSGI counts each exception that the application does not catch. "
         + (
-            "This figure leaves out the exceptions that uWSGI counts when a client disconnects."
+            "This count does not include the exceptions that uWSGI counts when a client disconnects."
             if are_known
-            else "uWSGI also counts an exception for each client that disconnects before the answer ends."
+            else "uWSGI also counts an exception for each client that disconnects before it has the whole response."
         ),
         change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
     )

@@ -101,9 +101,8 @@ def _describe_holder(code: CodeWindow) -> str:
     doing = name_activity(state, address if state in ("backend", "dns") else "")
     often = "" if use.looks >= MOSTLY * _count_held(lock) else " most often"
     return (
-        f" While threads wait at {code_place(*lock.waited[:3])}, another thread of the same worker is already past "
-        f"this line: that other thread holds the lock, and is{often} in {_describe(use.line)}"
-        f"{f' {doing}' if doing else ''}."
+        f" While threads wait at {code_place(*lock.waited[:3])}, another thread of the same worker has already passed "
+        f"this line: that thread holds the lock, and is{often} in {_describe(use.line)}{f' {doing}' if doing else ''}."
     )
 
 

@@ -204,7 +204,7 @@ def _explain(figures: Figures) -> Explanation:
 def _look(figures: Figures) -> str:
     """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
     is_now = any(worker.pid for worker in figures.server.workers)
-    return f"See with {show_calls(figures.server)} what the workers do while requests wait." if is_now else ""
+    return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""
 
 
 def _fills_at_times(figures: Figures) -> bool:

@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, percent
+from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, numbered, percent
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
@@ -84,7 +84,7 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
             title="Too few requests to judge how evenly the workers share them.",
             evidence=f"uWSGI completed {figures.flow.requests} requests in {duration(figures.window.seconds)}; at "
             f"least {needed - figures.flow.requests} more requests are needed.",
-            meaning="Use a longer window, or `check` with more `--seconds`, to see more requests.",
+            meaning="To see more requests, use a longer window, or run `check` with a larger `--seconds`.",
         )
 
 
@@ -116,12 +116,12 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
         evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. The interpreter of this worker uses "
-        f"{load:.2f} of a CPU, and the requests of this worker take {duration(slow)}, against {duration(calm)} on the "
-        "less busy workers; the mean of all workers is "
+        f"{load:.2f} of a CPU. The requests of this worker take {duration(slow)}, against {duration(calm)} on the less "
+        "busy workers; the mean of all workers is "
         f"{duration(mean)}{waiting}{spare}.{describe_route(figures.routes, figures.server)}",
         meaning="The threads of this worker wait for one interpreter lock: in one process, only one thread at a time "
-        f"can run Python. Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the "
-        "mean response time.",
+        f"can run Python. If all workers had equal shares, the mean response time would be {duration(mean - calm)} "
+        f"({percent(figures.balance.cost or 0)}) shorter.",
         change=even_out(figures),
         clause=f"the interpreter of worker {hot.worker_id} is the limit",
     )
@@ -143,7 +143,7 @@ def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
 def _cause(mapped: bool | None) -> str:
     """Why the shares differ, as far as the sockets of each worker show it."""
     if mapped:
-        return "`map-socket` gives workers sockets of their own, and the web server uses these sockets unevenly."
+        return "`map-socket` gives workers sockets of their own, and the web server loads these sockets unevenly."
     order = "The kernel chooses which waiting thread takes a request"
     return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
 
@@ -169,7 +169,8 @@ def even_out(figures: Figures) -> str:
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     parts = {worker.worker_id: worker.share or 0.0 for worker in figures.balance.active}
-    shares = f"The workers' shares of the requests are {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
+    percents = "/".join(f"{100 * part:.0f}" for part in parts.values())
+    shares = f"{numbered('Worker', list(parts))} take {percents} % of the requests"
     if len(parts) > MOST_NUMBERS:
         hottest = max(parts, key=lambda worker_id: parts[worker_id])
         others = [part for worker_id, part in parts.items() if worker_id != hottest]
@@ -225,8 +226,8 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
         title=f"Requests of worker {slow.worker_id} take much longer than requests of other workers.",
         evidence=f"Requests of this worker take {duration(slow.response_time or 0.0)} on average, and requests of the "
         f"other workers take {duration(rest)}: {factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
-        meaning="Either this worker served other kinds of requests, or something in this worker makes requests wait, "
-        "such as a lock or a broken connection.",
+        meaning="Either this worker served other kinds of requests than the other workers, or something in this worker "
+        "makes requests wait, such as a lock or a broken connection.",
         change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "
         f"{slow.worker_id} wait for.",
     )
@@ -248,21 +249,21 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Worker {fast.worker_id} takes more requests than the others, and answers much faster.",
+        title=f"Worker {fast.worker_id} takes more requests than the others, and responds much faster.",
         evidence=f"Requests of this worker take {duration(fast.response_time or 0.0)} on average, and requests of the "
         f"other workers take {duration(rest)}. {shares}.",
-        meaning="A worker that answers sooner is sooner free for the next request. If every request of a worker fails, "
-        "for example because the worker has lost its connection to a database, this worker takes most of the requests. "
-        "Or this worker served other kinds of requests. uWSGI does not count the status of its answers, so the cause "
-        "is not known.",
-        change=f"See in the access log of the web server whether some requests fail, and in uWSGI's log what worker "
-        f"{fast.worker_id} writes. If requests of this worker fail, restart the worker: send `kill -HUP` to its PID.",
+        meaning="A worker that responds faster is free sooner for the next request. If every request of a worker "
+        "fails, for example because the worker has lost its connection to a database, this worker takes most of the "
+        "requests. Alternatively, this worker served other kinds of requests than the other workers. uWSGI does not "
+        "count the status codes of its responses, so the cause is not known.",
+        change="Check the access log of the web server for failed requests, and uWSGI's log for errors of worker "
+        f"{fast.worker_id}. If requests of this worker fail, restart the worker: run `kill -HUP` with its PID.",
     )
 
 
 def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: str) -> Finding:
     known = (
-        "How much CPU the interpreters use is not known"
+        "The CPU use of the interpreters is not known"
         if load is None
         else f"The busiest interpreter uses {load:.2f} of a CPU"
     )
@@ -271,7 +272,7 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
         severity="info",
         title=f"Worker {hottest.worker_id} takes more requests than the others.",
         evidence=f"{shares}. {known}.{route}",
-        meaning="Whether uneven shares make requests slower is not known, because the response times or the "
-        "interpreter loads of the workers are not known.",
+        meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
+        "loads of the workers are missing.",
         change="Compare the workers again under more load, or for a longer time.",
     )

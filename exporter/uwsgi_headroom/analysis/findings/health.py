@@ -50,7 +50,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
-            title=f"Requests are in service for longer than {chosen(seconds)}.",
+            title=f"Requests have been in service for longer than {chosen(seconds)}.",
             evidence=f"{counted(len(requests), 'request')} {'is' if len(requests) == 1 else 'are'} stuck, the oldest "
             f"for {duration(oldest)}, in {numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
@@ -75,14 +75,14 @@ def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, ar
 def _what_they_hold(figures: Figures) -> str:
     if name_slots(figures.server) != ASYNC:
         return (
-            "Each stuck request holds a thread that other requests need. uWSGI's response times include a request only "
-            "after it has ended."
+            "Each stuck request holds a thread that other requests need. uWSGI includes a request in its response "
+            "times only after the request has ended."
         )
     if fill_cores(figures):
-        return "Each stuck request holds an async core, and hardly any async core is free."
+        return "Each stuck request holds an async core, and hardly any async cores are free."
     return (
-        "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In "
-        "other workers, requests may stay open on purpose, such as event streams."
+        "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In the "
+        "other workers, requests such as event streams may stay open on purpose."
     )
 
 
@@ -93,17 +93,17 @@ def _last_resort(figures: Figures) -> str:
     if kind == "async":
         return ". If these requests stay open on purpose, raise `gevent` (or `async`)."
     if kind is None:
-        return ". If these requests take so long on purpose, raise `--stuck` of uwsgi-headroom."
+        return ". If these requests take so long on purpose, raise the option `--stuck` of uwsgi-headroom."
     limit = figures.server.setup.options.harakiri
     if limit and figures.stuck_seconds > limit and (figures.configured or 0) > len(figures.server.workers):
         return (
             f". `harakiri` ({limit} s) does not end these requests: with `threads`, a worker has only one timer, and "
-            "every other request of the worker resets it. If these requests take so long on purpose, raise `--stuck` "
-            "of uwsgi-headroom."
+            "every other request of the worker resets it. If these requests take so long on purpose, raise the option "
+            "`--stuck` of uwsgi-headroom."
         )
     return (
-        ", and set `harakiri` as the last resort. If these requests take so long on purpose, raise `--stuck` of "
-        "uwsgi-headroom."
+        ", and set `harakiri` as the last resort. If these requests take so long on purpose, raise the option "
+        "`--stuck` of uwsgi-headroom."
     )
 
 
@@ -112,11 +112,11 @@ def _bound_memory(options: Options) -> str:
     limit = options.reload_on_rss or options.evil_reload_on_rss
     if not limit:
         either = "`reload-on-rss`" if options.max_requests else "`reload-on-rss` or `max-requests`"
-        return f"If the memory keeps growing, set {either} until you have found the leak."
+        return f"If the memory keeps growing, set {either} as a limit until you have found the leak."
     option = "reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss"
     return (
         f"uWSGI ends a worker that reaches {limit} MB (`{option}`): make sure that all workers fit into memory at this "
-        "size. If each new process also grows, find out what the application keeps."
+        "size. If each new process also grows, find out what the application keeps in memory."
     )
 
 
@@ -137,8 +137,8 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
             evidence=f"Worker {most.worker_id} now takes {byte_size(most.resident_bytes or 0)}, which is "
             f"{byte_size(most.resident_growth or 0)} more than {duration(figures.window.seconds)} ago.",
-            meaning="After a start, the application may still fill its caches. If the memory keeps growing, the "
-            "application has a leak.",
+            meaning="Soon after a start, memory may grow only because the application fills its caches. If the memory "
+            "keeps growing, the application has a leak.",
             change=_bound_memory(figures.server.setup.options),
         )
 

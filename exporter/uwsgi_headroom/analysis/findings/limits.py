@@ -99,11 +99,12 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             code="cheaper_does_not_scale",
             severity="warning",
             title="Requests wait while cheaper mode keeps workers in reserve.",
-            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. Every thread that is up was "
-            f"busy for {percent(full)} of the time, no worker was spawned, and {waiting_clause(figures.flow)}.",
+            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. All threads of the running "
+            f"workers were busy for {percent(full)} of the time, no worker was spawned, and "
+            f"{waiting_clause(figures.flow)}.",
             meaning=_describe_cheaper(figures.server.setup.options)
-            + " During shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`), cheaper mode spawns "
-            "no worker.",
+            + " Cheaper mode spawns no worker for shorter bursts, or when memory is at its limit "
+            "(`cheaper-rss-limit-soft`).",
             clause="cheaper mode keeps workers in reserve",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",
         )
@@ -115,8 +116,8 @@ def _describe_cheaper(options: Options) -> str:
     checks = options.cheaper_overload or DEFAULT_OVERLOAD
     if options.cheaper_algo == "busyness":
         return (
-            f"The algorithm `busyness` decides once in `cheaper-overload` ({checks} s) whether to spawn a worker, by "
-            "how busy the workers were."
+            f"Every {checks} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to spawn a worker, "
+            "depending on how busy the workers were."
         )
     return (
         "By default, cheaper mode checks every second whether a worker is idle. If "

@@ -66,8 +66,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             describe_own_threads(figures),
         )._asdict(),
-        meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
-        "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
+        meaning="In each worker, only one thread at a time can run Python. The other threads of the worker wait, and "
+        "each request takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
     )
 
@@ -77,7 +77,8 @@ def describe_own_threads(figures: Figures) -> str:
     rest = find_cpu_of_own_threads(figures)
     if not rest:
         return ""
-    return f" Threads that serve no request use {rest:.2f} of the {sum(list_loads(figures)):.2f} CPUs of the workers."
+    used = sum(list_loads(figures))
+    return f" Of the {used:.2f} CPUs that the workers use, threads that serve no request use {rest:.2f}."
 
 
 def _see_own_threads(figures: Figures) -> str:
@@ -85,7 +86,7 @@ def _see_own_threads(figures: Figures) -> str:
     return f" {find_computing_thread(figures)}" if find_cpu_of_own_threads(figures) else ""
 
 
-_MORE_PROCESSES = "Use more `processes` and fewer `threads`, if CPUs are free."
+_MORE_PROCESSES = "If CPUs are free, use more `processes` and fewer `threads`."
 
 
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
@@ -141,14 +142,14 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
         **add_wait(
             f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
-            f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
-            f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}",
+            f"{duration(window.throttled_seconds or 0.0)} in total; on average, {used:.2f} of {quota.cpus:g} CPUs are "
+            f"in use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}",
             figures.flow,
             describe_busy(figures),
         )._asdict(),
         meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, "
-        "all processes stop until the next period, even if CPUs are idle. More threads or processes would use this "
-        "time up sooner.",
+        "all processes that share the quota stop until the next period, even if CPUs are idle. More threads or "
+        "processes would use up this time sooner.",
         clause="they wait for the CPU quota of "
         + ("their container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"),
         change=_raise_quota(figures),
@@ -188,7 +189,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="cpu_wait",
         severity="warning",
-        title="Requests wait for a CPU for most of their time.",
+        title="Requests spend most of their time waiting for a CPU.",
         **add_wait(
             f"An average request waits {duration(each)} of its {duration(sum((waits.per_request or {}).values()))} for "
             f"a CPU ({percent(waits.share('cpu_wait'))}); {idle}",
@@ -258,7 +259,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
         )._asdict(),
-        meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
+        meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
         else find_computing_thread(figures)
@@ -289,8 +290,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             title="There are more busy workers than CPUs.",
             evidence=f"{len(active)} workers are busy, and use {used:.2f} of {cpus.count:g} CPUs; the mean response "
             f"time is {duration(figures.flow.response_time or 0)}.",
-            meaning="Workers that compute at the same time share the CPUs. More workers take more memory, and are not "
-            "faster.",
+            meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
+            "would not be faster.",
             change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
             "`processes`.",
         )

@@ -25,7 +25,7 @@ PROVEN = 0.4
 """The part of the lines about refused requests with which something must agree: those of the last two seconds of a
 window cannot be judged yet, and single ones agree by chance."""
 
-_UNPROVEN = "Only uWSGI's log shows this, and the application can also write to this log."
+_UNPROVEN = "Only uWSGI's log is evidence of this, and the application can also write to this log."
 
 _MOST_OTHERS = 3
 
@@ -148,16 +148,15 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="requests_unanswered",
         severity="critical",
-        title="uWSGI closes requests at once, without an answer: no application gets them.",
-        evidence=f"uWSGI sent no answer to at least {unanswered} of {counted(requests, 'request')} in the last "
+        title="uWSGI closes requests at once, without a response: no application gets them.",
+        evidence=f"uWSGI sent no response to at least {unanswered} of {counted(requests, 'request')} in the last "
         f"{duration(figures.window.seconds)}, counted no exception, and spent less than {duration(INSTANT)} on a "
         "request on average.",
         meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
-        "sends a number, the modifier, which selects a plugin of uWSGI. If this plugin is not loaded, uWSGI closes the "
-        "request at once.",
+        "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
+        "uWSGI closes the connection at once.",
         change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 for Python, 5 for Perl, 14 for "
-        "PHP) with "
-        f"the `plugins` that uWSGI loads. {see_log(figures.server, 'the modifier that is unavailable', NO_ANSWER)}",
+        f"PHP) with the `plugins` that uWSGI loads. {see_log(figures.server, 'the unavailable modifier', NO_ANSWER)}",
     )
 
 

@@ -141,7 +141,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         which = numbered("worker", sorted(worker.worker_id for worker in blocked))
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
         restart = (
-            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}, and {its} requests are lost. "
+            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}. The restart loses {its} "
+            "requests. "
         )
         find = "Before the restart, find"
     find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}"
@@ -149,21 +150,21 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
             f"{find_it}, and move its work out of the event loop into another process, such as a spooler or a mule. If "
-            "you cannot move the work, let the call give way to other requests between its steps (`gevent.sleep(0)`). "
-            "More async cores would also wait."
+            "you cannot move the work, let the call yield to other requests between its steps (`gevent.sleep(0)`). "
+            "Requests on more async cores would also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
             f"{find_it}, and make this call in a thread beside the event loop (`gevent.get_hub().threadpool`), or in a "
-            "spooler. More async cores would also wait."
+            "spooler. Requests on more async cores would also wait."
         )
     if options.gevent is None and options.complete:
         return (
-            f"{find_it}, and replace the call by one that gives way to other requests while it waits, from a library "
-            "for the event loop that uWSGI runs. More async cores would also wait."
+            f"{find_it}, and replace the call by one that yields to other requests while it waits, from a library for "
+            "the event loop that uWSGI runs. Requests on more async cores would also wait."
         )
     return (
-        f"{find_it}, and make this call give way to other requests while it waits. `gevent-early-monkey-patch` patches "
+        f"{find_it}, and make this call yield to other requests while it waits. `gevent-early-monkey-patch` patches "
         "Python's own sockets, locks and sleeps before uWSGI imports the application. A client library that is written "
-        "in C needs a patch of its own (`psycogreen` for psycopg2). More async cores would also wait."
+        "in C needs a patch of its own (`psycogreen` for psycopg2). Requests on more async cores would also wait."
     )

@@ -42,10 +42,10 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             code="role_takes_memory",
             severity="warning" if count_more_workers(memory) < FEW_WORKERS else "info",
             title=f"uWSGI's {name_role(use)} {'takes' if one else 'take'} more memory than all workers together.",
-            evidence=f"The {name_role(use)} {'takes' if one else 'take'} {byte_size(use.resident_bytes)}, the workers "
-            f"take {byte_size(memory.together)}; {byte_size(memory.available)} are available.",
-            meaning="A router takes memory for each file descriptor that it is allowed to open. In containers, this "
-            "number may be a billion."
+            evidence=f"The {name_role(use)} {'takes' if one else 'take'} {byte_size(use.resident_bytes)} of memory, "
+            f"and the workers take {byte_size(memory.together)}; {byte_size(memory.available)} are available.",
+            meaning="A router takes memory for each file descriptor that it is allowed to open. In containers, the "
+            "limit of file descriptors may be a billion."
             if use.role == "router"
             else f"The workers cannot use the memory that the {name_role(use)} {'takes' if one else 'take'}.",
             change="Set `max-fd` to the number of connections that the router needs, such as 100000."
@@ -65,8 +65,8 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         code="memory_headroom_low",
         severity="warning" if scarce else "info",
         title=_title(memory, room),
-        evidence=f"A worker takes {byte_size(memory.per_worker)}{at_most}; {byte_size(memory.available)} are available "
-        f"{place}.",
+        evidence=f"A worker takes {byte_size(memory.per_worker)} of memory{at_most}; {byte_size(memory.available)} are "
+        f"available {place}.",
         meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
         else "If load grows, there is no memory for more `processes`.",
@@ -118,14 +118,14 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         if full
         else f"{numbered('Worker', numbers)} {have} few file descriptors left.",
         evidence=f"Worker {worst.worker_id} has {worst.open_fds} of {worst.most_fds} file descriptors open "
-        f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); {counted(len(near), 'worker')} of "
-        f"{len(figures.server.workers)} {'has' if len(near) == 1 else 'have'} more than {percent(NEAR_DESCRIPTORS)} of "
-        "the descriptors open.",
+        f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); {len(near)} of "
+        f"{counted(len(figures.server.workers), 'worker')} {'has' if len(near) == 1 else 'have'} at least "
+        f"{percent(NEAR_DESCRIPTORS)} of their descriptors open.",
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
         change=(f"To gain time, restart {numbered('worker', every)}: {end(figures.server, workers)}. " if full else "")
-        + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, "
-        f"the application has a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} "
-        "(and LimitNOFILE of its service manager).",
+        + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the application "
+        f"does not close them. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
+        "LimitNOFILE of uWSGI's service unit).",
     )

@@ -35,7 +35,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests missed the objective; in "
         f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
         meaning="The error budget is the share of requests that may miss the objective. This budget is used up "
-        f"{mean_count(rates[-1])} times as fast as the objective permits: the error budget of a month lasts "
+        f"{mean_count(rates[-1])} times as fast as the objective permits: at this rate, a month's error budget lasts "
         f"{duration(30 * 86400 / rates[-1])}.",
         change=_advise(figures, objective.windows[0]),
     )
@@ -58,13 +58,13 @@ def _title(objective: ObjectiveFigures, burn: Burn) -> str:
     threshold = chosen(objective.slo.threshold)
     what: dict[Reason, str] = {
         "slow": f"were slower than {threshold}",
-        "waited": f"were slower than {threshold} with the wait in the listen queue",
+        "waited": f"were slower than {threshold} including the wait in the listen queue",
         "lost": "were lost",
         "refused": "were refused",
     }
     # In the order of the table, so that the title stays the same while the numbers change.
     reasons = [text for reason, text in what.items() if reason in _reasons(burn)]
-    return f"More requests than the {_permitted(objective)} that the objective permits {' or '.join(reasons)}."
+    return f"More than the permitted {_permitted(objective)} of requests {' or '.join(reasons)}."
 
 
 def _permitted(objective: ObjectiveFigures) -> str:
@@ -75,7 +75,7 @@ def _evidence(burn: Burn) -> str:
     other = "".join(
         f", {number:.0f} {what}"
         for number, what in (
-            (burn.waited, "too slow with the wait in the listen queue"),
+            (burn.waited, "too slow including the wait in the listen queue"),
             (burn.lost, "lost"),
             (burn.refused, "refused"),
         )
@@ -97,19 +97,19 @@ def _advise(figures: Figures, burn: Burn) -> str:
             "the listen queue, or about busy threads. A larger `listen` would make requests wait longer."
         )
     if most == "refused":
-        return "Do what the finding about the full listen queue says: no thread was free in time."
+        return "Follow the advice of the finding about the full listen queue: no thread was free in time."
     if most == "lost":
         if figures.window.harakiris:
             return (
-                "Do what the finding about `harakiri` says, and find out what the killed requests waited for: in the "
-                f"last {duration(figures.window.seconds)}, `harakiri` killed "
-                f"{counted(figures.window.harakiris, 'worker')} and all requests in service there."
+                "Follow the advice of the finding about `harakiri`, and find out what the killed requests waited for: "
+                f"in the last {duration(figures.window.seconds)}, `harakiri` killed "
+                f"{counted(figures.window.harakiris, 'worker')} with all of their requests."
             )
         return (
-            "Read in uWSGI's log why workers exited while they served requests, and do what the finding about lost "
-            "requests says."
+            "Check uWSGI's log for the reason why workers exited while they served requests, and follow the advice of "
+            "the finding about lost requests."
         )
     return (
-        "Do what the finding about threads, interpreters, CPU or a backend says: most requests that missed the "
-        "objective were slow in service. If you see none of these findings, find out what the slow requests wait for."
+        "Follow the advice of the finding about threads, interpreters, CPU or a backend: most requests that missed the "
+        "objective were slow in service. Without such a finding, find out what the slow requests wait for."
     )

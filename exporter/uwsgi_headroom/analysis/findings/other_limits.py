@@ -126,7 +126,7 @@ def _describe_errors(figures: Figures) -> str:
     if known and known[0] and len(known[0]) == len(known[1]):
         return "uWSGI answers every request with an error"
     if requests and (window.unanswered or 0) >= MOSTLY * requests:
-        return "uWSGI closes most requests without an answer"
+        return "uWSGI closes most requests without a response"
     raised = window.exceptions - clients.count_left(figures)
     return "most requests raise exceptions" if requests and raised >= MOSTLY * requests else ""
 

@@ -46,15 +46,15 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
         evidence=f"In the last {duration(figures.window.seconds)}, the cache had no room for "
         f"{'at most ' if options.purging_caches else ''}{counted(refused, 'item')}; "
         f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
-        meaning="If there is no room for an item, uWSGI does not store it, and the application computes it again each "
-        "time."
+        meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
+        "again each time."
         + (
             ""
             if is_sure
-            else " With `purge_lru`, uWSGI drops an old item instead. Whether `purge_lru` is set is not known."
+            else " With `purge_lru`, uWSGI drops an old item instead, but it is not known whether `purge_lru` is set."
         ),
-        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. Or "
-        "set `purge_lru=1`: uWSGI then drops the item that was used least recently.",
+        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. "
+        "Alternatively, set `purge_lru=1`: uWSGI then drops the item that was used least recently.",
     )
 
 
@@ -86,7 +86,7 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="spooler_behind",
         severity="warning" if falls_behind else "info",
-        title="The spooler falls behind: tasks come faster than it processes them."
+        title="The spooler falls behind: tasks arrive faster than it processes them."
         if falls_behind and done
         else "The spooler processes none of its tasks."
         if not done
@@ -97,9 +97,9 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         f"{'process' if processes == 1 else 'processes'} completed {counted(done, 'task')} in "
         f"{duration(window.seconds)}"
         + (f"; at this rate, the last task waits {duration(seconds)}." if seconds is not None else "."),
-        meaning="Each task is a file in this directory until it is processed. Requests are not affected.",
+        meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
         change="Raise `spooler-processes`, or make the tasks shorter. If a task returns `SPOOL_RETRY` or raises an "
-        "exception, the spooler tries it again: uWSGI's log names such a task."
+        "exception, the spooler tries it again: uWSGI's log names each task that is tried again."
         if falls_behind
         else "",
     )
@@ -121,10 +121,11 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
         title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
         evidence=f"The emperor holds back {'; '.join(map(_describe_vassal, throttled[:_MOST_VASSALS]))}"
         + (f"; and {more} more." if more > 0 else "."),
-        meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
-        f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
-        change="Read in the emperor's log why a vassal exits when it starts, and correct the cause. The emperor starts "
-        "the vassal at its next attempt.",
+        meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its "
+        f"attempts to start the vassal. {counted(record.vassals, 'vassal')} "
+        f"{'runs' if record.vassals == 1 else 'run'}.",
+        change="Check the emperor's log for the reason why a vassal exits when it starts, and correct the cause. The "
+        "emperor then starts the vassal at its next attempt.",
     )
 
 

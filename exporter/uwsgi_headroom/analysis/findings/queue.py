@@ -44,8 +44,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
-                meaning="Nobody can see whether requests wait in this queue: for this kind of queue, uWSGI itself "
-                "always reports 0.",
+                meaning="It is not known whether requests wait in this queue: for this kind of queue, even uWSGI "
+                "itself always reports 0.",
             )
 
 
@@ -69,11 +69,11 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; in the last "
         f"{duration(figures.window.seconds)}, the kernel dropped {counted(dropped, 'packet')} of all programs in the "
         "network namespace.",
-        meaning="While the table is full, the kernel drops the first packet of each new connection. Clients send this "
-        "packet again after one second, and then after two. New connections to backends also wait. Entries of closed "
-        "connections stay in the table for two minutes.",
-        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. You can "
-        "also keep connections open (keep-alive), so that there are fewer new connections, or exclude them from "
+        meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send "
+        "this packet again after one second, and then after two more. New connections to backends also wait. Entries "
+        "of closed connections stay in the table for two minutes.",
+        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. "
+        "Alternatively, keep connections open (keep-alive), so that there are fewer new ones, or exclude them from "
         "tracking (NOTRACK).",
     )
 
@@ -92,15 +92,15 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         counted_ = _count_drops(window)
         title = f"Clients are turned away at {name}, whose listen queue is full."
         meaning = (
-            "If the kernel drops a connection, the client tries again after one second, and then after two. The client "
-            "gets its answer late, or not at all."
+            "If the kernel drops a connection, the client tries again after one second, and then after two more. The "
+            "client gets its response late, or not at all."
         )
     else:
         counted_ = "refusals are not counted"
         title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = (
-            "A web server in front gets `Resource temporarily unavailable` and answers 502. The kernel does not count "
-            "these refusals."
+            "A web server in front gets `Resource temporarily unavailable`, and responds with status 502. The kernel "
+            "does not count these refusals."
         )
     return Finding(
         code="clients_refused",
@@ -117,7 +117,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
 def _count_drops(window: Window) -> str:
     """How often the kernel dropped a connection to this server, and how often it may have been another's."""
     if window.overflows is None:
-        return "how often the kernel dropped a connection is not known"
+        return "it is not known how often the kernel dropped a connection"
     if window.refused is None:  # of an earlier version's history
         return (
             f"the kernel dropped connections {counted(window.overflows, 'time')}, over all TCP listeners of the "
@@ -137,7 +137,7 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         evidence=f"The queue{of} is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of at "
         f"most {backlog.limit} connections wait, and {backlog.queue} wait now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
-        "to try again.",
+        "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
     )
 
@@ -201,7 +201,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
         evidence=evidence,
-        meaning="Users wait for the sum of the wait in the queue and the time in service. uWSGI's own response times "
-        "do not include the wait in the queue.",
+        meaning="The time that users wait is the sum of the wait in the queue and the time in service. uWSGI's own "
+        "response times do not include the wait in the queue.",
         **advise_capacity(figures)._asdict(),
     )

@@ -109,7 +109,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         title="All workers reach `max-requests` at the same time, and are replaced together.",
         **add_wait(
             f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
-            + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else ""),
+            + (f"; no worker served for {duration(nobody)} of {duration(window.seconds)}" if nobody else ""),
             figures.flow,
         )._asdict(),
         meaning="Workers that start together and share the requests evenly also restart together, again and again. "
@@ -142,7 +142,7 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
     what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
     return Advice(
-        f"{what} to {delta}: each worker then ends after {delta} requests more than the worker before it.",
+        f"{what} to {delta}: each worker then ends {delta} requests later than the previous worker.",
         (("max-requests-delta", delta),),
     )
 
@@ -180,9 +180,9 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
-        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
-        f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
-        f"on average, above {leak.limit} MB"
+        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} "
+        f"processes of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process above "
+        f"{leak.limit} MB, after {duration(leak.life)} on average"
     )
 
 
@@ -212,11 +212,11 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         **add_wait(
             f"{describe_leak(figures, leak)}; workers are down for {percent(away)} of the time", figures.flow
         )._asdict(),
-        meaning=f"Each worker soon reaches `{leak.option}`. The worker that replaces it has to load the application "
-        "first.",
-        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often"
+        meaning=f"Each worker soon reaches `{leak.option}`. The new worker has to load the application before it "
+        "serves requests.",
+        clause="the application's memory grows with every request, so `reload-on-rss` replaces the workers too often"
         if leak.option != EVIL
-        else "the application's memory grows with every request, and `evil-reload-on-rss` kills the workers",
+        else "the application's memory grows with every request, so `evil-reload-on-rss` kills the workers",
         change=advise_on_leak(figures, leak),
     )
 
@@ -292,12 +292,12 @@ def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="memory_recycled",
         severity="info",
-        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers."
+        title="The application's memory grows with every request, so `reload-on-rss` replaces its workers."
         if leak.option != EVIL
-        else "The application's memory grows with every request, and `evil-reload-on-rss` kills its workers.",
+        else "The application's memory grows with every request, so `evil-reload-on-rss` kills its workers.",
         evidence=f"{describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning=f"With `{leak.option}`, the leak does not fill the memory. But after each restart, a worker has to "
+        meaning=f"`{leak.option}` keeps the leak from filling the memory. But after each restart, the worker has to "
         "load the application again.",
     )
 

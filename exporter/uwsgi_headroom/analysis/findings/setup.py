@@ -25,10 +25,10 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="workers_share_one_cpu",
             severity="warning" if _is_busy(figures) else "info",
-            title=f"{sharing} workers are pinned to one CPU together with another worker.",
-            evidence="The affinity mask of each of these workers has only one CPU, and another worker has the same "
-            "CPU.",
-            meaning="These workers wait for one another even if other CPUs are idle.",
+            title=f"{sharing} workers each share their only CPU with another worker.",
+            evidence="The affinity mask of each of these workers has only one CPU, which is also the only CPU of "
+            "another worker.",
+            meaning="Workers on the same CPU wait for one another, even if other CPUs are idle.",
             change="Remove `cpu-affinity`, or choose its value so that `processes` x `cpu-affinity` is at most the "
             "number of CPUs. In a container, uWSGI counts the host's CPUs, not the container's.",
         )
@@ -36,7 +36,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="no_process_facts",
             severity="info",
-            title="CPU, memory and affinity of the workers are not visible.",
+            title="The CPU use, memory and affinity of the workers are not visible.",
             evidence=f"{figures.server.processes_off[0].upper()}{figures.server.processes_off[1:]}.",
             meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
         )
@@ -53,13 +53,13 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="large_document",
             severity="info",
-            title="The stats document is larger than a UNIX socket holds.",
-            evidence=f"The stats document is {figures.server.document_bytes // 1000} kB long; the buffer of a UNIX "
-            f"socket has room for {UNIX_SOCKET_ROOM // 1000} kB.",
-            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader, "
-            "and meanwhile neither restarts workers nor reloads uWSGI.",
-            change="Set `stats-minified` and `stats-no-metrics`. Or serve `stats` on 127.0.0.1: a TCP socket holds 4 "
-            "MB.",
+            title="The stats document is larger than the buffer of a UNIX socket.",
+            evidence=f"Its size is {figures.server.document_bytes // 1000} kB; the buffer of a UNIX socket "
+            f"has room for {UNIX_SOCKET_ROOM // 1000} kB.",
+            meaning="If a client stops reading in the middle of the document, uWSGI's master process waits for this "
+            "client. Meanwhile, it neither restarts workers nor reloads uWSGI.",
+            change="Set `stats-minified` and `stats-no-metrics`. Alternatively, serve `stats` on 127.0.0.1: the buffer "
+            "of a TCP socket holds 4 MB.",
         )
     if figures.server.thunder_lock and (figures.configured or 0) > len(figures.server.workers):
         yield Finding(
@@ -67,9 +67,10 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="`thunder-lock` is on.",
             evidence="uWSGI's stats show the lock that this option creates.",
-            meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, "
-            "`thunder-lock` cost a tenth of the throughput.",
-            change="Try a load test with `thunder-lock` and one without it, and compare throughput and response time.",
+            meaning="`thunder-lock` makes the shares of the workers even. In one measurement with threads, "
+            "`thunder-lock` reduced the throughput by a tenth.",
+            change="Run a load test with `thunder-lock` and one without it, and compare the throughput and the "
+            "response times.",
         )
     yield from _settings(figures)
 

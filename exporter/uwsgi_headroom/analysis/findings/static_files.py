@@ -52,8 +52,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         clause="static files hold the threads" if waits else "",
         change=""
         if few_threads
-        else "Let the web server in front serve the files. Or set `offload-threads` to 2: offload threads then send "
-        "the files, and a slow client does not hold a thread of a worker.",
+        else "Let the web server in front of uWSGI serve the files. Alternatively, set `offload-threads` to 2: offload "
+        "threads then send the files, and a slow client does not hold a thread of a worker.",
         settings=() if few_threads else (("offload-threads", 2),),
     )
 

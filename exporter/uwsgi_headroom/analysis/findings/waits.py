@@ -90,7 +90,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
         title="What the threads wait for is not known, so more threads may not help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help if requests wait for a backend that can take more requests at once. If requests "
-        "wait for one lock, for a backend at its limit or for slow clients, more threads would also wait.",
+        "wait for a single lock, for a backend at its limit, or for slow clients, more threads would also wait.",
         change=f"To see permanently what the threads wait for: {remedy}." if remedy else "",
     )
 
@@ -122,11 +122,11 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         f"{mean_count(waits.threads.get('lock', 0.0))} wait for a lock that one of these threads holds; "
         f"{say_completed(figures.flow.requests)}.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
-        "end (a log collector or the service manager) reads from the pipe.",
+        "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change="Restart the program at the other end of the pipe, so that it reads again: "
-        f"`lsof +E -a -p {pid or 'PID'} -d 1,2` names this program. If "
-        "this program hangs or is too slow, let uWSGI write its log to a file (`logto`), and log less.",
+        change="Restart the program at the other end of the pipe, so that it reads again: `lsof +E -a -p "
+        f"{pid or 'PID'} -d 1,2` names this program. If this program hangs again, or is too slow, let uWSGI write its "
+        "log to a file (`logto`), and log less.",
     )
 
 
@@ -141,20 +141,22 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     yield Finding(
         code="connection_shared",
         severity="critical" if mixes else "warning" if waits.shared >= LEAST_SHARED else "info",
-        title=f"Workers share one connection to {largest.address}{others}{', and mix up answers' if mixes else ''}.",
+        title=f"Workers share one connection to {largest.address}{others}{', and mix up responses' if mixes else ''}.",
         evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
-        f"{mean_count(waits.shared)} threads wait for an answer over this connection on "
-        f"average{_each(waits, 'backend')}.",
+        f"{mean_count(waits.shared)} threads on average wait for a response on this "
+        f"connection{_each(waits, 'backend')}.",
         meaning="The application opened the connection before uWSGI forked the workers. "
         + (
-            "Several requests wait for an answer at the same time, and each request takes the answer that comes first: "
-            "users get wrong data, or data of other users, unless the protocol numbers its answers."
+            "Several requests wait for a response on this connection at the same time, and each takes the response "
+            "that arrives first: users get wrong data, or the data of other users, unless the protocol numbers its "
+            "responses."
             if mixes
-            else "If two of these workers use it at once, a worker may read the answer to another worker's request."
+            else "If two of these workers use the connection at once, one worker may read the response to the other "
+            "worker's request."
         ),
         clause=f"the workers share one connection to {largest.address}" if is_cause else "",
-        change="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own. Or open the "
-        "connection after the fork, in a function with `@postfork` (uwsgidecorators).",
+        change="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own. Alternatively, open "
+        "the connection after the fork, in a function with the decorator `@postfork` of the module `uwsgidecorators`.",
     )
 
 
@@ -168,7 +170,7 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         severity="warning" if threads >= warning * available else "info",
         title="Threads wait for slow clients.",
         evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: busy "
-        f"threads spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
+        f"threads spend {percent(waits.share('client'))} of their time sending data to clients or receiving data from "
         f"clients{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
         clause=""
@@ -184,8 +186,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 _PROTOCOL = (
     "Check that the web server in front, or the router, speaks the protocol of the socket: `uwsgi_pass` and `http-to` "
-    "need a `socket`, `proxy_pass` needs an `http-socket`. With the wrong one, a worker waits for the rest of each "
-    "request until a timeout. "
+    "need a `socket`, `proxy_pass` needs an `http-socket`. If the protocols differ, a worker waits for the rest of "
+    "each request until a timeout. "
 )
 """Of what clients may wait for as well if no request is completed: with an `http-socket` behind uWSGI's router, all
 threads read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -253,10 +255,13 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
     PID that is known to hold it, 0 if that process has ended."""
     workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
     if holder in workers:
-        return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
+        return (
+            f"Run `py-spy dump --pid {holder}` to see what worker {workers[holder]} does: this worker holds the "
+            "lock now"
+        )
     if holder and holder == find_outside_holder(server):
         return (
-            f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
+            f"Run `ps -fp {holder}` to see which process holds the lock now: it is not a worker of this uWSGI, and the "
             "requests wait until it releases the lock"
         )
     if holder == 0:
@@ -271,7 +276,9 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
             f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "
             "which thread has passed that line: this thread holds the lock"
         )
-    return f"See with {show_calls(server)} at which line the threads wait, and what the thread that holds the lock does"
+    return (
+        f"Run {show_calls(server)} to see at which line the threads wait, and what the thread that holds the lock does"
+    )
 
 
 MOST_LOOKED_AT = 8
@@ -293,8 +300,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait as if "
-        f"for a lock{_each(waits, 'lock')}. No other request of their worker is running, so no request holds what they "
-        "wait for."
+        f"for a lock{_each(waits, 'lock')}. No other request in their worker is running, so it is not another request "
+        "that keeps them waiting."
     )
     if standing:
         which = numbered("worker", standing)
@@ -306,12 +313,13 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
             "for; a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or "
             "that was started before uWSGI forked the workers, which do not have it. More threads would also hang. "
-            "Requests that wait on purpose, such as long polls, are no fault: they end by themselves.",
+            "Requests that wait on purpose, such as long polls, are not a problem: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for "
-            "each other, take the locks in the same order everywhere, and give each wait a timeout: until then, the "
-            "same requests also stop new workers. If the worker does not have the thread that answers them, set "
-            "`lazy-apps`, or start this thread in a function with `@postfork` (uwsgidecorators).",
+            "each other, change the code so that it takes the locks in the same order everywhere, and give each wait a "
+            "timeout: until then, such requests can also block new workers. If the worker lacks the thread that the "
+            "requests wait for, set `lazy-apps`, or start this thread in a function with `@postfork` "
+            "(uwsgidecorators).",
         )
     return Finding(
         code="waits_for_threads",
@@ -319,12 +327,13 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         title="Requests wait for background threads of their worker.",
         evidence=evidence,
         meaning="These requests wait for a thread that the application or a library has started, such as an executor, "
-        "the consumer of a queue, or the event loop of a client library (gRPC, Cassandra). What this thread does is "
-        "not known here.",
+        "the consumer of a queue, or the event loop of a client library (gRPC, Cassandra). What this thread does "
+        "cannot be seen from outside the worker.",
         clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
-        change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make this work faster, or "
-        "let more of it run at once (`max_workers` of an executor). More `threads` help only if each request gets its "
-        "answer as soon as it is there, as from gRPC, and waits for no other request.",
+        change=f"Run {show_calls(figures.server)} to see what the worker's other threads do. Make their work faster, "
+        "or let more of it run at once (for example, `max_workers` of an executor). More `threads` for requests help "
+        "only if each request gets its response as soon as the response arrives, as from gRPC, and waits for no other "
+        "request.",
     )
 
 
@@ -353,11 +362,12 @@ def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
         evidence=f"On average, {mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('lock'))}) wait{_each(waits, 'lock')}; no two threads of a worker wait at the same "
         "address.",
-        meaning="Each thread waits for something of its own (a condition variable), such as an answer of gRPC, an item "
-        "of a queue, or a place in a pool.",
+        meaning="Each thread waits for something of its own (a condition variable), such as a gRPC response, an item "
+        "of a queue, or a free place in a pool.",
         clause="the threads wait as if for a lock, each thread at a different place" if is_cause else "",
-        change=f"See with {show_calls(figures.server)} at which line the threads wait. Make this work faster, or let "
-        "more of it run at once. Until you know what the threads wait for, do not add `threads`: they may also wait.",
+        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Make what they wait for "
+        "faster, or let more of it run at once. Until you know what the threads wait for, do not add `threads`: they "
+        "may also wait.",
     )
 
 
@@ -374,9 +384,9 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
-        change=f"Raise the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: `pool_size` and "
-        f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections without getting "
-        "slower. Otherwise, let requests hold a connection for less time.",
+        change=f"Raise the size of the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: "
+        f"`pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections "
+        "without getting slower. Otherwise, let requests hold a connection for less time.",
     )
 
 
@@ -391,13 +401,13 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"On average, {mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. While this thing is in use, the other requests sleep, and check again "
-        "and again whether it is free. Or a backend fails, and requests try again after a pause. Or requests are event "
-        "streams or long polls, which look for news again and again, on purpose, and hold a thread meanwhile.",
+        "file, a lock in Redis or a rate limit. While one request uses it, the others sleep, and check again and again "
+        "whether it is free. Alternatively, a backend fails, and requests retry after a pause. Event streams and long "
+        "polls also sleep and check again while they wait for new events; they hold a thread on purpose.",
         clause="requests sleep again and again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
-        change=f"Find the line that sleeps with {show_calls(figures.server)}. Then shorten the time for which one "
+        change=f"Run {show_calls(figures.server)} to find the line that sleeps. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
-        "fails, repair the backend, and let requests try fewer times: more threads or processes would only try more "
+        "fails, repair the backend, and let requests retry less often: more threads or processes would only retry more "
         "often. Only event streams and long polls need a thread each: raise `threads`, or serve them with `gevent`.",
     )
 
@@ -416,13 +426,13 @@ def _describe_lock(lock: LockFigures | None) -> str:
     most = rate(lock.limit)
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit)} to {rate(lock.most_limit)}"
-    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. The lock permits {most} at most."
+    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. The lock permits at most {most}."
 
 
 def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
     """What more threads and processes would do, as a sentence."""
     if of_all:
-        return "All processes use this lock: more threads or processes would also wait for this lock."
+        return "All processes share this lock: more threads or processes would also wait for it."
     if lock is None:
         return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
     return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
@@ -447,19 +457,19 @@ def _held(figures: Figures) -> Iterator[Finding]:
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, busy threads spend "
         f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
         f"wait{_each(figures.waits, 'interpreter_lock')}.{describe_own_threads(figures)}",
-        meaning="A thread that computes keeps the lock for 5 ms after another thread has asked for it. Each time a "
-        "request needs the lock again, it waits for these 5 ms."
+        meaning="A thread that computes keeps the lock for another 5 ms when a request asks for it. So a request waits "
+        "for these 5 ms each time that it needs the lock again."
         if by_own
-        else "The thread that holds the interpreter lock waits for something, and keeps the lock meanwhile. The usual "
-        "cause is an extension module that does not release the lock.",
+        else "The thread that holds the interpreter lock waits for something without releasing the lock. The usual "
+        "cause is an extension module.",
         clause=(OWN_THREADS_COMPUTE if by_own else "a call that does not compute holds the interpreter lock")
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
         change=find_computing_thread(figures)
         if by_own
-        else f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: an "
-        "extension module makes this call. Until you have corrected the call, more processes help, because each "
-        f"process has its own interpreter lock. {more.change}.",
+        else f"Run {show_calls(figures.server, worst.worker_id)[:-1]} --native` to find the call that holds the lock: "
+        "an extension module makes this call. Until this call is corrected, more processes help, because each process "
+        f"has its own interpreter lock. {more.change}.",
         settings=() if by_own else more.settings,
     )
 
@@ -478,13 +488,13 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="computes_outside_the_lock",
         severity="info",
-        title="Threads use most of a CPU, and do not wait for the interpreter lock.",
+        title="Threads use most of a CPU without waiting for the interpreter lock.",
         evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; of "
         f"{mean_count(worst.concurrency or 0)} requests in service, {worst.lock_waiters:.2f} wait for the interpreter "
         "lock.",
         meaning="The threads compute in a library that releases the interpreter lock, such as numpy or a compression "
         "library. The interpreter is therefore not saturated, although the worker uses much CPU.",
-        change="Add CPUs for such work, not `processes`.",
+        change="For this kind of work, add CPUs, not `processes`.",
     )
 
 

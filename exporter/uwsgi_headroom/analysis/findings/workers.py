@@ -98,7 +98,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="harakiri",
         severity=_severity(figures, lost),
-        title=f"uWSGI kills workers for requests over `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
+        title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
         evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
         f"least {counted(lost, 'request')} in service"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
@@ -133,7 +133,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         f"{duration(figures.window.seconds)}, and workers ended {repeated(number)}, with at least "
         f"{counted(lost, 'request')} in service."
         + (f" A worker takes {byte_size(memory.per_worker)}." if memory else ""),
-        meaning="The kernel kills a process at once (signal 9) when "
+        meaning="The kernel kills a process without warning (signal 9) when "
         + ("the cgroup reaches its memory limit." if is_cgroup else "the host, or a cgroup, has no memory left."),
         clause=f"{numbered('worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out",
         change=(
@@ -178,9 +178,9 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
             else "A reload waits for requests"
         )
         + f", for {mercy or DEFAULT_MERCY} s at most (`worker-reload-mercy`).",
-        change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI. Send SIGHUP to reload uWSGI."
+        change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI. To reload uWSGI, send SIGHUP."
         if by_signal
-        else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the time of the "
+        else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the duration of the "
         "longest request.",
     )
 
@@ -207,12 +207,12 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{duration(figures.window.seconds)} ({_part_of(figures, lost)} of all requests), and `harakiri` was not the "
         "cause."
         + (
-            f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this: if each end lost one "
-            f"request, {_part_of(figures, ends)} of all requests were lost."
+            f" In total, workers ended {counted(ends, 'time')}, which no uWSGI option explains: if one request was "
+            f"lost each time, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),
-        meaning=f"Above the limit of `{EVIL}`, uWSGI kills a worker at once (SIGKILL), with all of its requests."
+        meaning=f"uWSGI kills a worker that exceeds `{EVIL}` at once (SIGKILL), with all of its requests."
         if is_evil
         else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
         change=advise_on_leak(figures, leak) if leak and is_evil else _see_why(figures),
@@ -241,7 +241,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             else _check_options(figures)
             + see_log(
                 figures.server,
-                "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
+                "the reason why the worker ends: an import error, `died, killed by signal`, or an exit of the "
+                "application itself",
                 ENDS,
             )
         )
@@ -281,7 +282,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
-            change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
+            change="Raise `max-requests`: each worker lives for less than a minute." if short else "",
         )
 
 
@@ -298,8 +299,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         code="workers_ended",
         severity=_severity(figures, ends),
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
-        evidence=f"{numbered('Worker', ended)} ended {repeated(ends)} in the last "
-        f"{duration(figures.window.seconds)}, and no uWSGI option explains this.",
+        evidence=f"{numbered('Worker', ended)} ended {repeated(ends)} in the last {duration(figures.window.seconds)}, "
+        "which no uWSGI option explains.",
         meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel "
         "kills a process if memory runs out. The requests in a worker that crashed or was killed are lost.",
         change=_see_why(figures),
@@ -324,13 +325,13 @@ def _check_options(figures: Figures) -> str:
     names = figures.server.setup.options.ends_workers
     if not names:
         return ""
-    return f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets this. "
+    return f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets it. "
 
 
 def _see_why(figures: Figures) -> str:
     """Where to find why workers ended, or what the log says of it."""
     return _check_options(figures) + see_log(
-        figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS
+        figures.server, "`died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`", ENDS
     )
 
 

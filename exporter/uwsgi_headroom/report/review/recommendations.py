@@ -281,7 +281,7 @@ def _find_lost(users: Users) -> Iterator[Recommendation]:
         "requests_lost",
         "act" if critical else "plan",
         f"At least {counted(round(users.lost), 'request')} were in service when their worker ended.",
-        "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
+        "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`.",
         (),
         f"Over the range, {fine_percent(part)} of all requests, not by `harakiri`.",
     )
