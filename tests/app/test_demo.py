@@ -300,10 +300,10 @@ class Demo:
             "prometheus": "prometheus.yml",
             "alertmanager": "alertmanager.yml",
         }[name]
-        processes = [psutil.Process(pid) for pid in _processes_with(self.temporary)]
         matching = []
-        for process in processes:
+        for pid in _processes_with(self.temporary):
             with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since it was listed
+                process = psutil.Process(pid)
                 if any(word in part for part in process.cmdline()[1:]):
                     matching.append(process)
         # uWSGI's master, and the demo itself under make, are older than the processes that they have started.

@@ -108,8 +108,8 @@ def _shorten_queue(figures: Figures) -> Advice | None:
         return None
     return Advice(
         f"Lower `listen` from {limit} to {size}: a request then waits {duration(size / served)} at most (now up to "
-        f"{duration(limit / served)}). More clients are turned away, but the others get their response before they give "
-        "up. Let clients pause before they try again. Then add capacity.",
+        f"{duration(limit / served)}). More clients are turned away, but the others get their response before they "
+        "give up. Let clients pause before they try again. Then add capacity.",
         (("listen", size),),
     )
 
