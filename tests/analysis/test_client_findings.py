@@ -79,9 +79,7 @@ def test_clients_that_leave_while_their_requests_wait() -> None:
     half of the clients get their answer, it would serve nobody more."""
     finding = late(960)["clients_left"]
     assert finding.severity == "critical"
-    assert finding.title == (
-        "Most responses come too late: clients have left, and uWSGI still serves their requests."
-    )
+    assert finding.title == ("Most responses come too late: clients have left, and uWSGI still serves their requests.")
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     assert "Do not raise `listen`" in late(960)["queue_filling"].change
     for other in (late(480), late(960, queue=1.0)):
