@@ -111,7 +111,7 @@ def test_without_loss_the_worker_ends_after_its_last_request(capsys: pytest.Capt
             wait_until(lambda: _workers(server)[1][1] == 1, what="a request in service")
             pid = _workers(server)[1][0]
             _, text = _print(capsys, server.stats, "--worker", "1")
-            assert "nobody is served until then" in text
+            assert "requests wait until then" in text
             subprocess.run(_command(text, "HUP"), shell=True, check=True)
             assert client.makefile("rb").read().startswith(b"HTTP/1.")
         wait_until(lambda: _workers(server)[1][0] not in (0, pid), what="a new worker")
@@ -163,7 +163,7 @@ def test_what_is_lost_and_who_serves_meanwhile() -> None:
     assert "2 others serve meanwhile, with 7 free threads." in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= pids.WIDTH
     every = "\n".join(pids.render_lines(_hot(), _hot().workers))
-    assert "no other accepts requests: nobody is served until then" in " ".join(every.split())
+    assert "no other accepts requests: requests wait until then" in " ".join(every.split())
     assert "Choose which to restart" in "\n".join(pids.render_lines(_hot(), ()))
 
 

@@ -95,7 +95,7 @@ ROWS = {
     "waits_for_backend": Row("does not answer|lookups|other servers", (destinations.HANGING, wait_states.MOSTLY)),
     "static_files": Row("static files", (wait_states.MOSTLY_FILES,)),
     "slow_clients": Row("slow clients|wait for clients", waits.SLOW_CLIENTS[1:]),
-    "cpu_bound": Row("CPUs? (are |is )?(in use|full)", (CPU_FULL, CPU_WAIT, wait_states.MOSTLY)),
+    "cpu_bound": Row("CPUs? (are |is )?(in use|full)", (CPU_FULL, CPU_WAIT, load.STARVED)),
     "cpu_throttled": Row("quota stops|stops the workers", (*load.THROTTLED, CPU_WAIT)),
     "cpu_wait": Row("waits? for a CPU", (wait_states.MOSTLY, load.FELT, load.LEAST_REQUESTS)),
     "cpu_used_by_others": Row("other programs", (load.LOW_CPU, LEAST_OWN, CPU_WAIT / 2)),

@@ -211,7 +211,7 @@ def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
     if not rest:
-        return f"{starts} no other accepts requests: nobody is served until then."
+        return f"{starts} no other accepts requests: requests wait until then."
     free = sum((worker.threads or 0) - (worker.busy_threads or 0) for worker in rest)
     known = all(worker.threads is not None and worker.busy_threads is not None for worker in rest)
     return f"{starts} {len(rest)} other{'s' * (len(rest) > 1)} serve{'s' * (len(rest) == 1)} meanwhile" + (

@@ -139,7 +139,7 @@ def _warn_of_one_process(chosen: Variant, evidence: Evidence) -> str | None:
         instead = f"the best setting with more processes, {best.name}, was {fine_percent(max(0.0, 1 - ratio))} worse"
     return (
         f"{chosen.name} is a single process: while it restarts (after a crash, a reload, harakiri or max-requests), "
-        "nobody is served, and a crash loses all requests in service. Two or more processes are safer: "
+        "requests wait, and a crash loses all requests in service. Two or more processes are safer: "
         f"{instead}."
     )
 

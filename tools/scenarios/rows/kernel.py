@@ -245,7 +245,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep again and again", "sqlite", "only try more often"),
+            words=("sleep again and again", "sqlite", "only retry more often"),
             not_words=NO_MORE,
             limits=("other",),
         ),
@@ -298,7 +298,9 @@ ROWS = (
     Scenario(
         "requests that start programs which compute",
         Server(2, 4, app=APP),
-        Expected("critical", ("cpu_bound",), words=("programs that requests start",), not_words=NO_MORE),
+        Expected(
+            "critical", ("cpu_bound",), words=("programs that the application starts use all cpus",), not_words=NO_MORE
+        ),
         (Load(clients=16, io_ms=20, path="/run", vary=(1.0, 1.0)),),
         seconds=12.0,
         alone=True,

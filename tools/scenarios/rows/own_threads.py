@@ -20,7 +20,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("no request holds what", "max_workers"),
+            words=("it is not another request that keeps them waiting", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),

@@ -212,6 +212,12 @@ def is_full_host(figures: Figures) -> bool:
     return is_hardly_any_idle(cpu.idle, cpus.count)
 
 
+STARVED = 0.6
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
+times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
+priority."""
+
+
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     """The findings about CPUs that are all in use."""
     cpus = figures.server.cpus
@@ -237,7 +243,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     alone = used >= CPU_FULL * cpus.count
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
     # Beside others, a short wait in the queue may be that of a burst for a thread.
-    is_hurt = judge_waiting(figures.flow) == "severe" or waits_for_cpu(figures, MOSTLY)
+    is_hurt = judge_waiting(figures.flow) == "severe" or waits_for_cpu(figures, STARVED)
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest

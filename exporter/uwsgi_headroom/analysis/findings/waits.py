@@ -408,7 +408,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         change=f"Run {show_calls(figures.server)} to find the line that sleeps. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
         "fails, repair the backend, and let requests retry less often: more threads or processes would only retry more "
-        "often. Only event streams and long polls need a thread each: raise `threads`, or serve them with `gevent`.",
+        "often. Only event streams and long polls need a thread each: serve them with `gevent`, or add threads.",
     )
 
 

@@ -232,7 +232,8 @@ def _explain_empty(files: Mapping[Path, HistoryFile]) -> NoReturn:
 def _explain_nothing(chosen: Sequence[_Source], span: TimeRange, problems: Sequence[str]) -> tuple[str, Sequence[str]]:
     if problems:
         return problems[0].removesuffix("."), problems[1:]
-    reach = TimeRange(min(each.first for each in chosen), max(each.last for each in chosen), span.zone)
+    # `first` is the end of a minute, which may not be over yet.
+    reach = TimeRange(min(each.first for each in chosen) - MINUTE, max(each.last for each in chosen), span.zone)
     return (
         span.nothing_sampled(),
         [f"The records of these servers are from {reach.show()}.", "A review needs half an hour of them at least."],

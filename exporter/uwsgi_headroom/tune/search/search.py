@@ -89,7 +89,7 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
     if lone and len(lone) < len(equal):
         names = listed([variant.name for variant in lone])
         evidence.decide(
-            f"More than one process is preferred, since nobody is served while a single one restarts, and {names} "
+            f"More than one process is preferred, since requests wait while a single one restarts, and {names} "
             f"{'is' if len(lone) == 1 else 'are'} no faster beyond the noise."
         )
         equal = [variant for variant in equal if variant not in lone]
