@@ -200,3 +200,39 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
 def test_a_cheaper_pool_that_scales_in_time(figures: dict[str, float]) -> None:
     """Nobody waits, or workers start quickly, or threads are free: cheaper mode is not too slow."""
     assert "cheaper_starts_slowly" not in scaling(**figures)
+
+
+def handling(seconds: float, *, queued: float) -> tuple[Finding | None, float]:
+    """What is said of handlers that took so many thread seconds of 20 s of two workers, and the factor of the threads.
+    queued: mean requests in the listen queue."""
+    record = describe(*(WorkerRecord(number, "accepting", 1, pid=4000 + number) for number in (1, 2)))
+    rows = [worker(number, 1000, each=0.01, busy=10.0) for number in (1, 2)]
+    figures = compute_figures(replace(window(20, *rows, **{"app.sock": 20 * queued}), handler_seconds=seconds), record)
+    found = {finding.code: finding for finding in collect_findings(figures)}
+    return found.get("signal_handlers"), figures.headroom.by_limit["threads"]
+
+
+def test_handlers_of_signals_take_threads() -> None:
+    """A timer that runs for four fifths of the time leaves 1.2 of 2 threads to one request at a time."""
+    found, factor = handling(16.0, queued=0.0)
+    assert found is not None
+    assert found.severity == "info"
+    assert factor == pytest.approx(1.2)
+    assert "occupy 0.8 of 2 threads; the listen queue is empty." in found.evidence
+    assert "target='mule'" in found.change
+    found, factor = handling(18.0, queued=0.0)
+    assert found is not None
+    assert found.severity == "warning", "threads are the limit"
+    assert factor == pytest.approx(1.1)
+
+
+def test_requests_that_wait_for_handlers() -> None:
+    """They are the cause that the verdict names."""
+    found, _ = handling(16.0, queued=2.0)
+    assert found is not None
+    assert found.title == "Requests wait in the listen queue: timers or cron jobs of the application occupy workers."
+
+
+def test_short_handlers() -> None:
+    """A twentieth of the threads is worth no sentence, nor is the headroom another."""
+    assert handling(1.9, queued=0.0) == (None, pytest.approx(1.905))

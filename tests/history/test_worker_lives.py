@@ -66,6 +66,20 @@ def test_time_without_a_worker() -> None:
     assert watched.integrals.totals.starting_seconds == 10.0, "five of each"
 
 
+def test_time_in_handlers_of_signals() -> None:
+    """A thread that runs a handler is taken, so all are while the other worker's thread serves; it is not busy."""
+    server = Server(processes=2, threads=1)
+    server[2].busy = 1
+    watched = Watched(server)
+    for second in range(10):
+        server[1].state = "signal" if 2 <= second <= 6 else "idle"
+        watched.sample(float(second))
+    totals = watched.integrals.totals
+    assert totals.handler_seconds == 5.0
+    assert totals.full_seconds == 5.0
+    assert [worker.busy_seconds for worker in totals.workers] == [0.0, 9.0]
+
+
 def test_a_reload_is_a_gap() -> None:
     """Over a full reload nothing is known, so nothing is added."""
     server = Server(processes=1)

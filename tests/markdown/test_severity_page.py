@@ -79,6 +79,7 @@ ROWS = {
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, loops.ALWAYS, loops.LONG)),
     "workers_paused": Row("paused", (STANDING,)),
     "cheaper_starts_slowly": Row("cheaper", (*causes.LOADING, causes.FULL)),
+    "signal_handlers": Row("handlers", (causes.HANDLING,)),
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
     "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS)),

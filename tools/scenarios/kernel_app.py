@@ -6,7 +6,8 @@ holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the 
 `/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/open`
 keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`. BACKEND is the
 backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a file `hang`,
-`connect` asks for an answer that never comes, and anything else waits for a lock that it holds.
+`connect` asks for an answer that never comes, and anything else waits for a lock that it holds; `timer` and `mule` run
+a timer for 1.8 of 2 s, in a worker or in a mule.
 """
 
 import concurrent.futures
@@ -44,6 +45,13 @@ if os.path.exists("hang"):
         ask(socket.create_connection(ADDRESS), 600_000)
     LOCK.acquire()
     LOCK.acquire()
+
+if IMPORT in ("timer", "mule"):
+    import uwsgidecorators
+
+    @uwsgidecorators.timer(2, target=IMPORT.replace("timer", "worker"))
+    def report(_signal: int) -> None:
+        time.sleep(1.8)
 
 
 def start_thread(ms: int, *, is_pooled: bool) -> None:

@@ -100,6 +100,7 @@ TWINS: Mapping[str, str | Changes] = {
     "a connection opened before the fork": "a connection of each worker",
     "standard output is a pipe that nobody reads": "standard output is a pipe that is read",
     "a leak of descriptors reaches the limit": "few descriptors and no leak",
+    "a timer that runs in a worker": "a timer that runs in a mule",
     "a leak of threads": "a pool of threads that fills up",
     "the import waits for a backend": "the same reload with an import that ends",
     "the import waits for a lock": "the same reload with an import that ends",

@@ -115,7 +115,7 @@ class Headroom(Struct, frozen=True, gc=False):
 def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     flow: Flow,
     balance: Balance,
-    available_threads: int | None,
+    available_threads: float | None,
     usable_cpus: float | None,
     cpu: CpuShares | None = None,
     others_follow: bool | None = None,

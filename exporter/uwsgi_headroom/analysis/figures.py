@@ -24,6 +24,9 @@ from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
 from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
+LEAST_SERVING = 0.05
+"""Threads that serve at least, however much time handlers of uWSGI's signals take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -104,7 +107,9 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
-    demand = compute_demand(window, server, flow, ceiling)
+    handlers = (window.handler_seconds or 0.0) / seconds if seconds else 0.0
+    serving = ceiling and max(1, round(ceiling - handlers))
+    demand = compute_demand(window, server, flow, serving)
     stuck = _stuck_threads(server, stuck_seconds, seconds)
     waits = compute_waits(window, flow, stuck, destinations, server.waits, server.queues)
     lock = _compute_lock(window, server, waits)
@@ -112,7 +117,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     headroom = compute_headroom(
         flow,
         balance,
-        ceiling,
+        ceiling and max(ceiling - handlers, LEAST_SERVING),
         usable_cpus,
         cpu,
         others_follow,
@@ -134,7 +139,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
             flow,
             headroom,
             balance,
-            ceiling,
+            serving,
             usable_cpus,
             cpu,
             by_socket=demand.by_socket,

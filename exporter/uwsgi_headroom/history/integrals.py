@@ -277,8 +277,8 @@ class Integrals:
 
 def _is_one_free(setup: Setup | None, levels: _Levels, sockets: list[str]) -> bool:
     """Whether a thread is free that takes requests from one of these sockets; of a mapped one, only some threads do."""
-    if levels.busy >= levels.available or not setup or not setup.mapped or not setup.socket_holders:
-        return levels.busy < levels.available
+    if levels.taken >= levels.available or not setup or not setup.mapped or not setup.socket_holders:
+        return levels.taken < levels.available
     return any(levels.free.intersection(setup.socket_holders.get(name, levels.free)) for name in sockets)
 
 
@@ -316,21 +316,25 @@ _ROUNDING = 1e-6
 
 
 class _Levels(NamedTuple):
-    """Levels at one instant. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
+    """Levels at one instant. busy, available: threads of all workers, both 0 if uWSGI omits threads. taken: busy
+    ones, and those that run a handler of a uWSGI signal."""
 
     workers: list[tuple[int | None, bool]]
     """For each, its busy threads (None if uWSGI omits threads), and whether it accepts requests."""
     busy: int
+    taken: int
     available: int
     starting: int
     """Workers that have a process and do not accept requests yet."""
+    handling: int
+    """Workers of which a thread runs a handler of a uWSGI signal."""
     free: frozenset[int]
     """The numbers of the workers that have a free thread."""
 
     @property
     def is_full(self) -> bool:
-        """Whether every available thread is busy."""
-        return self.busy >= self.available > 0
+        """Whether every available thread is taken."""
+        return self.taken >= self.available > 0
 
     @property
     def accepts(self) -> bool:
@@ -342,9 +346,11 @@ def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     available = sum([worker.available_threads or 0 for worker in workers])
     starting = sum([worker.state == "starting" for worker in workers])
-    pairs = zip(workers, levels, strict=True)
-    free = frozenset([worker.worker_id for worker, (busy, _) in pairs if (busy or 0) < (worker.available_threads or 0)])
-    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available, starting, free)
+    handling = sum([worker.state == "signal" for worker in workers])
+    taken = [(busy or 0) + (worker.state == "signal") for worker, (busy, _) in zip(workers, levels, strict=True)]
+    pairs = zip(workers, taken, strict=True)
+    free = frozenset([worker.worker_id for worker, threads in pairs if threads < (worker.available_threads or 0)])
+    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), sum(taken), available, starting, handling, free)
 
 
 def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:
@@ -363,6 +369,8 @@ def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: floa
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
         starting = step * ((before or now).starting + now.starting) / 2
         totals.starting_seconds = (totals.starting_seconds or 0.0) + starting
+        handling = step * ((before or now).handling + now.handling) / 2
+        totals.handler_seconds = (totals.handler_seconds or 0.0) + handling
 
 
 def _add_parts(totals: Totals, before: Reading | None, reading: Reading, *, reloaded: bool) -> None:

@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 80 bytes a worker and 320 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 80 bytes a worker and 328 for the server,
 without sockets and backends.
 """
 
@@ -95,6 +95,7 @@ SERVER = (
     Quantity("server", "starting_seconds", "time", DOUBLE, known="reported"),
     Quantity("server", "untracked", "count", known="reported"),
     Quantity("server", "brimming_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "handler_seconds", "time", DOUBLE, known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -333,6 +334,9 @@ class Totals:
     """Time in which uWSGI's master answered and no worker took requests."""
     starting_seconds: float | None = None
     """Summed over the workers, the time in which they had a process and did not accept requests yet."""
+    handler_seconds: float | None = None
+    """Summed over the workers, the time in which one of their threads ran a handler of a uWSGI signal, such as a timer
+    or a cron job: it serves no request meanwhile."""
     cache_full: int | None = None
     """Items that uWSGI's caches refused because they were full; None without caches."""
     spooler_tasks: int | None = None

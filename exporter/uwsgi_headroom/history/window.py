@@ -174,6 +174,8 @@ class Window:
     stats-no-cores."""
     starting_seconds: float | None = None
     """Summed over the workers, the time in which they had a process and did not accept requests yet."""
+    handler_seconds: float | None = None
+    """Summed over the workers, the time in which one of their threads ran a handler of a uWSGI signal."""
     untracked: int | None = None
     """Packets that the kernel dropped because it could not track their connection; None if it tracks none."""
     brimming_seconds: float | None = None

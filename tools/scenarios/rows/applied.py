@@ -242,6 +242,11 @@ ROWS = (
     Applied(
         _named(own_threads.ROWS, "a thread that was started before the fork"), _options("--lazy-apps"), "`lazy-apps`"
     ),
+    Applied(
+        _named(kernel.ROWS, "a timer that runs in a worker"),
+        _options("--env", "IMPORT=mule", "--mules", "1"),
+        "`mules` 1 and `target='mule'`",
+    ),
     Applied(_named(workers.ROWS, "reload-on-rss below what a worker has")),
     Applied(
         _named(queues.ROWS, "clients give up while their requests wait"),

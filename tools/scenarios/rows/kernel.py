@@ -106,6 +106,22 @@ ROWS = (
         why="A worker needs about 15.",
     ),
     Scenario(
+        "a timer that runs in a worker",
+        Server(2, 1, ("--env", "IMPORT=timer"), app=APP),
+        Expected("warning", ("signal_handlers",), words=("target='mule'", "of 2 threads"), not_words=NO_MORE),
+        (Load(rate=100, io_ms=10, vary=(1.0, 1.0)),),
+        fixed=True,
+        why="A timer takes one of two threads for 1.8 of 2 s. The other is left to 100 requests a second of 10 ms.",
+    ),
+    Scenario(
+        "a timer that runs in a mule",
+        Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),
+        Expected("ok"),
+        (Load(rate=100, io_ms=10, vary=(1.0, 1.0)),),
+        fixed=True,
+        why="The same timer and the same load: it takes no thread of a worker.",
+    ),
+    Scenario(
         "a leak of threads",
         Server(2, 2, app=APP),
         Expected(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
+from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
@@ -37,6 +39,9 @@ requests waited and all threads that were up were busy for the part `FULL` of it
 
 FULL = 0.2
 
+HANDLING = 0.05
+"""The part of the threads from which on handlers of uWSGI's signals are worth a sentence."""
+
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
@@ -55,6 +60,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
     reason = recycling or _reload_waits(figures) or _scaling_slowly(figures)
     yield from reason or [*_hanging(figures), *_missing(figures)]
+    yield from _handling(figures)
 
 
 def _outage(figures: Figures) -> Iterator[Finding]:
@@ -189,6 +195,30 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             settings=step.settings if step else (),
         )
     ]
+
+
+def _handling(figures: Figures) -> Iterator[Finding]:
+    """Timers, cron jobs and other handlers of uWSGI's signals, which run in a worker instead of requests."""
+    observed, threads = figures.window.observed_seconds, figures.ceiling or 0
+    handlers = (figures.window.handler_seconds or 0.0) / observed if observed else 0.0
+    if not threads or handlers < HANDLING * threads:
+        return
+    is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
+    yield Finding(
+        code="signal_handlers",
+        severity="warning" if is_reached or shows_a_limit(figures.flow) else "info",
+        title="Timers or cron jobs of the application keep threads from serving requests.",
+        **add_wait(
+            f"On average, handlers of uWSGI's signals, such as timers and cron jobs, occupy {mean_count(handlers)} of "
+            f"{counted(threads, 'thread')}",
+            figures.flow,
+        )._asdict(),
+        meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs "
+        "it takes no request until the handler ends.",
+        change="Let a mule run the handlers: set `mules = 1` in uWSGI's configuration, and give the decorators of the "
+        "application this target, as in `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
+        clause="timers or cron jobs of the application occupy workers",
+    )
 
 
 def _hangs(worker: WorkerRecord) -> bool:

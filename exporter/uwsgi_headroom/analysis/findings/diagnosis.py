@@ -58,6 +58,7 @@ CAUSES = (
     "harakiri",
     "loop_held",
     "waits_for_threads",
+    "signal_handlers",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",

@@ -77,6 +77,7 @@ RUNBOOKS = {
     "saturation": "UwsgiConcurrencyNearCapacity",
     "cheaper_does_not_scale": "UwsgiQueueWaitHigh",
     "cheaper_starts_slowly": "UwsgiQueueWaitHigh",
+    "signal_handlers": "UwsgiQueueWaitHigh",
     "interpreter_bound": "UwsgiInterpreterBound",
     "interpreter_lock_held": "UwsgiInterpreterBound",
     "computes_outside_the_lock": "UwsgiInterpreterBound",
