@@ -59,7 +59,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
         acts=(
             f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints the PID of the worker, "
-            "and the commands that show it.",
+            "and the commands that show what the worker waits for.",
             "Set timeouts on the calls that the application makes to databases and other services.",
             "As a last resort, set `harakiri` (but not with coroutines such as gevent). If a worker with several "
             "threads is killed by `harakiri`, all requests of the worker are lost.",

@@ -1,7 +1,8 @@
-"""The finding about threads that do not end."""
+"""The findings about threads that do not end, and about threads that are in use."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,8 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Tasks
+from uwsgi_headroom.response_times.bins import share_bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
 def found(threads: int | None, growth: int | None, *, respawns: int = 0, tasks: Tasks | None = None) -> Finding | None:
@@ -80,3 +83,35 @@ def test_near_the_limit_of_the_cgroup(used: int, threads: int, is_found: bool) -
 def test_an_empty_cgroup() -> None:
     """Where nothing is known of the threads, a limit says nothing."""
     assert found(None, None, tasks=Tasks(0, 1)) is None
+
+
+def slowest(fast: float, slow: float, number: int) -> str:
+    """What is said of the slowest of a thousand requests, of which so many are slow, in a minute in which seven of eight
+    threads are busy. fast, slow: response times in seconds."""
+    bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
+    counts = [0.0] * len(bins)
+    counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
+    times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
+    full = window(60.0, *(worker(each, 500, each=mean, busy=210.0) for each in (1, 2)))
+    record = describe_server(Server(processes=2, threads=4).read(1000.0))
+    assert record
+    figures = compute_figures(full, record, response_times=times)
+    (block,) = [each for each in collect_findings(figures) if each.code == "saturation"]
+    said = "".join(re.findall(r"The slowest .* or more\.", block.evidence))
+    assert bool(said) == ("`--routes`" in block.change)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "number", "part"),
+    [(0.1, 10.0, 15, "1 %"), (0.05, 0.6, 120, "10 %"), (0.05, 2.0, 60, "5 %")],
+)
+def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: int, part: str) -> None:
+    """The share that takes at least so long is the one that is known to occupy most threads."""
+    assert slowest(fast, slow, number).startswith(f"The slowest {part} of the requests take at least ")
+
+
+@pytest.mark.parametrize(("fast", "slow", "number"), [(0.1, 0.4, 100), (0.1, 10.0, 5), (0.1, 0.1, 10)])
+def test_requests_that_differ_little(fast: float, slow: float, number: int) -> None:
+    """Nothing is said of requests whose times are of one kind, nor of fewer than one in a hundred."""
+    assert not slowest(fast, slow, number)

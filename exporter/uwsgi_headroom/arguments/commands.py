@@ -274,8 +274,8 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="find the uWSGI masters on this machine",
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
         "watches these stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run "
-        "discover as root, it tests these steps as uWSGI's user before it prints them. `discover` changes nothing in "
-        "uWSGI.",
+        "discover as root, it first checks, as the user that uWSGI runs as, that these steps will work. `discover` "
+        "changes nothing in uWSGI.",
     )
     parser.add_argument(
         "--user",

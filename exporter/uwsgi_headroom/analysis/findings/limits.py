@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.record import Options
-from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -22,6 +22,10 @@ THREADS_FULL = 0.90
 """At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
 arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
 equals the utilization."""
+
+TAIL = (0.9, 0.3)
+"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
+that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
 RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
@@ -46,6 +50,9 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     existing = mean_threads(figures.threads)
     up = f" ({existing} of them up)" if existing not in ("0", str(ceiling)) else ""
     slots = name_slots(figures.server)
+    slowest, advice = _describe_slowest(figures), advise_capacity(figures)
+    if slowest and figures.routes is None:
+        advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
@@ -54,10 +61,30 @@ def _threads(figures: Figures) -> Iterator[Finding]:
             f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), and all of them "
             f"at once for {percent(full)} of the time",
             figures.flow,
+            slowest,
         )._asdict(),
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
-        **advise_capacity(figures)._asdict(),
+        **advice._asdict(),
         clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
+    )
+
+
+SEE_ROUTES = "Or make the slowest requests faster: the exporter's flag `--routes` shows their paths."
+
+
+def _describe_slowest(figures: Figures) -> str:
+    """A sentence about the slowest requests if they occupy many of the threads, with a space before it: each of them
+    takes their percentile at least, and all requests together take the mean of each."""
+    mean, times = figures.flow.response_time, figures.response_times
+    if not mean or times is None:
+        return ""
+    tails = [(1 - share, each.low) for share, each in times.percentiles.items() if share >= TAIL[0]]
+    part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
+    if part * low < TAIL[1] * mean:
+        return ""
+    return (
+        f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
+        f"{percent(min(1.0, part * low / mean))} of the busy threads or more."
     )
 
 

@@ -54,7 +54,7 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
             else " With `purge_lru`, uWSGI drops an old item instead, but it is not known whether `purge_lru` is set."
         ),
         change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. "
-        "Alternatively, set `purge_lru=1`: uWSGI then drops the item that was used least recently.",
+        "Alternatively, set `purge_lru=1`: uWSGI then drops the least recently used item.",
     )
 
 

@@ -56,7 +56,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             title="The stats document is larger than the buffer of a UNIX socket.",
             evidence=f"Its size is {figures.server.document_bytes // 1000} kB; the buffer of a UNIX socket "
             f"has room for {UNIX_SOCKET_ROOM // 1000} kB.",
-            meaning="If a client stops reading in the middle of the document, uWSGI's master process waits for this "
+            meaning="If a client reads only a part of the stats document, uWSGI's master process waits for this "
             "client. Meanwhile, it neither restarts workers nor reloads uWSGI.",
             change="Set `stats-minified` and `stats-no-metrics`. Alternatively, serve `stats` on 127.0.0.1: the buffer "
             "of a TCP socket holds 4 MB.",
