@@ -86,8 +86,8 @@ def test_an_empty_cgroup() -> None:
 
 
 def slowest(fast: float, slow: float, number: int) -> str:
-    """What is said of the slowest of a thousand requests, of which so many are slow, in a minute in which seven of eight
-    threads are busy. fast, slow: response times in seconds."""
+    """What is said of the slowest of a thousand requests, of which so many are slow, in a minute in which seven
+    of eight threads are busy. fast, slow: response times in seconds."""
     bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
     counts = [0.0] * len(bins)
     counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
