@@ -47,9 +47,9 @@ if os.path.exists("hang"):
     LOCK.acquire()
 
 if IMPORT in ("timer", "mule"):
-    import uwsgidecorators
+    import uwsgidecorators  # type: ignore[import-untyped]
 
-    @uwsgidecorators.timer(2, target=IMPORT.replace("timer", "worker"))
+    @uwsgidecorators.timer(2, target=IMPORT.replace("timer", "worker"))  # type: ignore[untyped-decorator]
     def report(_signal: int) -> None:
         time.sleep(1.8)
 
