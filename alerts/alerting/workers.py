@@ -64,7 +64,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             "As a last resort, set `harakiri` (but not with coroutines such as gevent). If a worker with several "
             "threads is killed by `harakiri`, all requests of the worker are lost.",
         ),
-        evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck` "
+        evidence=f"{of_threads} have each been serving one request for longer than the exporter's setting `stuck` "
         "(30 s by default).",
         dashboard=SERVER_DASHBOARD,
     )
@@ -101,7 +101,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         ),
         evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
         + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
-        + f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`"
+        + f"{of_threads} have each been serving one request for longer than the exporter's setting `stuck`"
         + if_any(
             f"max({age}{{$self}})",
             f"; the oldest request, in {workers(oldest_of_self)}, has been in service for {of_dot(DURATION)}",
@@ -167,7 +167,7 @@ def _harakiri(t: Thresholds) -> Alert:
             "Find the slow requests in uWSGI's log: their lines contain `HARAKIRI`.",
             "If the slow requests are always of the same kind, make them faster, or set timeouts on the calls that "
             "they make to databases and other services.",
-            "Raise `harakiri` only if it is normal for these requests to take so long.",
+            "Raise `harakiri` only if it is normal for these requests to take this long.",
         ),
         evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a killed worker is "
         "lost, and uWSGI's request counters do not include it.",
@@ -310,8 +310,9 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         )
         + if_any(
             unanswered,
-            f"In {t.unanswered_range}, at least {{{{ . | first | value | {WHOLE} }}}} requests ended at once without a "
-            "response: uWSGI has no plugin for their modifier, the number by which the web server selects a plugin. ",
+            f"In {t.unanswered_range}, at least {{{{ . | first | value | {WHOLE} }}}} requests were closed "
+            "immediately, without a response: uWSGI has no plugin for their modifier, the number by which the web "
+            "server selects a plugin. ",
         )
         + f"All workers of this uWSGI together take {taken} requests/s now.",
     )

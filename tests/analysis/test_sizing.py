@@ -100,8 +100,8 @@ def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
     assert add_capacity(figures(overload(), SMALL)).startswith(
         "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. After this step, "
-        "uWSGI can serve at least 363/s (now: 40.0/s). How long requests then wait is not known, because no figure "
-        "includes the clients that the full queue turned away. "
+        "uWSGI can serve at least 363/s (now: 40.0/s). How long requests will wait after this step is not "
+        "known: the clients that the full queue turned away were not counted. "
     )
 
 

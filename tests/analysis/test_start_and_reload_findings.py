@@ -187,7 +187,7 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
     assert next(iter(found)) == "cheaper_starts_slowly"
     block = found["cheaper_starts_slowly"]
     assert block.severity == "critical"
-    assert block.title.endswith("cheaper mode starts workers too late, and the application takes long to load.")
+    assert block.title.endswith("cheaper mode starts workers too late, and the application takes a long time to load.")
     assert (
         "Workers were loading the application for 10 s of the last 20 s; worker 2 for 4.0 s so far." in block.evidence
     )

@@ -45,7 +45,7 @@ COMPLAINTS = (
         WAITS,
     ),
     Complaint(
-        "Cheaper mode starts workers when requests already wait, and the application takes long to load",
+        "Cheaper mode starts workers when requests already wait, and the application takes a long time to load",
         ("cheaper, an application that loads slowly",),
     ),
     Complaint(

@@ -216,8 +216,8 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
         yield f"After this step, uWSGI can serve at least {most} (now: {now})"
     if figures.demand.queue_was_full:
         yield (
-            "How long requests then wait is not known, because no figure includes the clients that the full queue "
-            "turned away"
+            "How long requests will wait after this step is not known: the clients that the full queue turned away "
+            "were not counted"
         )
     if step.stopped_by is not None:
         yield STOPS[step.stopped_by].format(wanted=step.wanted)
@@ -228,7 +228,7 @@ STOPS: dict[Stop, str] = {
     "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
     "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
     "step": "Then run `check` again: up to {wanted} may be needed",
-    "size": "Even this step is not enough for the load: find out why requests take so long",
+    "size": "Even this step is not enough for the load: find out why requests take this long",
 }
 """What to know of a step that is smaller than the load needs."""
 

@@ -322,7 +322,7 @@ def find_computing_thread(figures: Figures) -> str:
     return (
         f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
         "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
-        "(`OMP_NUM_THREADS`). Each further process would also start such threads."
+        "(`OMP_NUM_THREADS`). Each additional worker would also start such threads."
     )
 
 

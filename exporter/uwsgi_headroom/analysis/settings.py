@@ -212,7 +212,7 @@ _FLAGS = (
         "need_app",
         "info",
         "If the application cannot be imported, uWSGI still starts, and answers every request with an error.",
-        "A deployment that fails then looks like one that works.",
+        "A failed deployment then looks like a successful one.",
         ("need-app = true",),
         "the proxy names an application for each request, and uWSGI loads it when the request arrives.",
         PRODUCTION,
@@ -239,7 +239,7 @@ def _die_on_term(options: Options, seen: Evidence) -> Iterator[Advice]:
         return
     evidence = GENERAL
     if seen.is_first:
-        evidence = "This master is the first process of its container, which SIGTERM stops."
+        evidence = "This master is the first process of its container: the container is stopped with SIGTERM."
     elif seen.unit:
         evidence = f"This master runs in {seen.unit}, which systemd stops with SIGTERM unless the unit says otherwise."
     yield Advice(
@@ -261,7 +261,7 @@ def _enable_threads(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "enable_threads",
             "warning" if seen.version else "info",
-            "Threads that the application starts never run.",
+            "If the application starts threads of its own, they never run.",
             "Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
             "metrics, tracing and error reports use threads.",
             ("enable-threads = true",),
@@ -375,7 +375,7 @@ def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "min_worker_lifetime",
             "info",
-            "A young worker may grow far beyond the limits that replace workers.",
+            "A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
             "uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it has "
             "served and however much memory it takes.",
             (f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),

@@ -121,8 +121,8 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_minimum,
         default=UNSET,
-        help="the least headroom that is OK: 2:1.2 is a warning below 2, and critical below 1.2; headroom 2 means that "
-        "the load can double",
+        help="the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
+        "A headroom of 2 means that the load can double",
     )
     parser.add_argument(
         "--max-queue-wait",

@@ -33,8 +33,8 @@ def add_tune_flags(parser: Parser) -> None:
         "--output",
         metavar="DIRECTORY",
         help="the directory for the recommended ini file and the evidence (default: a new directory named "
-        "tune-DATE-TIME). If you give the directory of an interrupted tune, tune continues there and does not repeat "
-        "its runs",
+        "tune-DATE-TIME). If you give the directory of an interrupted run of `tune`, `tune` resumes there and does "
+        "not repeat the experiments that were completed",
     )
     parser.add_argument("--yes", action="store_true", help="start without asking")
 

@@ -100,7 +100,7 @@ ROWS = (
         Expected(
             "critical",
             ("cheaper_starts_slowly",),
-            words=("takes long to load", "raise `cheaper` and `cheaper-initial` to"),
+            words=("takes a long time to load", "raise `cheaper` and `cheaper-initial` to"),
             limits=(None,),
         ),
         (Load(clients=6, io_ms=300, vary=(1.0, 1.0)),),

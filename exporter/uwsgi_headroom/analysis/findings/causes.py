@@ -163,8 +163,8 @@ def _reload_waits(figures: Figures) -> list[Finding]:
 
 
 def _scaling_slowly(figures: Figures) -> list[Finding]:
-    """Cheaper mode that starts workers when requests already wait, of an application that takes long to load. Workers
-    that are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
+    """Cheaper mode that starts workers when requests already wait, of an application that is slow to load. Workers that
+    are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
     window, workers = figures.window, figures.server.workers
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
     if not scales(figures) or any(_hangs(worker) for worker in workers) or not shows_a_limit(figures.flow):
@@ -179,7 +179,7 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
         Finding(
             code="cheaper_starts_slowly",
             severity="warning",
-            title="Cheaper mode starts workers too late: the application takes long to load.",
+            title="Cheaper mode starts workers too late: the application takes a long time to load.",
             **add_wait(
                 f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
                 + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
@@ -189,7 +189,7 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             )._asdict(),
             meaning="When no worker is idle, cheaper mode spawns one worker. It spawns the next worker only after that "
             "worker has loaded the application. Until then, requests wait.",
-            clause="cheaper mode starts workers too late, and the application takes long to load",
+            clause="cheaper mode starts workers too late, and the application takes a long time to load",
             change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
             settings=step.settings if step else (),
@@ -259,7 +259,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
             "Before that,",
         )
         + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
-        "calls that the application makes during its import, or make these calls after the import.",
+        "calls that the application makes while it is imported, or make these calls after the import.",
     )
 
 

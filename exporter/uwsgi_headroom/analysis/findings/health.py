@@ -82,7 +82,7 @@ def _what_they_hold(figures: Figures) -> str:
         return "Each stuck request holds an async core, and hardly any async cores are free."
     return (
         "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In the "
-        "other workers, requests such as event streams may stay open on purpose."
+        "other workers, open requests may be normal: event streams, for example, stay open on purpose."
     )
 
 
@@ -93,16 +93,16 @@ def _last_resort(figures: Figures) -> str:
     if kind == "async":
         return ". If these requests stay open on purpose, raise `gevent` (or `async`)."
     if kind is None:
-        return ". If these requests take so long on purpose, raise the option `--stuck` of uwsgi-headroom."
+        return ". If these requests are expected to take this long, raise the option `--stuck` of uwsgi-headroom."
     limit = figures.server.setup.options.harakiri
     if limit and figures.stuck_seconds > limit and (figures.configured or 0) > len(figures.server.workers):
         return (
             f". `harakiri` ({limit} s) does not end these requests: with `threads`, a worker has only one timer, and "
-            "every other request of the worker resets it. If these requests take so long on purpose, raise the option "
-            "`--stuck` of uwsgi-headroom."
+            "every other request of the worker resets it. If these requests are expected to take this long, raise the "
+            "option `--stuck` of uwsgi-headroom."
         )
     return (
-        ", and set `harakiri` as the last resort. If these requests take so long on purpose, raise the option "
+        ", and set `harakiri` as the last resort. If these requests are expected to take this long, raise the option "
         "`--stuck` of uwsgi-headroom."
     )
 
@@ -173,8 +173,8 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
         f"{_describe_limit(figures, growing)}",
         meaning="Each thread takes memory. At a limit of processes (`pids.max`, `ulimit -u`) or of memory, the "
         "application gets `can't start new thread`, and the request fails.",
-        change="Let each worker make one pool of threads, not each request, and end every other thread that the "
-        "application starts."
+        change="Create one pool of threads in each worker, instead of one for each request, and make sure that all "
+        "other threads that the application starts end."
         if growing
         else "Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container), or let the "
         "application start fewer threads.",

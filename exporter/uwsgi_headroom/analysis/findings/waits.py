@@ -468,7 +468,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
         change=find_computing_thread(figures)
         if by_own
         else f"Run {show_calls(figures.server, worst.worker_id)[:-1]} --native` to find the call that holds the lock: "
-        "an extension module makes this call. Until this call is corrected, more processes help, because each process "
+        "an extension module makes this call. Until this call is fixed, more processes help, because each process "
         f"has its own interpreter lock. {more.change}.",
         settings=() if by_own else more.settings,
     )

@@ -111,7 +111,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         ),
         clause="slow requests hold the threads until `harakiri` kills them" if killed_fill_threads(figures) else "",
         change=f"Find the slow request in uWSGI's log, in lines with `HARAKIRI`{_how_to_read(figures)}. Then set "
-        "timeouts on the calls that this request makes. If the request takes so long on purpose, raise `harakiri`.",
+        "timeouts on the calls that this request makes. If the request is expected to take this long, raise "
+        "`harakiri`.",
     )
 
 
