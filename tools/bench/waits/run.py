@@ -16,7 +16,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tools.bench import exporters
-from tools.bench.waits.app import COLUMNS, MOST_THREADS, row_struct
+from tools.bench.waits.app import COLUMNS, row_struct
 from tools.bench.waits.cases import Case
 from tools.environments import ROOT
 from tools.support import real_uwsgi
@@ -114,20 +114,9 @@ def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
 
 
 def _read_truth(records: Path) -> dict[str, float]:
-    by_process = read_records(records).values()
-    return {name: sum(record[name] for record in by_process) for name in COLUMNS}
-
-
-def read_records(records: Path) -> dict[int, dict[str, float]]:
-    """The application's record of each process: seconds in each state, and requests."""
-    by_process = {}
-    for file in records.glob("record-*"):
-        data = file.read_bytes()
-        rows = [row_struct.unpack_from(data, row * row_struct.size) for row in range(MOST_THREADS)]
-        by_process[int(file.name.partition("-")[2])] = {
-            name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)
-        }
-    return by_process
+    """The application's record of all processes: seconds in each state, and requests."""
+    rows = [row for file in records.glob("record-*") for row in row_struct.iter_unpack(file.read_bytes())]
+    return {name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)}
 
 
 def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
