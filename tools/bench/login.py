@@ -1,4 +1,4 @@
-"""Measures what TLS and a login cost: handshakes, requests and bcrypt.
+"""Measures what TLS and a login cost: handshakes, requests, bcrypt.
 
 `python -m tools.bench.login` prints a Markdown table. Needs the extras `login` and `test`.
 """

@@ -1,11 +1,10 @@
-"""Measures what reading uWSGI's log costs: `python3 -m tools.bench.uwsgi_log [--seconds SECONDS] [--write FILE]`.
+"""Measures what reading uWSGI's log costs, and how much of it is read.
 
 A writer, another process, appends to a file at a steady rate, and the exporter's own reader of logs follows it.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import subprocess
@@ -16,13 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from tools.bench.table import machine, render_table, write
+from tools.bench.table import machine, make_parser, publish, render_table
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 from uwsgi_headroom.watch.log_reader import BYTES_PER_SECOND, LogReader
 from uwsgi_headroom.watch.watch import Watch
-
-BEGIN, END = "<!-- bench:uwsgi-log -->", "<!-- /bench:uwsgi-log -->"
 
 REQUEST = (
     b"[pid: 4711|app: 0|req: 12/345] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /shop/item?id=7 "
@@ -130,14 +127,10 @@ def measure(seconds: float) -> str:
 
 def main() -> None:
     """Measures and prints the table."""
-    parser = argparse.ArgumentParser(description="measures what reading uWSGI's log costs")
+    parser = make_parser("tools.bench.uwsgi_log", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the table between {BEGIN} and its end")
     arguments = parser.parse_args()
-    text = measure(arguments.seconds)
-    print(text)
-    if arguments.write:
-        write(arguments.write, text, BEGIN, END)
+    publish(measure(arguments.seconds), "bench:uwsgi-log", arguments.write)
 
 
 if __name__ == "__main__":
