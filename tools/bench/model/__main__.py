@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
 import psutil
 
 from tools.bench import table
+from tools.bench.clients import CPUS, Plan
 from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS, Workload
-from tools.bench.model.clients import Plan
-from tools.bench.model.run import CPUS, Truth, measure
+from tools.bench.model.run import Truth, measure
 from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting
 from uwsgi_headroom.analysis.what_if.demands import calibrate
 from uwsgi_headroom.analysis.what_if.predict import predict_setting
@@ -51,13 +52,13 @@ class _Bench:
         self._repeated = 0
 
     def run(self, workload: Workload) -> None:
-        truth, measured = self._measure(OBSERVED, Plan(workload.kinds, rate=workload.rate), OBSERVE_SECONDS)
+        truth, measured = self._measure(OBSERVED, _plan(workload, workload.rate), OBSERVE_SECONDS)
         self._observed.append(_describe(workload, truth, measured))
         print(self._observed[-1], flush=True)
         for setting in workload.settings:
-            most = self._add(workload, measured, setting, None, Plan(workload.kinds, clients=setting.in_all + 6))
+            most = self._add(workload, measured, setting, None, Plan((), workload.kinds, clients=setting.in_all + 6))
             for load in LOADS:
-                self._add(workload, measured, setting, load, Plan(workload.kinds, rate=load * most))
+                self._add(workload, measured, setting, load, _plan(workload, load * most))
 
     def _add(self, workload: Workload, measured: Measured, setting: Setting, load: float | None, plan: Plan) -> float:
         truth, _ = self._measure(setting, plan, self._seconds)
@@ -91,6 +92,10 @@ class _Bench:
                 f"end {table.load_average()}. {table.machine()}",
             ]
         )
+
+
+def _plan(workload: Workload, rate: float) -> Plan:
+    return Plan((), workload.kinds, steps=((rate, math.inf),))
 
 
 def _wait_until_quiet() -> None:
