@@ -128,6 +128,10 @@ def _check_seconds(running: Exporter) -> float:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
-if __name__ == "__main__":
+def main() -> None:
     for line in table():
         print(line, end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()
