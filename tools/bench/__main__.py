@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 BENCHES = {
     "What does it cost?": (
-        *("scrape", "cost", "many_servers", "hour_memory", "scale", "page", "percentile_cost", "routes", "history"),
+        *("scrape", "cost", "many_servers", "hour_memory", "scale", "page", "routes", "history"),
         *("uwsgi_log", "login", "hostile", "hostile.guessing", "stopped_mid_read"),
     ),
     "Are its figures right?": ("accuracy", "waits", "waits.locks", "code"),
