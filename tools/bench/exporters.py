@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench.client import Scraper
+from tools.bench.scraper import Scraper
 from tools.support import real_uwsgi
 
 SAME_CONTENT = "ours, same content"

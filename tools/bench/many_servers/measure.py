@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench.client import Scraper
 from tools.bench.exporters import cpu_seconds
+from tools.bench.scraper import Scraper
 from tools.support import exporter
 
 WARM_UP_SECONDS = 75
