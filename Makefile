@@ -46,7 +46,7 @@ generate:  ## write all generated files that are committed: rules, dashboards, m
 kubernetes-rules:  ## write the rules as PrometheusRules, for the kustomize base
 	@$(PYTHON) -m tools.kubernetes_files
 
-bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
+bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--option=--code" an option)
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -22,6 +23,8 @@ from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scraper, Span
 from tools.bench.accuracy.table import mark
+from tools.bench.exporters import cpu_seconds
+from tools.bench.table import load_average
 from tools.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 
 OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
@@ -54,18 +57,13 @@ class Run:
     samples: float
 
 
-def cpu_seconds(pid: int) -> float:
-    """Returns the CPU time of a process with all its threads, in seconds: clock_getcpuclockid(3)."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) -> Run:
-    """Measures one run, with the exporter at `samples` per second, or without it for None."""
+def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None, flags: Sequence[str]) -> Run:
+    """Measures one run, with the exporter at `samples` per second and with these flags, or without it for None."""
     with contextlib.ExitStack() as stack:
         pid, scraper = os.getpid(), None
         if samples:
             port = free_port()
-            pid = stack.enter_context(exporter(server.stats, port, f"--samples-per-second={samples:g}"))
+            pid = stack.enter_context(exporter(server.stats, port, f"--samples-per-second={samples:g}", *flags))
             scraper = Scraper(port)
             wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
         running = stack.enter_context(generator(load, str(server.directory / "web")))
@@ -89,11 +87,13 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None) ->
     return Run(used / (end - start), used_by_master / (end - start), ended / (end - start), taken)
 
 
-def pairs(server: Uwsgi, load: Load, seconds: float, samples: float, count: int) -> Iterator[tuple[Run, Run]]:
+def pairs(
+    server: Uwsgi, load: Load, seconds: float, samples: float, count: int, flags: Sequence[str]
+) -> Iterator[tuple[Run, Run]]:
     """Yields pairs of runs (without, with) that follow each other."""
     for number in range(count):
         orders = (None, samples) if number % 2 == 0 else (samples, None)
-        runs = {order: measure(server, load, seconds, order) for order in orders}
+        runs = {order: measure(server, load, seconds, order, flags) for order in orders}
         yield runs[None], runs[samples]
 
 
@@ -102,12 +102,12 @@ def spread(values: list[float]) -> tuple[float, float]:
     return fmean(values), 2 * stdev(values) / sqrt(len(values))
 
 
-def cpu_table(seconds: float, count: int) -> None:
+def cpu_table(seconds: float, count: int, flags: Sequence[str]) -> None:
     print("| samples a second | taken | exporter's CPU | target |  | master without | with | extra | target |  |")
     print(f"|{'---|' * 10}", flush=True)
     with uwsgi(*OPTIONS, app=APP) as server:
         for samples, target in EXPORTER_TARGETS.items():
-            runs = list(pairs(server, WAITING, seconds, samples, count))
+            runs = list(pairs(server, WAITING, seconds, samples, count, flags))
             ours, doubt = spread([late.exporter for _, late in runs])
             without, beside = fmean(early.master for early, _ in runs), fmean(late.master for _, late in runs)
             taken = fmean([late.samples for _, late in runs])
@@ -122,12 +122,14 @@ def cpu_table(seconds: float, count: int) -> None:
             )
 
 
-def rate_table(seconds: float, count: int) -> None:
+def rate_table(seconds: float, count: int, flags: Sequence[str]) -> None:
     print("\n| pair | requests/s without | with | difference |\n|---|---|---|---|", flush=True)
     differences = []
     with uwsgi(*OPTIONS, app=APP) as server:
-        measure(server, COMPUTING, seconds, None)  # the first run of a server differs from the others: discard it
-        for number, (without, beside) in enumerate(pairs(server, COMPUTING, seconds, 5.0, count), 1):
+        measure(
+            server, COMPUTING, seconds, None, flags
+        )  # the first run of a server differs from the others: discard it
+        for number, (without, beside) in enumerate(pairs(server, COMPUTING, seconds, 5.0, count, flags), 1):
             differences.append(beside.rate / without.rate - 1)
             print(f"| {number} | {without.rate:.1f} | {beside.rate:.1f} | {differences[-1]:+.2%} |", flush=True)
     mean, noise = spread(differences)
@@ -139,13 +141,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.cost", description=__doc__)
     parser.add_argument("--seconds", type=float, default=15, help="length of each run (default %(default)g)")
     parser.add_argument("--pairs", type=int, default=6, help="pairs of runs for each table (default %(default)g)")
+    parser.add_argument("--option", default="", metavar="FLAGS", help="flags of the exporter, as in --option=--code")
     options = parser.parse_args()
+    flags = shlex.split(options.option)
     print(
         f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU is a part of a core.\n"
     )
-    cpu_table(options.seconds, options.pairs)
-    rate_table(options.seconds, options.pairs)
-    print(f"Load average of the machine at the end: {'/'.join(f'{average:.1f}' for average in os.getloadavg())}.")
+    cpu_table(options.seconds, options.pairs, flags)
+    rate_table(options.seconds, options.pairs, flags)
+    print(f"Load average of the machine at the end: {load_average()}.")
 
 
 if __name__ == "__main__":

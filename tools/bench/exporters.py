@@ -16,14 +16,14 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench.client import Scraper
+from tools.bench.scraper import Scraper
 from tools.support import real_uwsgi
 
 SAME_CONTENT = "ours, same content"
 EVERYTHING = "ours, everything on"
 
 OURS = {
-    SAME_CONTENT: "{python} -m tools.bench.document_only {stats} {port}",
+    SAME_CONTENT: "{python} -m tools.bench.scrape.document_only {stats} {port}",
     EVERYTHING: "{python} -m uwsgi_headroom --stats unix://{stats} --web.listen-address 127.0.0.1:{port}",
 }
 

@@ -1,4 +1,4 @@
-"""Measures the memory of a server after an hour: `python3 -m tools.bench.hour_memory [--servers 20]`.
+"""Measures the memory that the exporter takes for a server after an hour.
 
 Each simulated server has 8 processes with 8 threads, is sampled once a second for an hour of its own time, and serves
 two requests a second. Prints the growth of this process's resident memory for each server.

@@ -1,33 +1,30 @@
-"""Measures what TLS and a login cost: handshakes, requests, bcrypt, and the effect of wrong passwords on others.
+"""Measures what TLS and a login cost: handshakes, requests, bcrypt.
 
 `python -m tools.bench.login` prints a Markdown table. Needs the extras `login` and `test`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import http.client
 import os
-import random
 import ssl
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import bcrypt
 import trustme
 
+from tools.bench.exporters import cpu_seconds
 from tools.support.exporter import Exporter, exporter
 
 DOCUMENT = Path(__file__).parents[2] / "tests" / "fixtures" / "2.0.31_threads.json"
 PASSWORD = "measured"
-WRONG_PER_SECOND, SECONDS = 50, 10.0
 TURNS = 300
 
 
@@ -57,77 +54,18 @@ def get(client: http.client.HTTPConnection, path: str, password: str = "") -> in
     return response.status
 
 
-def cpu_seconds(running: Exporter) -> float:
-    """CPU time of all threads of the exporter, to the nanosecond."""
-    threads = Path(f"/proc/{running.pid}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
-
-
 def cost(running: Exporter, action: Callable[[], object]) -> str:
     """Milliseconds of an action (median), and the exporter's CPU time for one."""
-    idle_began, idle_cpu = time.monotonic(), cpu_seconds(running)
+    idle_began, idle_cpu = time.monotonic(), cpu_seconds(running.pid)
     time.sleep(4)
-    idle = (cpu_seconds(running) - idle_cpu) / (time.monotonic() - idle_began)
-    began, cpu, times = time.monotonic(), cpu_seconds(running), []
+    idle = (cpu_seconds(running.pid) - idle_cpu) / (time.monotonic() - idle_began)
+    began, cpu, times = time.monotonic(), cpu_seconds(running.pid), []
     for _ in range(TURNS):
         start = time.perf_counter()
         action()
         times.append(time.perf_counter() - start)
-    used = cpu_seconds(running) - cpu - idle * (time.monotonic() - began)
+    used = cpu_seconds(running.pid) - cpu - idle * (time.monotonic() - began)
     return f"{statistics.median(times) * 1000:.2f} | {used / TURNS * 1000:.2f}"
-
-
-def loop_lag(running: Exporter, trust: ssl.SSLContext) -> float:
-    """The exporter's largest event loop delay in the last 30 to 60 s, in seconds."""
-    client = connect(running, trust)
-    login = base64.b64encode(f"prometheus:{PASSWORD}".encode()).decode()
-    client.request("GET", "/metrics", headers={"Authorization": f"Basic {login}"})
-    lines = client.getresponse().read().decode().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("uwsgi_exporter_loop_lag_seconds "))
-
-
-def attacked(running: Exporter, trust: ssl.SSLContext, *, wrong: bool) -> tuple[list[float], dict[int, int], str]:
-    """Latencies of a remembered login in seconds, statuses of wrong passwords, and the exporter's largest event loop
-    delay in the last minute and share of a CPU."""
-    statuses: dict[int, int] = {}
-
-    def guess() -> None:
-        with contextlib.closing(connect(running, trust)) as client:
-            status = get(client, "/metrics", str(random.random()))
-            statuses[status] = statuses.get(status, 0) + 1
-
-    guessers, scraper = ThreadPoolExecutor(64), ThreadPoolExecutor(1)
-
-    async def guesses() -> None:
-        loop = asyncio.get_running_loop()
-        running_guesses = []
-        for number in range(int(WRONG_PER_SECOND * SECONDS)):
-            running_guesses.append(loop.run_in_executor(guessers, guess))
-            await asyncio.sleep(max(0.0, began + (number + 1) / WRONG_PER_SECOND - time.monotonic()))
-        await asyncio.gather(*running_guesses)
-
-    async def scrapes() -> list[float]:
-        latencies = []
-        client = connect(running, trust)
-        while time.monotonic() < began + SECONDS:
-            start = time.perf_counter()
-            asked = asyncio.get_running_loop().run_in_executor(scraper, get, client, "/-/healthy", PASSWORD)
-            assert await asked == 200
-            latencies.append(time.perf_counter() - start)
-            await asyncio.sleep(0.02)
-        return latencies
-
-    async def both() -> list[float]:
-        guessing = asyncio.create_task(guesses()) if wrong else None
-        latencies = await scrapes()
-        if guessing:
-            await guessing
-        return latencies
-
-    cpu, began = cpu_seconds(running), time.monotonic()
-    latencies = asyncio.run(both())
-    share = (cpu_seconds(running) - cpu) / (time.monotonic() - began)
-    return latencies, statuses, f"{loop_lag(running, trust) * 1000:.0f} | {share:.0%}"
 
 
 def main() -> None:
@@ -166,19 +104,7 @@ def main() -> None:
                 get(client, "/-/healthy", PASSWORD)
                 figures = cost(running, partial(_once, running, trust, PASSWORD))
                 print(f"| `/-/healthy`, new connection with a full handshake, {words}, login | {figures} |")
-                if kind is trustme.KeyType.ECDSA:
-                    results = [attacked(running, trust, wrong=wrong) for wrong in (False, True)]
         print(f"\nLoad of the machine: {os.getloadavg()[0]:.0f} on {os.cpu_count()} CPUs")
-        print(
-            "\n| | median ms | 90 % ms | most ms | event loop's largest delay, ms | exporter's CPU |\n"
-            "|---|---|---|---|---|---|"
-        )
-        for words, (latencies, statuses, share) in zip(("quiet", "50 wrong logins a second"), results, strict=True):
-            ranked = sorted(latencies)
-            figures = " | ".join(
-                f"{value * 1000:.1f}" for value in (ranked[len(ranked) // 2], ranked[len(ranked) * 9 // 10], ranked[-1])
-            )
-            print(f"| {words} {statuses or ''} | {figures} | {share} |")
 
 
 def _once(running: Exporter, trust: ssl.SSLContext | None, password: str) -> None:

@@ -7,20 +7,19 @@ exporter does not decode a document twice.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import os
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from statistics import median
 
 from tools.bench.exporters import cpu_seconds
 from tools.bench.table import machine
-from tools.support.exporter import exporter
+from tools.support.bad_servers import serving
+from tools.support.exporter import COMMAND, configured_exporter
 from uwsgi_headroom import stats
 from uwsgi_headroom.routes.shape import Templates
 
@@ -72,44 +71,29 @@ def measure_decoding(body: bytes, templates: Templates | None) -> float:
     return median(seconds)
 
 
-@contextlib.contextmanager
-def changing_server(body: bytes) -> Iterator[str]:
-    """Serves the document, with another counter each time, at a UNIX socket until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="routes-") as folder, socket.socket(socket.AF_UNIX) as listener:
-        path = str(Path(folder) / "stats")
-        listener.bind(path)
-        listener.listen()
+def make_server(body: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    """A stats server that answers with the document, with another counter each time."""
+    numbers = itertools.count(4_200_000_000)
 
-        def serve() -> None:
-            for number in range(10**9):
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return  # the block has ended
-                with client, contextlib.suppress(OSError):
-                    client.sendall(body.replace(_COUNTER, b"%d" % (4_200_000_000 + number)))
+    def answer(connection: socket.socket, _ended: threading.Event) -> None:
+        connection.settimeout(10)
+        connection.sendall(body.replace(_COUNTER, b"%d" % next(numbers)))
 
-        thread = threading.Thread(target=serve, name="stats")
-        thread.start()
-        try:
-            yield path
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    return answer
 
 
 def measure_exporter(body: bytes, *flags: str) -> float:
     """Returns the CPU seconds that an exporter of this server takes for each sample."""
-    with changing_server(body) as path, tempfile.TemporaryDirectory(prefix="routes-") as folder:
-        config = Path(folder) / "config.yml"
-        config.write_text(json.dumps({"servers": [{"stats": f"unix://{path}", "size_cap": SIZE_CAP}]}))
-        with exporter("--config", str(config), *flags) as running:
-            running.metrics()
-            time.sleep(WARM_UP_SECONDS)
-            samples, used = running.value(_SAMPLES), cpu_seconds(running.pid)
-            time.sleep(EXPORTER_SECONDS)
-            used = cpu_seconds(running.pid) - used
-            return used / (running.value(_SAMPLES) - samples)
+    with (
+        serving("unix", make_server(body)) as path,
+        configured_exporter([{"stats": path, "size_cap": SIZE_CAP}], command=(*COMMAND, *flags)) as running,
+    ):
+        running.metrics()
+        time.sleep(WARM_UP_SECONDS)
+        samples, used = running.value(_SAMPLES), cpu_seconds(running.pid)
+        time.sleep(EXPORTER_SECONDS)
+        used = cpu_seconds(running.pid) - used
+        return used / (running.value(_SAMPLES) - samples)
 
 
 def main() -> int:

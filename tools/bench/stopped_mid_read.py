@@ -1,4 +1,4 @@
-"""Measures how often a stopped exporter blocks uWSGI's master: `python3 -m tools.bench.stopped_mid_read [--stops N]`.
+"""Measures how often an exporter that is stopped at a random moment blocks uWSGI's master.
 
 The exporter samples a real uWSGI, and is stopped (SIGSTOP) at random times. Each time another reader tries for 1 s to
 read the same stats: no response means that the master is blocked in its write to the stopped exporter. Prints Markdown.

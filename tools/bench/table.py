@@ -1,7 +1,8 @@
-"""Formats results as Markdown: the figures, whether the targets are met, and the machine."""
+"""What every benchmark has: options, Markdown tables, medians with their range, and the machine it was measured on."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import statistics
@@ -9,26 +10,26 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.bench import master
-from tools.bench.exporters import EVERYTHING, OURS, SAME_CONTENT
-from tools.bench.measure import Figures, Result
 from tools.support import real_uwsgi
 
-RESIDENT_TARGET_BYTES = 45e6
-CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}
 
-SCRAPE_INTERVAL_SECONDS = 15
-
-BEGIN, END = "<!-- bench:scrape -->", "<!-- /bench:scrape -->"
-
-
-def report(results: Sequence[Result], scrapes: int) -> str:
-    """The whole text between the markers."""
-    return "\n\n".join([_measured(results), _targets(results), _notes(scrapes), machine()])
+def make_parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The options of `python3 -m MODULE`: `--write FILE`, as `publish` takes it, and what the caller adds."""
+    parser = argparse.ArgumentParser(prog=f"python3 -m {module}", description=description)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also put the text into a document")
+    return parser
 
 
-def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
-    """Puts the text between the markers of a file, or at the end of a file without markers."""
+def publish(text: str, name: str, file: Path | None) -> None:
+    """Prints the text of a benchmark, and puts it between the marks of its name in a file, if one is given."""
+    print(text, flush=True)
+    if file:
+        write(file, text, name)
+
+
+def write(path: Path, text: str, name: str) -> None:
+    """Puts the text between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or at the end of a file without them."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     whole = path.read_text() if path.exists() else ""
     before, found, rest = whole.partition(begin)
     _, closed, after = rest.partition(end)
@@ -37,67 +38,17 @@ def write(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     path.write_text(f"{before}{begin}\n{text}\n{end}{after or os.linesep}")
 
 
-def _measured(results: Sequence[Result]) -> str:
-    head = (
-        "server | exporter | CPU a scrape, ms | CPU a sample, ms | CPU at rest, ms/s | of one CPU | scrape, ms | "
-        "resident, MB | series | answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
+def render_table(head: str, rows: Sequence[str]) -> str:
+    """Returns a Markdown table; the cells of `head` and of each row are separated by ` | `."""
+    return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))
+
+
+def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
+    """Median and range of values, in units of 1 / `scale`."""
+    median, least, most = (
+        f"{scale * value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))
     )
-    return render_table(
-        head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()]
-    )
-
-
-def _row(result: Result, name: str, figures: Figures) -> str:
-    rest = statistics.median(figures.rest)
-    return " | ".join(
-        [
-            f"{result.scenario}, {result.document / 1e3:.0f} kB",
-            name,
-            _spread(figures.cpu),
-            _spread(figures.sample) if any(figures.sample) else "-",
-            f"{rest * 1e3:.1f}",
-            f"{rest + statistics.median(figures.cpu) / SCRAPE_INTERVAL_SECONDS:.2%}",
-            _spread(figures.scrape),
-            f"{figures.resident / 1e6:.1f}",
-            str(figures.series),
-            f"{figures.sent / 1e3:.1f}",
-            f"{statistics.median(figures.master_cpu) * 1e3:.2f}",
-            f"{figures.occupation.occupied * 1e3:.2f}",
-            f"{figures.occupation.held_up * 1e3:.2f}",
-        ]
-    )
-
-
-def _targets(results: Sequence[Result]) -> str:
-    peers = [name for name in results[0].figures if name not in OURS]
-    rows = [
-        f"{name}: CPU of a scrape{' and a sample' * (name == EVERYTHING)} at most {limit:g} x that of {peer} | "
-        + " | ".join(
-            _mark(_cpu(result.figures[name]) / _cpu(result.figures[peer]), limit, "{:.2f}") for result in results
-        )
-        for peer in peers
-        for name, limit in CPU_TARGETS.items()
-    ]
-    rows += [
-        f"{name}: resident at most {RESIDENT_TARGET_BYTES / 1e6:g} MB | "
-        + " | ".join(
-            _mark(result.figures[name].resident / 1e6, RESIDENT_TARGET_BYTES / 1e6, "{:.1f}") for result in results
-        )
-        for name in OURS
-    ]
-    return render_table("target | " + " | ".join(str(result.scenario) for result in results), rows)
-
-
-def _notes(scrapes: int) -> str:
-    return (
-        "CPU is user and system time of the exporter: the median of the rounds and their range. *A scrape*: ours "
-        "serves its last sample, the others read uWSGI for it. *A sample*: the CPU that ours uses without scrapes, "
-        "divided by the samples it takes meanwhile, so that all its other work counts too. *Of one CPU*: rest and "
-        f"scrapes together, at a scrape every {SCRAPE_INTERVAL_SECONDS} s. Resident memory is after {scrapes} scrapes "
-        "or more. "
-        f"{master.HOW}. *Same content* is assembled by the benchmark: without queries to the kernel and without "
-        "sampling."
-    )
+    return f"{median} ({least}-{most})"
 
 
 def machine() -> str:
@@ -110,19 +61,6 @@ def machine() -> str:
     )
 
 
-def _cpu(figures: Figures) -> float:
-    """Returns the CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
-    return statistics.median(figures.cpu) + statistics.median(figures.sample)
-
-
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds) * 1e3:.2f} ({min(seconds) * 1e3:.2f}-{max(seconds) * 1e3:.2f})"
-
-
-def _mark(value: float, limit: float, form: str) -> str:
-    return f"{form.format(value)} {'✓' if value <= limit else '✗'}"
-
-
-def render_table(head: str, rows: Sequence[str]) -> str:
-    """Returns a Markdown table; the cells of `head` and of each row are separated by ` | `."""
-    return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))
+def load_average() -> str:
+    """The machine's load averages of the last 1, 5 and 15 minutes."""
+    return "/".join(f"{load:.1f}" for load in os.getloadavg())

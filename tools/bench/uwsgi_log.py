@@ -1,19 +1,12 @@
-"""Measures what reading uWSGI's log costs: `python3 -m tools.bench.uwsgi_log [--seconds SECONDS] [--write FILE]`.
+"""Measures what reading uWSGI's log costs, and how much of it is read.
 
 A writer, another process, appends to a file at a steady rate, and the exporter's own reader of logs follows it.
-
-With `--gigabytes NUMBER`, that much goes through one reader instead, as fast as it is read: its clock goes on by half a
-second for each 2.4 MB. The log is rotated every 50 MB, and old files are removed, so it takes 150 MB of disk.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import os
-import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,14 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from tools.bench.table import machine, render_table, write
+from tools.bench.table import machine, make_parser, publish, render_table
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 from uwsgi_headroom.watch.log_reader import BYTES_PER_SECOND, LogReader
 from uwsgi_headroom.watch.watch import Watch
-
-BEGIN, END = "<!-- bench:uwsgi-log -->", "<!-- /bench:uwsgi-log -->"
-BEGIN_LONG, END_LONG = "<!-- bench:uwsgi-log-long -->", "<!-- /bench:uwsgi-log-long -->"
 
 REQUEST = (
     b"[pid: 4711|app: 0|req: 12/345] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /shop/item?id=7 "
@@ -66,11 +56,10 @@ class _Watched:
 
     def __init__(self, log: UwsgiLog) -> None:
         self.log: UwsgiLog | None = log
-        self.lines = self.known = 0
+        self.lines = 0
 
     def take_log(self, batch: Batch) -> None:
         self.lines += batch.lines
-        self.known += sum(batch.seen.values())
 
 
 @contextlib.contextmanager
@@ -136,82 +125,12 @@ def measure(seconds: float) -> str:
     return "\n\n".join([render_table(head, rows), note, machine()])
 
 
-PER_TURN, PER_FILE = 2_400_000, 50_000_000
-KNOWN_EVERY = 10_000
-
-
-def measure_long(gigabytes: float) -> str:
-    """The text about so much of a log."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "shop.log").touch()
-        row = asyncio.run(_read_through(Path(folder, "shop.log"), round(gigabytes * 1e9)))
-    head = "GB | rotations | lines lost or doubled | skipped | of one CPU at 4.8 MB/s | MB/s as fast as it goes | "
-    note = (
-        "Lines of requests, of which one in 10,000 is a known message; rotated in two ways in turn, by a new file and "
-        "by `copytruncate`. *Resident*: of the process, after the first 100 MB, and the most that it was."
-    )
-    return "\n\n".join([render_table(head + "resident, MB", [row]), note, machine()])
-
-
-async def _read_through(path: Path, most: int) -> str:
-    now = 0.0
-    log = UwsgiLog(str(path))
-    watched = _Watched(log)
-    reader = LogReader(lambda: [cast("Watch", watched)], lambda: now)
-    block = (REQUEST * (KNOWN_EVERY - 1) + KNOWN) * max(1, PER_TURN // (len(REQUEST) * KNOWN_EVERY))
-    lines, spent, wall, begun_with = 0, 0.0, 0.0, 0
-    written, in_file, rotations = 0, 0, 0
-    await reader.turn()
-    while written < most or lines > watched.lines:
-        if written < most:
-            in_file, rotations = _append(path, block, in_file, rotations)
-            written, lines = written + len(block), lines + block.count(b"\n")
-        elif now > written / PER_TURN:  # twice the time it needs
-            break
-        now += 0.5
-        began, used = time.monotonic(), time.process_time()
-        await reader.turn()
-        wall, spent = wall + time.monotonic() - began, spent + time.process_time() - used
-        begun_with = begun_with or (_resident_bytes() if written > 1e8 else 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    skipped = log.totals.skipped_bytes / written
-    wrong = abs(lines - watched.lines) + abs(lines // KNOWN_EVERY - watched.known)
-    return (
-        f"{written / 1e9:.1f} | {rotations} | {wrong} | {skipped:.0%} | "
-        f"{spent / now:.2%} | {written / wall / 1e6:.0f} | {begun_with / 1e6:.1f}, {peak / 1e6:.1f}"
-    )
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def _append(path: Path, block: bytes, in_file: int, rotations: int) -> tuple[int, int]:
-    """Append to the log, after a rotation if it is large. Returns what is in the file, and the number of rotations."""
-    if in_file > PER_FILE:
-        old, rotations, in_file = Path(f"{path}.{rotations}"), rotations + 1, 0
-        if rotations % 2:
-            path.rename(old)
-        else:
-            shutil.copy(path, old)
-            os.truncate(path, 0)
-        Path(f"{path}.{rotations - 3}").unlink(missing_ok=True)
-    with path.open("ab") as file:
-        file.write(block)
-    return in_file + len(block), rotations
-
-
 def main() -> None:
     """Measures and prints the table."""
-    parser = argparse.ArgumentParser(description="measures what reading uWSGI's log costs")
+    parser = make_parser("tools.bench.uwsgi_log", __doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the table between {BEGIN} and its end")
-    parser.add_argument("--gigabytes", type=float, help="read that much instead, and write another table")
     arguments = parser.parse_args()
-    text = measure_long(arguments.gigabytes) if arguments.gigabytes else measure(arguments.seconds)
-    print(text)
-    if arguments.write:
-        write(arguments.write, text, *((BEGIN_LONG, END_LONG) if arguments.gigabytes else (BEGIN, END)))
+    publish(measure(arguments.seconds), "bench:uwsgi-log", arguments.write)
 
 
 if __name__ == "__main__":

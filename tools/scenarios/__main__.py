@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.bench.table import write
 from tools.scenarios.everything import count, estimate, plan, render_table
-from tools.scenarios.report import BEGIN, END, full_text, line, markdown
+from tools.scenarios.report import full_text, line, markdown
 from tools.scenarios.run import Result, run_rows
 from tools.scenarios.table import find_rows
 from tools.scenarios.variations import vary, vary_widely
@@ -54,7 +54,7 @@ def main() -> int:
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
-        write(options.write, markdown(results, seconds), BEGIN, END)
+        write(options.write, markdown(results, seconds), "scenarios")
     for each in render_table(table, {result.row.name: result for result in results}) if table else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")

@@ -41,7 +41,7 @@ BESIDE = 6
 """How many rows that need no CPU run at a time: their requests sleep."""
 
 SATURATED_SECONDS = 6.0
-BEGIN, END = "<!-- scenarios:apply -->", "<!-- /scenarios:apply -->"
+MARKS = "scenarios:apply"
 
 HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "saturation", "cheaper_does_not_scale"}
 """Codes that must be gone after the change, with all that is critical. A cause may stay as a warning."""
@@ -227,7 +227,7 @@ def markdown(results: Sequence[Result], document: str) -> str:
 
 def _read_rows(document: str) -> Iterator[tuple[str, str]]:
     """The rows of the table in a document, each with the name of its scenario."""
-    table = document.partition(BEGIN)[2].partition(END)[0]
+    table = document.partition(f"<!-- {MARKS} -->")[2].partition(f"<!-- /{MARKS} -->")[0]
     for line in table.splitlines():
         if line.startswith("| "):
             cells = line.strip("| ").split(" | ")
@@ -276,7 +276,7 @@ def main() -> int:
     seconds = time.monotonic() - begun
     if options.write:
         document = options.write.read_text() if options.write.exists() else ""
-        write(options.write, markdown(results, document), BEGIN, END)
+        write(options.write, markdown(results, document), MARKS)
     missed = sum(bool(result.missed) for result in results)
     print(f"{len(results) - missed} kept, {missed} missed; {seconds:.0f} s.")
     return min(1, missed)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tools.bench.table import machine
+from tools.bench.table import load_average, machine
 from tools.scenarios.judge import Seen
 from tools.scenarios.run import Result
 from tools.scenarios.scenario import Load, Scenario, Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server as Document
-
-BEGIN, END = "<!-- scenarios -->", "<!-- /scenarios -->"
 
 HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first limit", "clients")
 
@@ -60,8 +57,7 @@ def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
     yield "verdict with the expectation that was written before the first run. Findings about other programs on the"
     yield "machine count only in rows that expect them.\n"
     yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes."
-    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
-    yield f"{machine()} Its load average at the end was {load}: other programs ran, too."
+    yield f"{machine()} Its load average at the end was {load_average()}: other programs ran, too."
     yield "Rows on the CPU need a machine with little else on it.\n"
     yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
     for result in results:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.bench import table
-from tools.bench.hostile.__main__ import BEGIN, END
 from tools.bench.hostile.beside import SITUATIONS, Figures
 from tools.bench.hostile.crowds import QUIET, Crowd
 from tools.bench.hostile.decoding import DOCUMENTS, Decoding
@@ -51,6 +50,6 @@ def test_documents_are_within_the_cap() -> None:
 def test_tables_replace_those_before(tmp_path: Path) -> None:
     """The text between the markers is replaced, and the text around them stays."""
     path = tmp_path / "benchmarks.md"
-    path.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\nmore\n")
-    table.write(path, "new", BEGIN, END)
-    assert path.read_text() == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nmore\n"
+    path.write_text("# Title\n\n<!-- bench:days -->\nold\n<!-- /bench:days -->\n\nmore\n")
+    table.write(path, "new", "bench:days")
+    assert path.read_text() == "# Title\n\n<!-- bench:days -->\nnew\n<!-- /bench:days -->\n\nmore\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
+from tools.bench.clients import Kind
 from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS
-from tools.bench.model.clients import Kind
 from tools.bench.model.run import Truth
 from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting, Utilization
 
@@ -74,6 +74,8 @@ def test_requests_vary_around_their_mean() -> None:
     """The CPU time and the wait of a request vary together."""
     kind, chance = Kind(1, "/mixed?cpu_ms={cpu}&io_ms={io}", cpu=10, io=100, spread=0.5), random.Random(1)
     for _ in range(20):
-        cpu, io = (float(part.partition("=")[2]) for part in kind.target(chance).partition("?")[2].split("&"))
+        path, seconds = kind.draw(chance)
+        cpu, io = (float(part.partition("=")[2]) for part in path.partition("?")[2].split("&"))
         assert 5 <= cpu <= 15
+        assert abs(io - 1e3 * seconds) < 0.001
         assert abs(io - 10 * cpu) < 0.02

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import asdict
+
 import pytest
 
+from tools.bench.clients import Answer, Answers, Plan, read_plan
 from tools.bench.ramp import judge
-from tools.bench.ramp.cases import GROUPS, Case, Kind
-from tools.bench.ramp.clients import Ramp, Step, read_ramp
-from tools.bench.ramp.run import AROUND, Predicted, Result
+from tools.bench.ramp.cases import GROUPS, Case, make_kind
+from tools.bench.ramp.run import AROUND, IGNORED_SECONDS, Predicted, Result, Step, count_steps
 
-CASE = Case("sleeping", 4, 1, (Kind(1.0, "sleep", 0.1),), 12.0)
+CASE = Case("sleeping", 4, 1, (make_kind("sleep", 0.1),), 12.0)
 PREDICTED = Predicted(12.0, 1000, 40.0, "threads", 26.0, "threads")
 
 
@@ -50,10 +54,28 @@ def test_misses_are_marked_and_counted() -> None:
     assert judge.summary([good, limit, unknown, flat]).startswith("4 of 8 predictions")
 
 
-def test_a_ramp_is_read_as_it_was_written() -> None:
+def test_a_plan_is_read_as_it_was_written() -> None:
     """The clients are a process of their own, which gets its steps as JSON."""
-    ramp = Ramp((("/run/a", 0.8), ("/run/b", 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, 60.0)), 8.0, seed=3)
-    assert read_ramp(ramp.as_json()) == ramp
+    plan = Plan((("/run/a", 0.8), (8000, 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, math.inf)), pause=0.5, seed=3)
+    assert read_plan(json.dumps(asdict(plan))) == plan
+
+
+def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_ended() -> None:
+    """The start of a step does not count, nor do requests of another socket."""
+    plan = Plan((("a", 0.8), ("b", 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, 60.0)))
+    counted = 100.0 + IGNORED_SECONDS
+    answers = [
+        Answer(place, 0.5, began, left + 0.1, str(left))
+        for place, began, left in (
+            (0, 100.0, 101.0),
+            (0, counted, counted + 1),
+            (1, counted, counted + 1),
+            (0, 159.0, 160.0 + IGNORED_SECONDS),
+        )
+    ]
+    first, second = count_steps(plan, Answers(100.0, answers, 0))
+    assert first == Step(8.0, 60.0 - IGNORED_SECONDS, answers=1, requests=2, waited=0.5 + 8.5, own=1.0)
+    assert second == Step(16.0, 60.0 - IGNORED_SECONDS, answers=1, requests=0)
 
 
 def test_predictions_are_from_a_moderate_load() -> None:
@@ -61,8 +83,8 @@ def test_predictions_are_from_a_moderate_load() -> None:
     for case in (case for group in GROUPS for case in group):
         (first, *_), threads = case.kinds, case.processes * case.threads / len(case.shares)
         most = threads / case.mean
-        if first.name == "cpu":
+        if first.path.startswith("/cpu"):
             most = min(2, case.processes) / case.mean
-        elif first.name == "lock":
-            most = case.processes / (first.weight * first.seconds)
+        elif first.path.startswith("/lock"):
+            most = case.processes / (first.weight * first.io / 1e3)
         assert 0.2 <= case.rate * case.shares[0] / most <= 0.4, (case.name, case.setting)

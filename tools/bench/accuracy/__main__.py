@@ -1,12 +1,17 @@
-"""Runs the cases and prints the table, with the source of the truth. The exit status is 0 whatever was measured."""
+"""Compares the exporter's figures with the records of a load that times its own requests.
+
+Prints the table, with the source of the truth. The exit status is 0 whatever was measured.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import time
+from functools import partial
 
 from tools.bench.accuracy import cases, percentiles, prometheus, queue_waits, table
+from tools.bench.table import load_average
 from tools.support import monitoring
 
 QUICK = 8.0
@@ -34,26 +39,21 @@ def main() -> None:
     seconds = QUICK if options.quick else options.seconds
     print(f"{PREAMBLE}\n{seconds:g} s per case, {os.cpu_count()} CPUs.\n\n{table.header()}", flush=True)
     begun, lines = time.monotonic(), []
-    for case in cases.every():
-        if options.only in case.name:
-            judgements = cases.run(case, seconds, prometheus.beside if options.prometheus else cases.nothing)
-            print(table.lines(case.name, judgements), flush=True)
-            lines += judgements
-    for kind in percentiles.every():
-        if options.only in kind.name:
-            judgements = percentiles.run(kind, seconds)
-            print(table.lines(kind.name, judgements), flush=True)
-            lines += judgements
-    for queued in queue_waits.every():
-        if options.only in queued.name:
-            judgements = queue_waits.run(queued, seconds)
-            print(table.lines(queued.name, judgements), flush=True)
+    beside = prometheus.beside if options.prometheus else cases.nothing
+    runs = [
+        *((case.name, partial(cases.run, case, seconds, beside)) for case in cases.every()),
+        *((kind.name, partial(percentiles.run, kind, seconds)) for kind in percentiles.every()),
+        *((queued.name, partial(queue_waits.run, queued, seconds)) for queued in queue_waits.every()),
+    ]
+    for name, run in runs:
+        if options.only in name:
+            judgements = run()
+            print(table.lines(name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)
     print(f"\n{judged - missed} of {judged} targets met, in {(time.monotonic() - begun) / 60:.1f} min.")
-    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
-    print(f"Load average of the machine at the end: {load}.")
+    print(f"Load average of the machine at the end: {load_average()}.")
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ SHAPES: dict[str, Callable[[random.Random, float], float]] = {
 """Functions that draw a wait with a given mean, both in milliseconds."""
 
 
-def main() -> None:
+def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("order", help="JSON: address, load, and the file for the records")
     order = json.loads(parser.parse_args().order)
@@ -190,4 +190,4 @@ def lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

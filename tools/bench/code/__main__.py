@@ -1,6 +1,5 @@
-"""`python3 -m tools.bench.code`: prints where threads were seen beside the application's own record, and the cost.
+"""Compares the lines of code in which threads are seen with the application's own record, and their cost.
 
-`--exporter SECONDS` prints instead what an exporter with `--code` shows of the server, and the CPU that it takes.
 `--p99` measures whether requests take longer while their server is looked at (`p99`).
 """
 
@@ -11,7 +10,6 @@ import time
 from collections.abc import Iterable
 
 from tools.bench.code import p99
-from tools.bench.code.exporter_cost import print_cost
 from tools.bench.code.measure import FUNCTIONS, Compared, measure
 from tools.bench.table import machine, render_table
 from tools.scenarios.client_environment import needs
@@ -30,16 +28,10 @@ def main() -> None:
     parser.add_argument("--framework", choices=FRAMEWORKS, action="append", help="default: each")
     parser.add_argument("--realtime", action="store_true", help="let no other program delay a look (as root)")
     parser.add_argument("--p99", action="store_true", help="measure ten pairs of times with and without looks")
-    parser.add_argument(
-        "--exporter", type=int, metavar="SECONDS", help="watch with an exporter for so long, four times"
-    )
     parser.add_argument("--seconds", type=float, default=20, help="of each of these times (default %(default)g)")
     options = parser.parse_args()
     processes, threads = map(int, options.size.split("x"))
     print(machine())
-    if options.exporter:
-        print_cost(processes, threads, options.exporter)
-        return
     if options.p99:
         p99.run(processes, threads, options.seconds)
         return

@@ -12,7 +12,6 @@ import select
 import socket
 import struct
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import NoReturn
 
+from tools.bench.clients import Kind, Plan, running
 from tools.scenarios.client_environment import PACKAGES
 from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
@@ -36,7 +36,6 @@ from uwsgi_headroom.stats import Snapshot
 APP = Path(__file__).with_name("app.py")
 
 LOOPBACK = "127.0.0.1", 0
-_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 
 _LOOKS_A_READING = 2  # as in `check`
 
@@ -173,7 +172,7 @@ def busy_server(processes: int, threads: int, clients: int, framework: str = "pl
         options = [f"--env={name}={value}" for name, value in environment.items()]
         options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
         options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
-        with uwsgi(*options, app=APP) as server, sending(server.http, clients, _REQUEST, backend):
+        with uwsgi(*options, app=APP) as server, _answering(backend), running(_load(server, clients)):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
             yield server, record
 
@@ -223,34 +222,22 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeWindow, late: 
     )
 
 
+def _load(server: Uwsgi, clients: int) -> Plan:
+    """So many requests at a time."""
+    return Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)
+
+
 @contextlib.contextmanager
-def sending(port: int, clients: int, request: bytes, backend: socket.socket | None = None) -> Iterator[None]:
-    """Sends requests, so many at a time, and answers as their backend, until the block ends: in a process of its own,
-    so that nothing that happens there decides when the server is looked at."""
-    process = multiprocessing.get_context("fork").Process(target=_send_all, args=(port, clients, request, backend))
+def _answering(backend: socket.socket) -> Iterator[None]:
+    """Answers as the backend until the block ends: in a process of its own, so that nothing that happens there decides
+    when the server is looked at."""
+    process = multiprocessing.get_context("fork").Process(target=_answer_late, args=(backend,))
     process.start()
     try:
         yield
     finally:
         process.kill()
         process.join()
-
-
-def _send_all(port: int, clients: int, request: bytes, backend: socket.socket | None) -> None:
-    threads = [threading.Thread(target=_send, args=(port, request), daemon=True) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    if backend is not None:
-        _answer_late(backend)
-    threads[0].join()
-
-
-def _send(port: int, request: bytes) -> None:
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as connection:
-            connection.sendall(request)
-            while connection.recv(4096):
-                pass
 
 
 def _answer_late(listener: socket.socket) -> NoReturn:

@@ -6,15 +6,12 @@ begins with looks, so that a machine that grows slower meanwhile prefers neither
 
 from __future__ import annotations
 
-import contextlib
 import math
-import multiprocessing
 import random
-import socket
 import statistics
-import threading
 import time
 
+from tools.bench.clients import Kind, Plan, finish, running
 from tools.bench.code.measure import Watched
 from tools.bench.table import render_table
 from tools.support.real_uwsgi import Uwsgi, uwsgi
@@ -23,8 +20,6 @@ PAIRS = 10
 
 _T_97_5 = 2.262
 """Of Student's t, with PAIRS - 1 degrees of freedom: for an interval of 95 %."""
-
-_REQUEST = b"GET /?io_ms=50&cpu_ms=1 HTTP/1.0\r\n\r\n"
 
 
 def run(processes: int, threads: int, seconds: float) -> None:
@@ -49,35 +44,14 @@ def run(processes: int, threads: int, seconds: float) -> None:
 
 def _measure(server: Uwsgi, clients: int, seconds: float, with_looks: bool) -> tuple[float, int]:
     """The 99th percentile of the response time, in seconds, and of how many requests it is."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        answer = pool.apply_async(_request_for, (server.http, clients, seconds))
-        watched = Watched(server)
-        while not answer.ready():
-            answer.wait(random.uniform(0.8, 1.2))
+    plan = Plan(((server.http, 1.0),), (Kind(1.0, "/?io_ms=50&cpu_ms=1"),), clients=clients)
+    with running(plan) as load:
+        watched, end = Watched(server), time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(random.uniform(0.8, 1.2))
             watched.read()
             if with_looks:
                 use = watched.look()
                 assert use.off is None, use.off
-        times = answer.get()
+        times = [answer.ended - answer.began for answer in finish(load).answers]
     return statistics.quantiles(times, n=100)[98], len(times)
-
-
-def _request_for(port: int, clients: int, seconds: float) -> list[float]:
-    """The response times of requests that so many clients send, each one after the other."""
-    times: list[float] = []
-    end = time.monotonic() + seconds
-
-    def request() -> None:
-        while (began := time.monotonic()) < end:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as connection:
-                connection.sendall(_REQUEST)
-                while connection.recv(4096):
-                    pass
-                times.append(time.monotonic() - began)
-
-    threads = [threading.Thread(target=request) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return times

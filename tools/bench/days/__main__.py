@@ -1,4 +1,4 @@
-"""Simulates healthy server-days and counts who would have been paged.
+"""Simulates days of healthy servers, and counts pages and CRITICAL findings.
 
 `python3 -m tools.bench.days` takes about 30 minutes of one CPU. The exit status is 1 if somebody was paged, or if a
 finding was CRITICAL while no users were hurt.
@@ -6,29 +6,24 @@ finding was CRITICAL while no users were hurt.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from tools.bench import table
 from tools.bench.days import course, findings, healthy, pages
 from tools.bench.days.report import Verdicts, join, report, summary
-
-BEGIN, END = "<!-- bench:days -->", "<!-- /bench:days -->"
 
 TOGETHER = 25
 """Days that are simulated by a process in turn, and whose stretches promtool evaluates together."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.days", description=__doc__)
+    parser = table.make_parser("tools.bench.days", __doc__)
     parser.add_argument("--days", type=int, default=1000, help="number of days (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first day; the others follow (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables into a file")
     options = parser.parse_args()
     end = options.seed + options.days
     parts = [range(first, min(end, first + TOGETHER)) for first in range(options.seed, end, TOGETHER)]
@@ -38,7 +33,7 @@ def main() -> int:
             results.append(result)
             print(summary(join(results)), flush=True)
             if options.write:  # whatever ends a long run, the days until then are kept
-                table.write(options.write, report(join(results)), BEGIN, END)
+                table.write(options.write, report(join(results)), "bench:days")
     verdicts = join(results)
     print(report(verdicts))
     return 1 if verdicts.pages or verdicts.unexplained else 0

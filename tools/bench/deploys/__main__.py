@@ -1,4 +1,4 @@
-"""Simulates deploys with and without a change, and counts what is judged of them; then real ones.
+"""Deploys with and without a change, simulated and real, and counts what is judged of them.
 
 `python3 -m tools.bench.deploys` takes about 5 minutes of one CPU, and each round of real ones (`--real`) 24 minutes.
 The exit status is 1 if a promise of docs/deploys.md is not kept by the simulated ones.
@@ -6,7 +6,6 @@ The exit status is 1 if a promise of docs/deploys.md is not kept by the simulate
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections import Counter
@@ -14,7 +13,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -22,8 +20,6 @@ from tools.bench import table
 from tools.bench.deploys import application, real
 from tools.bench.deploys.simulated import Deploy, Fault, Server, follow
 from uwsgi_headroom.analysis.deploys.judgement import Subject
-
-BEGIN, END = "<!-- bench:deploys -->", "<!-- /bench:deploys -->"
 
 MOST_FALSE = 1 / 200
 LEAST_POWER = 0.9
@@ -144,11 +140,10 @@ def count_changed(name: str, size: str, fault: Fault, outcomes: Sequence[Outcome
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.deploys", description=__doc__)
+    parser = table.make_parser("tools.bench.deploys", __doc__)
     parser.add_argument("--unchanged", type=int, default=3000, help="deploys without a change (default %(default)s)")
     parser.add_argument("--changed", type=int, default=1000, help="deploys with one (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables into a file")
     parser.add_argument(
         "--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real deploys (default 0)"
     )
@@ -192,7 +187,7 @@ def main() -> int:
         )
         print(third, flush=True)
     if options.write:
-        table.write(options.write, "\n\n".join([first, second, third]), BEGIN, END)
+        table.write(options.write, "\n\n".join([first, second, third]), "bench:deploys")
     for _ in range(options.real):
         print(describe_real(real.run_round(real.PLANTED)), flush=True)
     return 0 if kept else 1

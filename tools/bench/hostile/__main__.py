@@ -1,16 +1,16 @@
-"""Measures, prints Markdown, and writes it into a file on request. The exit status does not depend on the figures."""
+"""Measures what hostile stats servers and HTTP clients cost the exporter: its samples, scrapes, CPU and memory.
+
+The exit status does not depend on the figures.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from tools.bench import table
 from tools.bench.hostile import beside, crowds, decoding, guessing
 from tools.bench.hostile.report import report
-
-BEGIN, END = "<!-- bench:hostile -->", "<!-- /bench:hostile -->"
 
 
 def main() -> None:
@@ -28,14 +28,11 @@ def main() -> None:
         crowded[place] = crowd
         print(f"measured: {' '.join(place)}: {crowd.samples:.2f} {max(crowd.scrapes):.3f}", file=sys.stderr)
     text = report(measured, decoded, crowded, options.seconds, options.crowd_seconds) + guessing.report()
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(text, "bench:hostile", options.write)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.hostile", description=__doc__)
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {BEGIN} and its end")
+    parser = table.make_parser("tools.bench.hostile", __doc__)
     parser.add_argument("--seconds", type=float, default=40, help="length of each situation (default %(default)g)")
     parser.add_argument("--crowd-seconds", type=float, default=5, help="length of each crowd (default %(default)g)")
     return parser.parse_args()

@@ -25,6 +25,7 @@ from tools.support.counted_server import CountedServer, counted_server
 from tools.support.exporter import Exporter, exporter
 from tools.support.kernel_counts import peak_resident_bytes
 from tools.support.real_uwsgi import wait_until
+from tools.support.stand_in_servers import StandInServer
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
@@ -177,50 +178,14 @@ def _store(path: Path) -> None:
 @contextlib.contextmanager
 def _changing_server(workers: int, threads: int) -> Iterator[str]:
     """Serves a document of a server that has served more requests at every read."""
-    documents = [_document(workers, threads, number) for number in range(8)]
-    turn = itertools.cycle(documents)
+    server = StandInServer(workers, threads, has_traffic=True)
+    turn = itertools.cycle([server.answer(4.0 * workers * number) for number in range(1, 9)])
 
     def behave(connection: socket.socket, _ended: threading.Event) -> None:
         connection.sendall(next(turn))
 
     with bad_servers.serving("unix", behave) as address:
         yield address
-
-
-def _document(workers: int, threads: int, number: int) -> bytes:
-    count = 1000 + 7 * number
-    core = {
-        **dict.fromkeys(("requests", "static_requests", "routed_requests", "write_errors", "read_errors"), 1),
-        "in_request": 0,
-        "vars": [],
-        "req_info": {},
-    }
-    names = ("delta_requests", "exceptions", "harakiri_count", "signals", "rss", "vsz", "tx", "avg_rt")
-    worker = {
-        **dict.fromkeys(names, 5),
-        "accepting": 1,
-        "status": "idle",
-        "apps": [],
-        "last_spawn": 1_700_000_000,
-        "respawn_count": 1,
-    }
-    return json.dumps(
-        {
-            "version": "2.0.31",
-            "pid": 99_980,
-            "workers": [
-                {
-                    **worker,
-                    "id": one + 1,
-                    "pid": 100_000 + one,
-                    "requests": count + one,
-                    "running_time": 1000 * count,
-                    "cores": [{"id": thread, **core} for thread in range(threads)],
-                }
-                for one in range(workers)
-            ],
-        }
-    ).encode()
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ async def guess(port: int, rate: float, times: int, addresses: int) -> None:
     print(sent)
 
 
-def main() -> None:
+def _main() -> None:
     port, rate, times, user, addresses = sys.argv[1:]
     if int(user) != os.geteuid():
         os.setuid(int(user))
@@ -56,4 +56,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import bcrypt
 
-from tools.bench.login import DOCUMENT, PASSWORD, connect, cpu_seconds, get
+from tools.bench.exporters import cpu_seconds
+from tools.bench.login import DOCUMENT, PASSWORD, connect, get
 from tools.support.exporter import Exporter, exporter
 
 _BEFORE = 4.0
@@ -91,12 +92,12 @@ def measure(case: Case) -> str:
         command += map(str, (running.port, case.rate, case.times, user, case.addresses))
         guesser = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         stack.callback(guesser.kill)
-        began, cpu, checks = time.monotonic(), cpu_seconds(running), _check_seconds(running)
+        began, cpu, checks = time.monotonic(), cpu_seconds(running.pid), _check_seconds(running)
         time.sleep(_BEFORE)
         tries, waited = _log_in(running) if case.cost < 15 else (0, 0.0)
         time.sleep(max(0.0, began + case.seconds - time.monotonic()))
         passed = time.monotonic() - began
-        used, checked = cpu_seconds(running) - cpu, _check_seconds(running) - checks
+        used, checked = cpu_seconds(running.pid) - cpu, _check_seconds(running) - checks
         sent = int(guesser.communicate("\n", timeout=30)[0])
     who = "another user" if case.other else "the same user"
     who += f", {case.addresses} addresses" if case.addresses > 1 else ""
@@ -127,6 +128,10 @@ def _check_seconds(running: Exporter) -> float:
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
-if __name__ == "__main__":
+def main() -> None:
     for line in table():
         print(line, end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tools.bench.hostile.beside import ABUSES, DESCRIPTORS, SCRAPE_TIMEOUT, Figures
 from tools.bench.hostile.crowds import CLIENTS, LEAVE_SECONDS, QUIET, SCRAPE_EVERY, STORED_EVENTS, Crowd
 from tools.bench.hostile.decoding import TIMES, Decoding
-from tools.bench.table import render_table
+from tools.bench.table import load_average, render_table
 from tools.support.hostile.cases import CASES
 
 SAMPLES_TARGET = 0.5
@@ -153,5 +153,5 @@ def _machine() -> str:
     return (
         f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, "
         f"{platform.python_implementation()} {platform.python_version()}; load average at the end "
-        f"{'/'.join(f'{average:.1f}' for average in os.getloadavg())}, the benchmark's own included."
+        f"{load_average()}, the benchmark's own included."
     )

@@ -1,9 +1,9 @@
-"""Measures one exporter that watches many servers: `python3 -m tools.bench.many_servers [--only TEXT]`.
+"""Measures one exporter that watches many servers: its CPU, its memory, its scrapes and the rate of its samples.
 
 Three situations, each without waits and routes, at one sample a second, with scrapes as Prometheus makes them:
 
-* 200 real uWSGIs of 8 processes with 8 threads, with two requests a second each that take half a second, so that one is
-  in service on average. With `--each 5`, the exporter watches each of them under five names.
+* 200 real uWSGIs of 8 processes with 8 threads, with two requests a second each at random that take half a second, so
+  that one is in service on average. With `--each 5`, the exporter watches each of them under five names.
 * 1,000 vassals of 2 processes with 1 thread, of which one in twenty has such traffic. As many as fit into memory are
   real, under one Emperor; the others are stand-ins.
 * 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: once with the default of `max_servers`,
@@ -16,19 +16,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tools.bench import table
-from tools.bench.many_servers.measure import Result, measure, spread
+from tools.bench.many_servers.measure import Result, measure
 from tools.bench.many_servers.servers import add_names, count_vassals, loaded, many_uwsgis, vassals
 from tools.support.stand_in_servers import short_folder, stale_sockets, stand_ins
-
-BEGIN, END = "<!-- bench:many-servers -->", "<!-- /bench:many-servers -->"
 
 SCRAPE_SECONDS = 15
 """The usual interval of Prometheus."""
@@ -62,13 +58,11 @@ def main() -> None:
             rows += run(options)
             print(f"{_report(rows)}\n", file=sys.stderr)  # the next one may fail
     text = "\n\n".join([_report(rows), *_targets(rows), _said(rows), _note(), table.machine()])
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(text, "bench:many-servers", options.write)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.many_servers", description=__doc__.splitlines()[0])
+    parser = table.make_parser("tools.bench.many_servers", __doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="only situations whose name contains this text")
     parser.add_argument("--servers", type=int, default=200, help="of 8x8 (default %(default)s)")
     parser.add_argument("--each", type=int, default=1, help="names that each is watched under (default %(default)s)")
@@ -76,7 +70,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--real", type=int, help="vassals that are real (default: as many as fit into memory)")
     parser.add_argument("--sockets", type=int, default=5000, help="stale or stand-in (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="of each measurement (default %(default)s)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {BEGIN} and its end")
     return parser.parse_args()
 
 
@@ -138,8 +131,9 @@ def _report(rows: Sequence[Row]) -> str:
         [
             f"{row.name} | {result.servers:,} | {result.up:,} | {result.left_out:,} | {result.interval:.2f} | "
             f"{result.cpu:.1%} | {result.cpu * result.interval / max(1, result.up) * 1e3:.2f} | "
-            f"{spread(result.scrape_cpu)} | {_whole(result):.1%} | {spread(result.scrapes)} | "
-            f"{result.resident / 1e6:.0f} | {result.series:,} | {result.sent / 1e3:,.0f}"
+            f"{table.spread(result.scrape_cpu, 1e3, 0)} | {_whole(result):.1%} | "
+            f"{table.spread(result.scrapes, 1e3, 0)} | {result.resident / 1e6:.0f} | {result.series:,} | "
+            f"{result.sent / 1e3:,.0f}"
             for row in rows
             for result in (row.result,)
         ],
@@ -173,7 +167,7 @@ def _note() -> str:
     return (
         "CPU is user and system time of the exporter; *of a sample* is the CPU without scrapes, divided by the samples "
         "of servers that are up, so that all other work counts too. Load average at the end, that of servers included: "
-        f"{'/'.join(f'{load:.1f}' for load in os.getloadavg())}."
+        f"{table.load_average()}."
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import tempfile
 import time
 from collections import Counter
@@ -14,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench.client import Scraper
 from tools.bench.exporters import cpu_seconds
+from tools.bench.scraper import Scraper
 from tools.support import exporter
 
 WARM_UP_SECONDS = 75
@@ -107,8 +106,3 @@ def _count_samples(scraper: Scraper) -> float:
 def _read_log(log: Path) -> Mapping[str, int]:
     lines = [line for line in log.read_text().splitlines() if "level=warning" in line or "level=error" in line]
     return Counter(found[1].strip('"') if (found := _MESSAGE.search(line)) else line for line in lines)
-
-
-def spread(seconds: Sequence[float]) -> str:
-    """Median and range in milliseconds."""
-    return f"{statistics.median(seconds) * 1e3:.0f} ({min(seconds) * 1e3:.0f}-{max(seconds) * 1e3:.0f})"

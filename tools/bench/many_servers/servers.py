@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from tools.bench.clients import Kind, Plan, running
 from tools.support import real_uwsgi
 
 Address = int | str
@@ -26,8 +26,6 @@ VASSAL_BYTES = 14e6
 
 SPARE_BYTES = 3e9
 """Of memory, for everything else on the machine."""
-
-_REQUEST = b"GET /?io_ms=500 HTTP/1.0\r\n\r\n"
 
 _VASSAL = """[uwsgi]
 master = true
@@ -102,40 +100,13 @@ def _end(emperor: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
 
 @contextlib.contextmanager
 def loaded(addresses: Sequence[Address]) -> Iterator[None]:
-    """Send two requests a second to each address, evenly spread, each of which takes half a second, until the block
-    ends."""
-    ended = threading.Event()
-
-    async def request(address: Address) -> None:
-        with contextlib.suppress(OSError):
-            if isinstance(address, int):
-                reader, writer = await asyncio.open_connection("127.0.0.1", address)
-            else:
-                reader, writer = await asyncio.open_unix_connection(address)
-            writer.write(_REQUEST)
-            await reader.read()
-            writer.close()
-
-    async def run() -> None:
-        pause, at, tasks, place = 0.5 / len(addresses), time.monotonic(), set(), 0
-        while not ended.is_set():
-            at += pause
-            task = asyncio.create_task(request(addresses[place % len(addresses)]))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-            place += 1
-            await asyncio.sleep(max(0.0, at - time.monotonic()))
-        await asyncio.gather(*tasks)
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    if addresses:
-        thread.start()
-    try:
+    """Send two requests a second of half a second each to each address, at random, until the block ends."""
+    if not addresses:
         yield
-    finally:
-        ended.set()
-        if addresses:
-            thread.join()
+        return
+    sockets = tuple((address, 1 / len(addresses)) for address in addresses)
+    with running(Plan(sockets, (Kind(1.0, "/?io_ms=500"),), ((2.0 * len(addresses), math.inf),))):
+        yield
 
 
 def add_names(stats: str, each: int) -> list[str]:

@@ -5,24 +5,20 @@
 
 from __future__ import annotations
 
-import argparse
-import os
+import math
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 
 from tools.bench import table
+from tools.bench.clients import CPUS, Plan
 from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS, Workload
-from tools.bench.model.clients import Plan
-from tools.bench.model.run import CPUS, Truth, measure
+from tools.bench.model.run import Truth, measure
 from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting
 from uwsgi_headroom.analysis.what_if.demands import calibrate
 from uwsgi_headroom.analysis.what_if.predict import predict_setting
-
-BEGIN, END = "<!-- bench:model -->", "<!-- /bench:model -->"
 
 OBSERVE_SECONDS = 30.0
 QUIET = 0.2
@@ -36,19 +32,15 @@ RETRY_MINUTES = 9.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.model", description=__doc__)
+    parser = table.make_parser("tools.bench.model", __doc__)
     parser.add_argument("--seconds", type=float, default=14, help="length of each run (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only requests whose name contains this text")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the table into a file")
     options = parser.parse_args()
     bench = _Bench(options.seconds)
     for workload in WORKLOADS:
         if options.only in workload.name:
             bench.run(workload)
-    text = bench.report()
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(bench.report(), "bench:model", options.write)
 
 
 class _Bench:
@@ -60,13 +52,13 @@ class _Bench:
         self._repeated = 0
 
     def run(self, workload: Workload) -> None:
-        truth, measured = self._measure(OBSERVED, Plan(workload.kinds, rate=workload.rate), OBSERVE_SECONDS)
+        truth, measured = self._measure(OBSERVED, _plan(workload, workload.rate), OBSERVE_SECONDS)
         self._observed.append(_describe(workload, truth, measured))
         print(self._observed[-1], flush=True)
         for setting in workload.settings:
-            most = self._add(workload, measured, setting, None, Plan(workload.kinds, clients=setting.in_all + 6))
+            most = self._add(workload, measured, setting, None, Plan((), workload.kinds, clients=setting.in_all + 6))
             for load in LOADS:
-                self._add(workload, measured, setting, load, Plan(workload.kinds, rate=load * most))
+                self._add(workload, measured, setting, load, _plan(workload, load * most))
 
     def _add(self, workload: Workload, measured: Measured, setting: Setting, load: float | None, plan: Plan) -> float:
         truth, _ = self._measure(setting, plan, self._seconds)
@@ -88,7 +80,6 @@ class _Bench:
         return min(first, measure(setting, plan, seconds), key=lambda result: result[0].other_programs)
 
     def report(self) -> str:
-        load = "/".join(f"{average:.1f}" for average in os.getloadavg())
         return "\n\n".join(
             [
                 judge.table(self._rows),
@@ -98,9 +89,13 @@ class _Bench:
                 "of a CPU. Other programs are all but uWSGI, and a prediction takes them as they were in its run. "
                 f"{self._repeated} runs were repeated, because other programs used more than {QUIET:g} CPUs.",
                 f"{self._seconds:g} s per run, {(time.monotonic() - self._began) / 60:.1f} min; load average at the "
-                f"end {load}. {table.machine()}",
+                f"end {table.load_average()}. {table.machine()}",
             ]
         )
+
+
+def _plan(workload: Workload, rate: float) -> Plan:
+    return Plan((), workload.kinds, steps=((rate, math.inf),))
 
 
 def _wait_until_quiet() -> None:

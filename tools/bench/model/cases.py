@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tools.bench.model.clients import Kind
+from tools.bench.clients import Kind
 from uwsgi_headroom.analysis.what_if import Setting, parse_setting
 
 OBSERVED = parse_setting("4x4")

@@ -5,24 +5,18 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
-from pathlib import Path
 
 from tools.bench import table
 from tools.bench.ramp import judge
 from tools.bench.ramp.cases import GROUPS, HOT, LIMIT, WAITING
 from tools.bench.ramp.run import LEAST_REQUESTS, Result, run
 
-BEGIN, END = "<!-- bench:ramp -->", "<!-- /bench:ramp -->"
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.ramp", description=__doc__)
+    parser = table.make_parser("tools.bench.ramp", __doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each step (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only servers whose kind contains this text")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the table into a file")
     options = parser.parse_args()
     began = time.monotonic()
     results: list[Result] = []
@@ -34,13 +28,10 @@ def main() -> None:
         results += found
         print(judge.table(found), flush=True)
     text = _report(results, options.seconds, (time.monotonic() - began) / 60)
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(text, "bench:ramp", options.write)
 
 
 def _report(results: list[Result], seconds: float, minutes: float) -> str:
-    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
     return "\n\n".join(
         [
             judge.table(results),
@@ -49,7 +40,7 @@ def _report(results: list[Result], seconds: float, minutes: float) -> str:
             f"{HOT:.0%} for that of a hot worker.",
             f"Predicted → measured. Each prediction is from {LEAST_REQUESTS:,} requests or more. Steps of {seconds:g} "
             f"s, {minutes:.0f} min in all. Other programs: the CPUs in use by programs that are no part of the bench "
-            f"during the steps. Load average at the end {load}. {table.machine()}",
+            f"during the steps. Load average at the end {table.load_average()}. {table.machine()}",
         ]
     )
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tools.bench.clients import Kind
+
 LIMIT, WAITING, HOT = 0.10, 0.15, 0.20
 """Tolerances as parts of what was measured: of the limit, of the load at which requests wait, and of that load for a
 worker that is hotter than the others."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Requests of one kind. weight: share of the requests; name: as in the paths of the application; seconds: mean of
-    an exponential distribution."""
-
-    weight: float
-    name: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -40,15 +32,20 @@ class Case:
     @property
     def mean(self) -> float:
         """The mean seconds that a request takes if it waits for nothing."""
-        return sum(kind.weight * kind.seconds for kind in self.kinds)
+        return sum(kind.weight * kind.io for kind in self.kinds) / 1e3
+
+
+def make_kind(name: str, seconds: float, weight: float = 1.0) -> Kind:
+    """Requests of a kind of the application, with a mean of an exponential distribution."""
+    return Kind(weight, f"/{name}/{{s}}", io=1e3 * seconds, spread=None)
 
 
 def _sleeping(seconds: float) -> tuple[Kind, ...]:
-    return (Kind(1.0, "sleep", seconds),)
+    return (make_kind("sleep", seconds),)
 
 
-_LOCKING = (Kind(0.6, "lock", 0.08), Kind(0.4, "sleep", 0.02))
-_COMPUTING = (Kind(1.0, "cpu", 0.02),)
+_LOCKING = (make_kind("lock", 0.08, 0.6), make_kind("sleep", 0.02, 0.4))
+_COMPUTING = (make_kind("cpu", 0.02),)
 
 GROUPS = (
     (

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from math import exp, log
 
 from tools.bench.ramp.cases import LIMIT
-from tools.bench.ramp.clients import Step
-from tools.bench.ramp.run import Result
+from tools.bench.ramp.run import Result, Step
 from tools.bench.table import render_table
 from uwsgi_headroom.analysis.littles_law import noticed_wait
 

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import resource
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tools.bench.model.run import prefix
+from tools.bench.clients import Answers, Plan, finish, prefix, running
 from tools.bench.ramp.cases import Case
-from tools.bench.ramp.clients import Ramp, Step
-from tools.environments import ROOT
+from tools.bench.window import serving, watch
 from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.usable import Usable
-from uwsgi_headroom.check.watching import judge
-from uwsgi_headroom.config.servers import ServerConfig
-from uwsgi_headroom.config.settings import Settings
-from uwsgi_headroom.source import Unix
-from uwsgi_headroom.watch.fleet import Fleet
 
 APP = Path(__file__).with_name("app.py")
 
@@ -43,6 +33,24 @@ IGNORED_SECONDS = 8.0
 WARM_UP_SECONDS = 3.0
 LEAST_REQUESTS = 1000
 """A window that a prediction is made from has this many requests, whatever its case's rate."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the requests of a step have met, without those of its start. rate: that were asked for, per second; answers:
+    whose application ended in the step; waited, own: sums of seconds over the `requests` that began in it, of waiting
+    for anything, and of what the requests asked for."""
+
+    rate: float
+    seconds: float
+    answers: int = 0
+    requests: int = 0
+    waited: float = 0.0
+    own: float = 0.0
+
+    @property
+    def served(self) -> float:
+        return self.answers / self.seconds
 
 
 @dataclass(frozen=True)
@@ -74,26 +82,27 @@ def run(cases: Sequence[Case], step_seconds: float) -> list[Result]:
     seconds = max(LEAST_REQUESTS / (case.rate * case.shares[0]) for case in cases)
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(_server(case)) for case in cases]
-        loads = [
-            _start(case, server, [(case.rate, WARM_UP_SECONDS + seconds + 2)], seed=1)
-            for case, server in zip(cases, servers, strict=True)
-        ]
-        figures = asyncio.run(_watch([server.stats for server in servers], seconds))
-        for load in loads:
-            _finish(load)
+        with contextlib.ExitStack() as moderate:
+            for case, server in zip(cases, servers, strict=True):
+                steps = [(case.rate, WARM_UP_SECONDS + seconds + 60)]
+                moderate.enter_context(running(make_plan(case, server, steps, seed=1), prefix()))
+            time.sleep(WARM_UP_SECONDS)
+            figures = asyncio.run(watch([server.stats for server in servers], seconds, read_locks=True))
         predicted = [_describe(case, each) for case, each in zip(cases, figures, strict=True)]
         began, before, own = time.monotonic(), _busy_seconds(), _tree_seconds(server.pid for server in servers)
-        loads = [
-            _start(case, server, _plan(case, each, step_seconds), seed=2)
+        plans = [
+            make_plan(case, server, _steps(case, each, step_seconds), seed=2)
             for case, server, each in zip(cases, servers, predicted, strict=True)
         ]
         clients = resource.getrusage(resource.RUSAGE_CHILDREN)
-        steps = [tuple(_finish(load)[:: len(case.shares)]) for case, load in zip(cases, loads, strict=True)]
+        with contextlib.ExitStack() as raised:
+            loads = [raised.enter_context(running(plan, prefix())) for plan in plans]
+            met = [count_steps(plan, finish(load, wait=True)) for plan, load in zip(plans, loads, strict=True)]
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         own = _tree_seconds(server.pid for server in servers) - own
         own += after.ru_utime + after.ru_stime - clients.ru_utime - clients.ru_stime
         others = max(0.0, (_busy_seconds() - before - own) / (time.monotonic() - began))
-        return [Result(case, each, of, others) for case, each, of in zip(cases, predicted, steps, strict=True)]
+        return [Result(case, each, of, others) for case, each, of in zip(cases, predicted, met, strict=True)]
 
 
 def _busy_seconds() -> float:
@@ -109,7 +118,7 @@ def _tree_seconds(pids: Iterable[int]) -> float:
     return sum(times.user + times.system for times in every)
 
 
-def _plan(case: Case, predicted: Predicted, seconds: float) -> list[tuple[float, float]]:
+def _steps(case: Case, predicted: Predicted, seconds: float) -> list[tuple[float, float]]:
     whole = 1 / case.shares[0]
     waiting = predicted.waiting or predicted.rate
     steps = [(whole * part * waiting, seconds + IGNORED_SECONDS) for part in AROUND]
@@ -135,44 +144,34 @@ def _waiting(usable: Usable | None, rate: float) -> float | None:
     return None if usable is None else usable.factor * rate
 
 
-@contextlib.contextmanager
-def _server(case: Case) -> Iterator[real_uwsgi.Uwsgi]:
-    options = ["--master", "--enable-threads", "--need-app", "--wsgi-file", str(APP), "--disable-logging"]
-    options += ["--processes", str(case.processes), "--listen", "1000", "--stats", "{directory}/stats"]
-    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+def _server(case: Case) -> contextlib.AbstractContextManager[real_uwsgi.Uwsgi]:
+    options = ["--wsgi-file", str(APP), "--disable-logging"]
     for place, _ in enumerate(case.shares):
         options += ["--http-socket", f"{{directory}}/web{place}"]
         options += ["--map-socket", f"{place}:{place + 1}"] if len(case.shares) > 1 else []
-    with contextlib.ExitStack() as stack:
-        command = " ".join(prefix())
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
-        binary = real_uwsgi.wrapped(Path(directory), real_uwsgi.uwsgi_binary(), command)
-        server = stack.enter_context(real_uwsgi.bare(*options, binary=binary))
-        real_uwsgi.wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
-        yield server
+    return serving(case.processes, case.threads, *options)
 
 
-def _start(
-    case: Case, server: real_uwsgi.Uwsgi, steps: Sequence[tuple[float, float]], seed: int
-) -> subprocess.Popen[bytes]:
+def make_plan(case: Case, server: real_uwsgi.Uwsgi, steps: Sequence[tuple[float, float]], seed: int) -> Plan:
     sockets = tuple((str(server.directory / f"web{place}"), share) for place, share in enumerate(case.shares))
-    ramp = Ramp(sockets, case.kinds, tuple(steps), IGNORED_SECONDS, seed)
-    command = [*prefix(), sys.executable, "-m", "tools.bench.ramp.clients", ramp.as_json()]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    return Plan(sockets, case.kinds, tuple(steps), seed=seed)
 
 
-def _finish(load: subprocess.Popen[bytes]) -> list[Step]:
-    output, _ = load.communicate()
-    return [Step(**step) for step in json.loads(output)]
-
-
-async def _watch(stats: Sequence[str], seconds: float) -> list[Figures]:
-    """The figures of a window of each server, as `check` computes them."""
-    await asyncio.sleep(WARM_UP_SECONDS)
-    configs = [ServerConfig(name=f"bench{place}", pattern=path, address=Unix(path)) for place, path in enumerate(stats)]
-    fleet = Fleet(configs, Settings(windows=(seconds,), read_locks=True))
-    fleet.refresh()
-    watches = {str(watch.address): watch for watch in fleet.watches()}
-    ordered = [watches[str(Unix(path))] for path in stats]
-    await asyncio.gather(*(judge(watch, fleet.clock, seconds) for watch in ordered))
-    return [watch.figures(watch.reading, (seconds,))[0] for watch in ordered if watch.reading]
+def count_steps(plan: Plan, seen: Answers) -> tuple[Step, ...]:
+    """The steps of the socket that is judged, the first one."""
+    answers = [(each.began, float(each.body), each.own) for each in seen.answers if each.place == 0]
+    steps, end = [], seen.began
+    for rate, seconds in plan.steps:
+        start, end = end + IGNORED_SECONDS, end + seconds
+        asked = [(began, left, own) for began, left, own in answers if start <= began < end]
+        steps.append(
+            Step(
+                rate * plan.sockets[0][1],
+                end - start,
+                answers=sum(start <= left < end for _, left, _ in answers),
+                requests=len(asked),
+                waited=sum(left - began - own for began, left, own in asked),
+                own=sum(own for _, _, own in asked),
+            )
+        )
+    return tuple(steps)

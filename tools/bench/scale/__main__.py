@@ -1,4 +1,4 @@
-"""Measures how the exporter's cost grows with size, and fits the exponents: `python3 -m tools.bench.scale`.
+"""Measures how the exporter's cost grows with workers, threads, servers, samples and scrapers, and fits exponents.
 
 What is worse than linear is a defect. Servers are stand-ins that answer captured documents, so that runs repeat; those
 with `kernel` in their name are real uWSGIs, whose processes and threads the exporter reads from the kernel too. Sizes
@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from tools.bench import load, table
 from tools.bench.scale.fit import MOST_EXPONENT, find_upper_half, fit_exponent
@@ -26,9 +25,6 @@ from tools.bench.scale.point import PERIOD, Cost, Specification
 from tools.environments import ROOT
 from tools.support import real_uwsgi
 from tools.support.stand_in_servers import short_folder, stand_ins
-
-BEGIN, END = "<!-- bench:scale -->", "<!-- /bench:scale -->"
-
 
 _TRAFFIC = 0.05
 """The part of many servers that has traffic."""
@@ -137,17 +133,14 @@ def main() -> None:
             table.machine(),
         ]
     )
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(text, "bench:scale", options.write)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.scale", description=__doc__)
+    parser = table.make_parser("tools.bench.scale", __doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="only axes whose name contains this text")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each size (default %(default)s)")
     parser.add_argument("--largest", type=int, default=10**6, metavar="SIZE", help="no size above this one")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the tables into a file")
     return parser.parse_args()
 
 
@@ -207,14 +200,10 @@ def _report_axis(result: Result) -> str:
     names = [name for name, _ in result.axis.quantities]
     rows = []
     for size, costs in zip(result.axis.sizes, result.costs, strict=True):
-        cells = [_spread(list(map(value, costs))) for _, value in result.axis.quantities]
+        values = [list(map(value, costs)) for _, value in result.axis.quantities]
+        cells = [table.spread(each, digits=2 if statistics.median(each) < 100 else 0) for each in values]
         rows.append(" | ".join([f"{size:,}", *cells, f"{costs[0].series:,}"]))
     return table.render_table(" | ".join([result.axis.name, *names, "series"]), rows)
-
-
-def _spread(values: Sequence[float]) -> str:
-    digits = 2 if statistics.median(values) < 100 else 0
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
 
 
 def _notes(rounds: int, seconds: float, load_before: float) -> str:

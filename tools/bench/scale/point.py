@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from tools.bench.client import HEADERS
+from tools.bench.scraper import HEADERS
 from tools.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.config.settings import Settings

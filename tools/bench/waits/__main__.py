@@ -1,22 +1,20 @@
-"""Runs the cases and prints the table, misses included. The exit status is 0 whatever was measured."""
+"""Compares what the exporter says that threads wait for with the application's own record of it.
+
+Prints the table, misses included. The exit status is 0 whatever was measured.
+"""
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
-from pathlib import Path
 
 from tools.bench import table
 from tools.bench.waits import judge
 from tools.bench.waits.cases import CASES, SHORT
 from tools.bench.waits.run import run
 
-BEGIN, END = "<!-- bench:waits -->", "<!-- /bench:waits -->"
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.waits", description=__doc__)
+    parser = table.make_parser("tools.bench.waits", __doc__)
     parser.add_argument("--seconds", type=float, default=20, help="length of each case (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
     parser.add_argument(
@@ -26,7 +24,6 @@ def main() -> None:
         metavar="NAME=PATH",
         help="run two of the cases with this uWSGI as well, for other versions of Python; repeatable",
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the table into a file")
     options = parser.parse_args()
     begun = time.monotonic()
     results = []
@@ -38,18 +35,15 @@ def main() -> None:
         result = run(case, options.seconds, path)
         results.append((name, result))
         print("\n".join(judge.lines(name, result)), flush=True)
-    load = "/".join(f"{average:.1f}" for average in os.getloadavg())
     text = "\n\n".join(
         [
             judge.table(results),
             judge.summary(results),
             f"{options.seconds:g} s per case, {(time.monotonic() - begun) / 60:.1f} min; load average at the end "
-            f"{load}. {table.machine()}",
+            f"{table.load_average()}. {table.machine()}",
         ]
     )
-    print(text)
-    if options.write:
-        table.write(options.write, text, BEGIN, END)
+    table.publish(text, "bench:waits", options.write)
 
 
 if __name__ == "__main__":

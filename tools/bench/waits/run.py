@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,8 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tools.bench import exporters
-from tools.bench.waits.app import COLUMNS, MOST_THREADS, row_struct
+from tools.bench.clients import Kind, Plan, running
+from tools.bench.waits.app import COLUMNS, row_struct
 from tools.bench.waits.cases import Case
 from tools.environments import ROOT
 from tools.support import real_uwsgi
@@ -49,16 +49,19 @@ def run(case: Case, seconds: float, binary: str | None = None) -> Result:
         records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
         os.environ |= {"BENCH_RECORDS": records, "BENCH_BACKENDS": ",".join(map(str, ports))}
-        stack.enter_context(program(case, "tools.bench.waits.backends", *map(str, ports)))
+        backends = subprocess.Popen([sys.executable, "-m", "tools.bench.waits.backends", *map(str, ports)], cwd=ROOT)
+        stack.callback(backends.wait)
+        stack.callback(backends.kill)
+        if case.pinned:
+            _pin(backends.pid, {0})
         options = ["--processes", str(case.workers), "--disable-logging", *case.options]
         options += ["--threads", str(case.threads)] if case.threads > 1 else []
         server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP, binary=binary))
         if case.pinned:
             _pin(server.pid, {1})
-        clients = [str(case.clients), str(case.pause), str(case.slow)]
-        stack.enter_context(
-            program(case, "tools.bench.waits.clients", str(server.http), " ".join(case.plans), *clients)
-        )
+        kinds = tuple(Kind(1.0, f"/?{plan}") for plan in case.plans)
+        load = Plan(((server.http, 1.0),), kinds, clients=case.clients, pause=case.pause, slow=case.slow)
+        stack.enter_context(running(load, ("taskset", "-c", "0") if case.pinned else ()))
         command = exporters.OURS[exporters.EVERYTHING]
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
         command += "" if case.read_pollfds else " --read-pollfds false"
@@ -114,20 +117,9 @@ def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
 
 
 def _read_truth(records: Path) -> dict[str, float]:
-    by_process = read_records(records).values()
-    return {name: sum(record[name] for record in by_process) for name in COLUMNS}
-
-
-def read_records(records: Path) -> dict[int, dict[str, float]]:
-    """The application's record of each process: seconds in each state, and requests."""
-    by_process = {}
-    for file in records.glob("record-*"):
-        data = file.read_bytes()
-        rows = [row_struct.unpack_from(data, row * row_struct.size) for row in range(MOST_THREADS)]
-        by_process[int(file.name.partition("-")[2])] = {
-            name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)
-        }
-    return by_process
+    """The application's record of all processes: seconds in each state, and requests."""
+    rows = [row for file in records.glob("record-*") for row in row_struct.iter_unpack(file.read_bytes())]
+    return {name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)}
 
 
 def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
@@ -143,19 +135,6 @@ def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
                 part = sample.labels.get("state") or sample.labels.get("backend")
                 totals[f"{sample.name} {part}" if part else sample.name] = sample.value
     return totals
-
-
-@contextlib.contextmanager
-def program(case: Case, module: str, *arguments: str) -> Iterator[None]:
-    """Runs a module of this folder until the block ends."""
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT)
-    if case.pinned:
-        os.sched_setaffinity(process.pid, {0})
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _pin(pid: int, cpus: set[int]) -> None:

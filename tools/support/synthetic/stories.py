@@ -44,25 +44,10 @@ def stepped(days: float = 60.0) -> History:
     return History(services=(_proportional("stepped", steps=(step,)),), days=days)
 
 
-def holiday(days: float = 60.0) -> History:
-    """A week of holidays with a fifth of the load, and growth around it."""
-    week = tuple(range(int(days) - 21, int(days) - 14))
-    return History(services=(_proportional("holiday", growth=0.10, holidays=week),), days=days)
-
-
 def interrupted(days: float = 30.0) -> History:
     """Reloads, a restart of the exporters, and four days and a half without samples."""
     service = replace(STORY, reloads=(3.4, 12.7), restarts=(8.2,), missing=((15.0, 19.0), (22.5, 23.0)))
     return History(services=(service,), days=days)
-
-
-def two_services(days: float = 60.0) -> History:
-    """A busy service that grows, and an idle one."""
-    return History(
-        services=(replace(STORY, growth=0.08), Service(name="admin", peak=1.5, cpu=0.02, wait=0.05)),
-        days=days,
-        zone="Europe/Zurich",
-    )
 
 
 def young(hours: float = 1.0) -> History:

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tools.bench import exporters, load, master
+from tools.bench import exporters, load
 from tools.bench.exporters import Exporter
+from tools.bench.scrape import master
 from tools.support import real_uwsgi
 
 PAUSE_SECONDS = 0.12

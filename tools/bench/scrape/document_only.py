@@ -3,7 +3,7 @@
 The exporter has no option for this, so the benchmark assembles it: the same reading, decoding, metric families,
 rendering and HTTP, but no queries to the kernel for processes, CPUs and listen queues, and no sampling.
 
-    python3 -m tools.bench.document_only STATS_SOCKET PORT
+    python3 -m tools.bench.scrape.document_only STATS_SOCKET PORT
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Measures what a scrape costs: `python3 -m tools.bench.scrape [--peer NAME=COMMAND] [--write FILE]`.
+"""Measures what a scrape and a sample cost: our exporter, with other options, and other exporters, side by side.
 
-Measures our exporter, and those named with `--peer`, against a real uWSGI of two sizes, idle and with requests in
-flight. Prints Markdown with the figures and whether they meet the targets. The exit status does not depend on them.
+Each exporter takes its turn against a real uWSGI of two sizes, idle and with requests in flight. The exit status does
+not depend on the figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from tools.bench import exporters, table
-from tools.bench.measure import Result, measure
+from tools.bench.scrape.measure import Result, measure
+from tools.bench.scrape.report import report
 
 SIZES = ((8, 8), (64, 16))
 
@@ -19,6 +19,8 @@ SIZES = ((8, 8), (64, 16))
 def main() -> None:
     options = _options()
     commands = dict(exporters.OURS)
+    for flags in options.option:
+        commands[f"ours, `{flags}`"] = f"{exporters.OURS[exporters.EVERYTHING]} {flags}"
     for peer in options.peer:
         name, equals, command = peer.partition("=")
         if not equals:
@@ -30,14 +32,18 @@ def main() -> None:
         for result in measure((workers, threads), busy, commands, rounds=options.rounds, turns=options.turns):
             print(f"measured: {result.scenario}", file=sys.stderr)
             results.append(result)
-    text = table.report(results, options.rounds * options.turns)
-    print(text)
-    if options.write:
-        table.write(options.write, text)
+    table.publish(report(results, options.rounds * options.turns), "bench:scrape", options.write)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.scrape", description=__doc__.splitlines()[0])
+    parser = table.make_parser("tools.bench.scrape", __doc__)
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="FLAGS",
+        help='measure our exporter with these flags too, such as --option="--waits false"; repeatable',
+    )
     parser.add_argument(
         "--peer",
         action="append",
@@ -46,7 +52,6 @@ def _options() -> argparse.Namespace:
         help="another exporter to measure; {stats} in COMMAND is the path of the stats socket, {port} the port to "
         "serve /metrics at on 127.0.0.1; repeatable",
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {table.BEGIN} and its end")
     parser.add_argument("--rounds", type=int, default=9, help="rounds; figures are their median (default %(default)s)")
     parser.add_argument("--turns", type=int, default=15, help="scrapes per exporter and round (default %(default)s)")
     return parser.parse_args()
