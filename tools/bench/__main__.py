@@ -12,7 +12,7 @@ BENCHES = {
         *("scrape", "cost", "many_servers", "hour_memory", "scale", "page", "routes", "history"),
         *("uwsgi_log", "login", "hostile", "hostile.guessing", "stopped_mid_read"),
     ),
-    "Are its figures right?": ("accuracy", "waits", "waits.locks", "code"),
+    "Are its figures right?": ("accuracy", "waits", "waits.locks", "waits.hot_worker", "code"),
     "Are its predictions and verdicts right?": ("model", "ramp", "days", "deploys"),
 }
 """The modules of this folder that are run, by what they answer."""

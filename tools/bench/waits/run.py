@@ -117,9 +117,19 @@ def _compare(case: Case, before: _Instant, after: _Instant) -> Result:
 
 
 def _read_truth(records: Path) -> dict[str, float]:
-    """The application's record of all processes: seconds in each state, and requests."""
-    rows = [row for file in records.glob("record-*") for row in row_struct.iter_unpack(file.read_bytes())]
-    return {name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)}
+    by_process = read_records(records).values()
+    return {name: sum(record[name] for record in by_process) for name in COLUMNS}
+
+
+def read_records(records: Path) -> dict[int, dict[str, float]]:
+    """The application's record of each process: seconds in each state, and requests."""
+    by_process = {}
+    for file in records.glob("record-*"):
+        rows = list(row_struct.iter_unpack(file.read_bytes()))
+        by_process[int(file.name.partition("-")[2])] = {
+            name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)
+        }
+    return by_process
 
 
 def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
