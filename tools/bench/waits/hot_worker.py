@@ -1,4 +1,4 @@
-"""Splits what a hot worker costs into its parts, to see whether it is the interpreter lock, as the project's story has it.
+"""Splits what a hot worker costs into its parts, to see how much of it is the interpreter lock.
 
 `python3 -m tools.bench.waits.hot_worker` runs a uWSGI of two workers with eight threads each. `map-socket` gives each
 worker a socket of its own, and most clients use the first. Each request takes 10 ms of CPU and 20 ms of sleep.
