@@ -94,6 +94,7 @@ def make_window(of: Random, processes: int, threads: int, names: list[str], *, i
         file_lock_seconds=of.choice([None, seconds]),
         file_lock_held_seconds=of.choice([None, seconds / 2, seconds]),
         starting_seconds=of.choice([None, 0.0, seconds]),
+        handler_seconds=of.choice([None, 0.0, seconds / 3, 3 * seconds]),
     )
 
 

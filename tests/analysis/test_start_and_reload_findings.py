@@ -233,6 +233,16 @@ def test_requests_that_wait_for_handlers() -> None:
     assert found.title == "Requests wait in the listen queue: timers or cron jobs of the application occupy workers."
 
 
+def test_handlers_beside_coroutines() -> None:
+    """A handler is one more coroutine, and takes no place of a request."""
+    setup = Setup(Options(complete=True), None, "async", None, None)
+    record = describe(WorkerRecord(1, "accepting", 4, pid=4001), setup=setup)
+    made = replace(window(20, worker(1, 1000, each=0.01, busy=10.0)), handler_seconds=20.0)
+    figures = compute_figures(made, record)
+    assert "signal_handlers" not in {finding.code for finding in collect_findings(figures)}
+    assert figures.headroom.by_limit["threads"] == pytest.approx(8.0)
+
+
 def test_short_handlers() -> None:
     """A twentieth of the threads is worth no sentence, nor is the headroom another."""
     assert handling(1.9, queued=0.0) == (None, pytest.approx(1.905))

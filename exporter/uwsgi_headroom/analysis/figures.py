@@ -107,7 +107,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
-    handlers = (window.handler_seconds or 0.0) / seconds if seconds else 0.0
+    handlers = mean_handlers(window, server)
     serving = ceiling and max(1, round(ceiling - handlers))
     demand = compute_demand(window, server, flow, serving)
     stuck = _stuck_threads(server, stuck_seconds, seconds)
@@ -229,6 +229,14 @@ def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadW
     if not gone or not left or len(gone) + len(left) < len(workers) or min(away, oldest) < RELOAD_WAITS:
         return None
     return ReloadWait(len(gone), left, away, oldest)
+
+
+def mean_handlers(window: Window, server: ServerRecord) -> float:
+    """The mean number of threads that run a handler of a uWSGI signal instead of requests. Coroutines have none: there,
+    a handler is one more of them, and what it blocks is seen as a held loop."""
+    if not window.observed_seconds or server.setup.concurrency_kind == "async":
+        return 0.0
+    return (window.handler_seconds or 0.0) / window.observed_seconds
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:

@@ -8,7 +8,7 @@ from math import inf
 
 from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.figures import Figures, mean_handlers
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.findings.workers import find_looping
@@ -199,8 +199,7 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
 
 def _handling(figures: Figures) -> Iterator[Finding]:
     """Timers, cron jobs and other handlers of uWSGI's signals, which run in a worker instead of requests."""
-    observed, threads = figures.window.observed_seconds, figures.ceiling or 0
-    handlers = (figures.window.handler_seconds or 0.0) / observed if observed else 0.0
+    handlers, threads = mean_handlers(figures.window, figures.server), figures.ceiling or 0
     if not threads or handlers < HANDLING * threads:
         return
     is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
