@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.check_flags import DESCRIPTION as CHECKING
@@ -30,6 +30,13 @@ DEFAULT_COMMAND = "serve"
 
 SHELLS = ("bash", "zsh", "fish")
 """Those that have a completion script."""
+
+
+class _Command(NamedTuple):
+    name: str
+    summary: str
+    description: str
+    add_flags: Callable[[Parser], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +76,13 @@ def make_command_line() -> CommandLine:
     program.summary = "how much more load a uWSGI server can take"
     _add_version(program)
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    made = {
-        "serve": _add_serve(commands),
-        "check": _add_check(commands),
-        "compare": _add_compare(commands),
-        "top": _add_top(commands),
-        "pids": _add_pids(commands),
-        "report": _add_report(commands),
-        "tune": _add_tune(commands),
-        "discover": _add_discover(commands),
-        "review": _add_review(commands),
-        "retire": _add_retire(commands),
-        "hash-password": _add_hash_password(commands),
-        "completion": _add_completion(commands),
-    }
+    made: dict[str, Parser] = {}
+    for name, summary, description, add_flags in COMMANDS:
+        made[name] = commands.add_parser(
+            name, help=summary, description=description, epilog=describe_exit_statuses(name) or None
+        )
+        made[name].summary = summary
+        add_flags(made[name])
     return CommandLine(program, made)
 
 
@@ -106,27 +106,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(setting.flag, dest=setting.name, metavar=setting.metavar, help=setting.full_help, **kind)
 
 
-def _add_command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str) -> Parser:
-    parser = commands.add_parser(
-        name, help=summary, description=description, epilog=describe_exit_statuses(name) or None
-    )
-    parser.summary = summary
-    return parser
-
-
 def _add_version(parser: Parser) -> None:
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
 
 
-def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "serve",
-        summary="export metrics over HTTP (the default)",
-        description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
-        "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
-        "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",
-    )
+def _add_serve(parser: Parser) -> None:
     _add_version(parser)
     parser.add_argument(
         "--check-config",
@@ -135,30 +119,9 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "errors in them, then exit without reading any uWSGI. Exit status: 0 if nothing is wrong, else 1",
     )
     add_settings(parser)
-    return parser
 
 
-def _add_check(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands, "check", summary="watch servers for a while, then print a verdict", description=CHECKING
-    )
-    add_check_flags(parser)
-    return parser
-
-
-def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "top",
-        summary="watch servers in a terminal",
-        description="Watch uWSGI servers in a terminal. If an argument is the address of a stats server, in the form "
-        "that `serve --stats` takes, top reads that stats server. If an argument is the URL of a running exporter or "
-        "of one of its pages, top reads the exporter, which answers from its history; the URL .../servers/NAME opens "
-        "the server NAME. If an argument is an http:// address or a host:port, top finds out by itself whether this is "
-        f"a stats server or an exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no "
-        "exporter runs there, top watches the servers found on this machine. If standard output is not a terminal, top "
-        "prints one snapshot.",
-    )
+def _add_top(parser: Parser) -> None:
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)
     parser.add_argument(
@@ -181,18 +144,9 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         default=3.0,
         help="for a stats server: how many seconds to watch it before the snapshot (default 3)",
     )
-    return parser
 
 
-def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "pids",
-        summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server, with the current PIDs of these workers. "
-        "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
-        "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
-    )
+def _add_pids(parser: Parser) -> None:
     parser.add_argument(
         "server",
         metavar="NAME|ADDRESS|URL",
@@ -213,23 +167,13 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         f"{STUCK_SECONDS:g} s or longer; the exporter's option --stuck changes this time",
     )
     add_http_config_flag(parser)
-    return parser
 
 
 def _parse_numbers(text: str) -> list[int]:
     return [whole_between(1, 100_000)(number) for number in text.split(",")]
 
 
-def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "compare",
-        summary="say what a deploy changed",
-        description="Compare requests before and after a reload, or before and after any other time: response time, "
-        "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
-        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause an "
-        "equally large change in at most one of 200 comparisons.",
-    )
+def _add_compare(parser: Parser) -> None:
     parser.add_argument("server", metavar="SERVER", help="the name of a uWSGI server, or its URL on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
     parser.add_argument(
@@ -250,52 +194,18 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     add_http_config_flag(parser)
-    return parser
 
 
-def _add_report(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(commands, "report", summary="write a capacity review", description=DESCRIPTION)
-    add_report_flags(parser)
-    return parser
-
-
-def _add_tune(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands, "tune", summary="find the best processes and threads by experiment", description=TUNING
-    )
-    add_tune_flags(parser)
-    return parser
-
-
-def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "discover",
-        summary="find the uWSGI masters on this machine",
-        description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
-        "watches these stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run "
-        "discover as root, it first checks, as the user that uWSGI runs as, that these steps will work. `discover` "
-        "changes nothing in uWSGI.",
-    )
+def _add_discover(parser: Parser) -> None:
     parser.add_argument(
         "--user",
         metavar="NAME",
         help="the user that runs the exporter and must be able to read the stats (default: the user of the exporter's "
         "systemd unit, else the user who runs sudo, else you)",
     )
-    return parser
 
 
-def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "review",
-        summary="list the settings of a uWSGI that will cause trouble",
-        description="Review the configuration of uWSGI: list the settings that can cause trouble later. For each "
-        "setting, print why it causes trouble, which line prevents the trouble, and when the setting does no harm. "
-        "Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
-        "because other values may be secret.",
-    )
+def _add_review(parser: Parser) -> None:
     parser.add_argument(
         "subjects",
         metavar="INI|STATS|PID",
@@ -303,20 +213,9 @@ def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="an ini file, the address of a stats server, or the PID of a master",
     )
     parser.add_argument("--json", action="store_true", help="print the review as JSON")
-    return parser
 
 
-def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "retire",
-        summary="stop expecting a server that you removed",
-        description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
-        "server that it found by a glob, so without `retire` it reports a removed server as down. Run `retire` as "
-        "root: it appends a line to a text file beside the exporter's history file, and a running exporter reads this "
-        "line. The history file is that of --history, or else the one in the configuration file (--config), or else "
-        f"{SHIPPED_HISTORY}.",
-    )
+def _add_retire(parser: Parser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
     parser.add_argument(
@@ -325,19 +224,9 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument(
         "--force", action="store_true", help="retire the server even if the history does not contain it"
     )
-    return parser
 
 
-def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
-        "hash-password",
-        summary="hash a password for the exporter's login",
-        description="Ask for a password, and print its bcrypt hash. Write the hash under basic_auth_users in the file "
-        "that you give to `serve --web.config.file`. Type the password twice; the terminal does not show it. If "
-        "standard input is not a terminal, the first line of standard input is the password. This command needs the "
-        "Python package bcrypt, which the extra `login` installs.",
-    )
+def _add_hash_password(parser: Parser) -> None:
     parser.add_argument(
         "--cost",
         metavar="NUMBER",
@@ -348,18 +237,98 @@ def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
             *PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST
         ),
     )
-    return parser
 
 
-def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    parser = _add_command(
-        commands,
+def _add_completion(parser: Parser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+COMMANDS = (
+    _Command(
+        "serve",
+        "export metrics over HTTP (the default)",
+        "Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
+        "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
+        "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",
+        _add_serve,
+    ),
+    _Command("check", "watch servers for a while, then print a verdict", CHECKING, add_check_flags),
+    _Command(
+        "compare",
+        "say what a deploy changed",
+        "Compare requests before and after a reload, or before and after any other time: response time, "
+        "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
+        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause an "
+        "equally large change in at most one of 200 comparisons.",
+        _add_compare,
+    ),
+    _Command(
+        "top",
+        "watch servers in a terminal",
+        "Watch uWSGI servers in a terminal. If an argument is the address of a stats server, in the form "
+        "that `serve --stats` takes, top reads that stats server. If an argument is the URL of a running exporter or "
+        "of one of its pages, top reads the exporter, which answers from its history; the URL .../servers/NAME opens "
+        "the server NAME. If an argument is an http:// address or a host:port, top finds out by itself whether this is "
+        f"a stats server or an exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no "
+        "exporter runs there, top watches the servers found on this machine. If standard output is not a terminal, top "
+        "prints one snapshot.",
+        _add_top,
+    ),
+    _Command(
+        "pids",
+        "print the command that restarts some workers",
+        "Print the command that restarts some workers of a server, with the current PIDs of these workers. "
+        "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
+        "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
+        _add_pids,
+    ),
+    _Command("report", "write a capacity review", DESCRIPTION, add_report_flags),
+    _Command("tune", "find the best processes and threads by experiment", TUNING, add_tune_flags),
+    _Command(
+        "discover",
+        "find the uWSGI masters on this machine",
+        "Find the uWSGI masters on this machine and their stats servers, and print the command that "
+        "watches these stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run "
+        "discover as root, it first checks, as the user that uWSGI runs as, that these steps will work. `discover` "
+        "changes nothing in uWSGI.",
+        _add_discover,
+    ),
+    _Command(
+        "review",
+        "list the settings of a uWSGI that will cause trouble",
+        "Review the configuration of uWSGI: list the settings that can cause trouble later. For each "
+        "setting, print why it causes trouble, which line prevents the trouble, and when the setting does no harm. "
+        "Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
+        "because other values may be secret.",
+        _add_review,
+    ),
+    _Command(
+        "retire",
+        "stop expecting a server that you removed",
+        "Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
+        "server that it found by a glob, so without `retire` it reports a removed server as down. Run `retire` as "
+        "root: it appends a line to a text file beside the exporter's history file, and a running exporter reads this "
+        "line. The history file is that of --history, or else the one in the configuration file (--config), or else "
+        f"{SHIPPED_HISTORY}.",
+        _add_retire,
+    ),
+    _Command(
+        "hash-password",
+        "hash a password for the exporter's login",
+        "Ask for a password, and print its bcrypt hash. Write the hash under basic_auth_users in the file "
+        "that you give to `serve --web.config.file`. Type the password twice; the terminal does not show it. If "
+        "standard input is not a terminal, the first line of standard input is the password. This command needs the "
+        "Python package bcrypt, which the extra `login` installs.",
+        _add_hash_password,
+    ),
+    _Command(
         "completion",
-        summary="print a shell completion script",
-        description="Print a shell script that completes the commands and options of uwsgi-headroom when you press "
+        "print a shell completion script",
+        "Print a shell script that completes the commands and options of uwsgi-headroom when you press "
         "Tab. Save the script where your shell looks for completions. For bash, save it as "
         "~/.local/share/bash-completion/completions/uwsgi-headroom. For zsh, save it as _uwsgi-headroom in a directory "
         "of $fpath. For fish, save it as ~/.config/fish/completions/uwsgi-headroom.fish.",
-    )
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-    return parser
+        _add_completion,
+    ),
+)
+"""In the order in which the help lists them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.report.render.chapters import (
@@ -17,24 +18,34 @@ from uwsgi_headroom.report.render.chapters import (
     utilization,
     what_if,
 )
-from uwsgi_headroom.report.render.document import Block, Chapter, Heading
+from uwsgi_headroom.report.render.document import Block, Chapter, Heading, absent
 from uwsgi_headroom.report.review import Review
-from uwsgi_headroom.report.review.sections import ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, ServiceReview
+
+T = TypeVar("T")
 
 
 def chapters_of(review: Review) -> list[Chapter]:
     """All of them; the first chapter is page one, which each form writes in its own way."""
     zone = ZoneInfo(review.time_zone)
     of_services: Sequence[tuple[str, str, Callable[[ServiceReview], Iterable[Block]]]] = (
-        ("Utilization at peak", utilization.INTRODUCTION, lambda service: utilization.write(service, zone)),
-        ("What users felt", users.INTRODUCTION, users.write),
-        ("Balance", balance.INTRODUCTION, balance.write),
-        ("Where the time goes", time_use.INTRODUCTION, time_use.write),
-        ("The curve", curve.INTRODUCTION, curve.write),
-        ("Trend and forecast", trend.INTRODUCTION, lambda service: trend.write(service, zone)),
-        ("What if", what_if.INTRODUCTION, what_if.write),
+        (
+            "Utilization at peak",
+            utilization.INTRODUCTION,
+            lambda of: _write(of.utilization, lambda used: utilization.write(used, of.users, zone)),
+        ),
+        ("What users felt", users.INTRODUCTION, lambda of: _write(of.users, users.write)),
+        ("Balance", balance.INTRODUCTION, lambda of: _write(of.balance, balance.write)),
+        ("Where the time goes", time_use.INTRODUCTION, lambda of: _write(of.time, time_use.write)),
+        ("The curve", curve.INTRODUCTION, lambda of: _write(of.curve, curve.write)),
+        ("Trend and forecast", trend.INTRODUCTION, lambda of: _write(of.trend, lambda each: trend.write(each, zone))),
+        ("What if", what_if.INTRODUCTION, lambda of: _write(of.what_if, what_if.write)),
         ("Recommendations", recommendations.INTRODUCTION, recommendations.write),
-        ("Settings", settings_review.INTRODUCTION, settings_review.write),
+        (
+            "Settings",
+            settings_review.INTRODUCTION,
+            lambda of: _write(of.settings, lambda found: settings_review.write(found, len(of.servers))),
+        ),
     )
     chapters = [
         Chapter(number, title, introduction, _of_services(review, write))
@@ -49,3 +60,7 @@ def _of_services(review: Review, write: Callable[[ServiceReview], Iterable[Block
         blocks.append(Heading(service.service))
         blocks.extend(write(service))
     return blocks
+
+
+def _write(section: T | Absent, write: Callable[[T], Iterable[Block]]) -> Iterable[Block]:
+    return [absent(section.reason)] if isinstance(section, Absent) else write(section)

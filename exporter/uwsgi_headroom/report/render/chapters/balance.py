@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, VERMILLION, draw, label, shorten
-from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent, seconds, share
-from uwsgi_headroom.report.review.sections import Absent, BalanceReview, ServerBalance, ServiceReview
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, seconds, share
+from uwsgi_headroom.report.review.sections import BalanceReview, ServerBalance
 from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (
@@ -18,11 +18,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    balance = service.balance
-    if isinstance(balance, Absent):
-        yield absent(balance.reason)
-        return
+def write(balance: BalanceReview) -> Iterator[Block]:
     yield Text(balance.summary)
     if any(server.workers for server in balance.servers):
         yield Chart(balance.summary, lambda: _draw_shares(balance))

@@ -21,7 +21,7 @@ from uwsgi_headroom.report.render.document import (
     seconds,
     whole,
 )
-from uwsgi_headroom.report.review.sections import Absent, Curve, Law, ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, Curve, Law
 
 INTRODUCTION = (
     "Throughput and response time against the number of requests in service, from all quarter hours of the server that "
@@ -29,11 +29,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    curve = service.curve
-    if isinstance(curve, Absent):
-        yield absent(curve.reason)
-        return
+def write(curve: Curve) -> Iterator[Block]:
     yield Text(f"Server {curve.server}. {_bounds(curve)}")
     yield Chart(f"Throughput and response time of {curve.server} against concurrency.", lambda: _draw_curve(curve))
     yield Table(

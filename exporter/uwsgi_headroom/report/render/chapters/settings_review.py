@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.report.render.chapters.recommendations import show_place
 from uwsgi_headroom.report.render.document import Block, Table, Text, absent
-from uwsgi_headroom.report.review.sections import Absent, ServiceReview, SettingAdvice
+from uwsgi_headroom.report.review.sections import SettingAdvice, SettingsReview
 from uwsgi_headroom.words.formats import counted
 
 INTRODUCTION = (
@@ -16,11 +16,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    found = service.settings
-    if isinstance(found, Absent):
-        yield absent(found.reason)
-        return
+def write(found: SettingsReview, servers: int) -> Iterator[Block]:
     hurts = sum(each.severity == "warning" for each in found.advice)
     others = len(found.advice) - hurts
     will = f"{counted(hurts, 'setting')} will cause trouble" if hurts else "No setting is known to cause trouble"
@@ -31,7 +27,7 @@ def write(service: ServiceReview) -> Iterator[Block]:
                 f"{number}. {'Will cause trouble' if each.severity == 'warning' else 'May cause trouble'}",
                 each.title,
             ),
-            rows=list(_rows(each, len(service.servers))),
+            rows=list(_rows(each, servers)),
             style="advice",
         )
     if found.unknown:

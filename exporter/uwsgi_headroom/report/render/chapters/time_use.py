@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.report.render.charts import INK, draw
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent, amount, seconds, share
-from uwsgi_headroom.report.review.sections import Absent, Part, ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, Part, TimeUse
 from uwsgi_headroom.words.colours import ink_on
 from uwsgi_headroom.words.formats import duration, percent
 from uwsgi_headroom.words.states import WAITS
@@ -19,11 +19,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    time = service.time
-    if isinstance(time, Absent):
-        yield absent(time.reason)
-        return
+def write(time: TimeUse) -> Iterator[Block]:
     cpu = "unknown" if time.cpu_per_request is None else duration(time.cpu_per_request)
     mean = "unknown" if time.response_time is None else duration(time.response_time)
     yield Text(f"A mean request takes {mean} at peak and uses {cpu} of CPU time.")

@@ -25,7 +25,7 @@ from uwsgi_headroom.report.render.document import (
     share,
     signed,
 )
-from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, Trend
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day
 from uwsgi_headroom.words.formats import counted, percent
@@ -36,11 +36,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    trend = service.trend
-    if isinstance(trend, Absent):
-        yield absent(trend.reason)
-        return
+def write(trend: Trend, zone: ZoneInfo) -> Iterator[Block]:
     shown = _shown(trend)
     if isinstance(shown.forecast, Absent):
         yield absent(f"No forecast. {shown.forecast.reason}")

@@ -9,7 +9,7 @@ from markupsafe import escape
 
 from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent, fine_share, seconds, whole
-from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
+from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, Users
 from uwsgi_headroom.words.colours import PALETTE, ink_on
 from uwsgi_headroom.words.formats import chosen, fine_percent
 
@@ -22,11 +22,7 @@ _NAMES = ("p50", "p90", "p95", "p99")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    users = service.users
-    if isinstance(users, Absent):
-        yield absent(users.reason)
-        return
+def write(users: Users) -> Iterator[Block]:
     yield _times(users)
     if not users.percentiles:
         yield absent("Percentiles are not known: the source has no response times by bound.")

@@ -16,22 +16,13 @@ from uwsgi_headroom.report.render.document import (
     Chart,
     Table,
     Text,
-    absent,
     amount,
     limit_name,
     share,
     times,
     whole,
 )
-from uwsgi_headroom.report.review.sections import (
-    Absent,
-    LimitUse,
-    ObjectiveUse,
-    ServerPeak,
-    ServiceReview,
-    Users,
-    Utilization,
-)
+from uwsgi_headroom.report.review.sections import Absent, LimitUse, ObjectiveUse, ServerPeak, Users, Utilization
 from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
@@ -47,15 +38,11 @@ CAPTION = (
 )
 
 
-def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    used = service.utilization
-    if isinstance(used, Absent):
-        yield absent(used.reason)
-        return
+def write(used: Utilization, users: Users | Absent, zone: ZoneInfo) -> Iterator[Block]:
     yield Text(_when(used, zone))
     if used.limits:
         yield Chart(_words(used), lambda: draw_bars([(limit_name(use.limit), use) for use in used.limits]), CAPTION)
-        yield _limits(used, service.users)
+        yield _limits(used, users)
     yield Text(_moments(used))
     yield Table(
         heads=(

@@ -10,14 +10,13 @@ from uwsgi_headroom.report.render.document import (
     Items,
     Table,
     Text,
-    absent,
     amount,
     limit_name,
     seconds,
     signed,
     size,
 )
-from uwsgi_headroom.report.review.sections import Absent, ServiceReview, SettingRow, WhatIfReview
+from uwsgi_headroom.report.review.sections import SettingRow, WhatIfReview
 
 INTRODUCTION = (
     "What other settings of processes x threads would do on the server that reaches a limit first, predicted by a "
@@ -25,11 +24,7 @@ INTRODUCTION = (
 )
 
 
-def write(service: ServiceReview) -> Iterator[Block]:
-    found = service.what_if
-    if isinstance(found, Absent):
-        yield absent(found.reason)
-        return
+def write(found: WhatIfReview) -> Iterator[Block]:
     yield Text(
         f"Server {found.server}, at {amount(found.peak)} requests a second at peak. {_error(found)} Demands of a "
         f"request: {'from wait states' if found.demands_measured else 'from CPU time and response time only'}."
