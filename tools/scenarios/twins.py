@@ -59,6 +59,7 @@ TWINS: Mapping[str, str | Changes] = {
     "all threads stuck": ONE_CLIENT,
     "all threads held, not yet stuck": ONE_CLIENT,
     "long polls in every thread": CALM_POLLS,
+    "a slow route beside a fast one": _with(Load(rate=150, io_ms=10)),
     "a full log pipe": _with(Load(clients=1, io_ms=50), before="mkfifo pipe; cat pipe > /dev/null &"),
     "a storm of harakiri": _with(Load(part=0.2, io_ms=100)),
     "harakiri that cannot fire": _with(Load(rate=10, io_ms=50)),

@@ -114,7 +114,7 @@ ROWS = (
         "a slow route beside a fast one",
         Server(3, 3),
         Expected("warning", ("saturation",), words=("the slowest 1 % of the requests take at least", "`--routes`")),
-        (Load(rate=150, io_ms=10, vary=(1.0, 1.0)), Load(rate=3, io_ms=2000, vary=(1.0, 1.0))),
+        (Load(rate=150, io_ms=10, vary=(1.0, 1.0)), Load(rate=3, io_ms=2000, path="/slow", vary=(1.0, 1.0))),
         seconds=20.0,
         fixed=True,
         why="One request in 51 takes 2 s: these hold six of nine threads, and the others one and a half.",
