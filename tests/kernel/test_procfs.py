@@ -62,6 +62,13 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def test_a_file_that_is_too_long(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_bytes(b"x" * 100_000)
+    assert len(procfs.read_file(tmp_path, "locks", most=100_000)) == 100_000
+    with pytest.raises(OSError, match="File too large"):
+        procfs.read_file(tmp_path, "locks", most=99_999)
+
+
 def test_kept_files_show_what_is_in_them_now(tmp_path: Path) -> None:
     """Each read returns the present text; at most so many files stay open as allowed."""
     kept, before = KeptFiles(3), open_files()

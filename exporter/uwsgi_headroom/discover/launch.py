@@ -20,6 +20,7 @@ import psutil
 
 from uwsgi_headroom.discover.find import FoundMaster, read_command_line
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
 
 SYSTEMD = Path("/run/systemd/system")
@@ -99,7 +100,7 @@ def read_launch(master: FoundMaster) -> Launch | None:
     pid = master.pid
     try:
         ids = read_ids(pid)
-        workers = _list_children(pid)
+        workers = list_children(pid)
         same_files = _sees_the_same_files(pid)
         label, is_filtered = _read_label(pid), _read_filters(pid) != _read_filters("self")
     except (OSError, ValueError):
@@ -133,11 +134,6 @@ def read_ids(pid: int) -> Ids:
         if key in ("Uid", "Gid", "Groups"):
             fields[key] = [int(number) for number in value.split()]
     return Ids(fields["Uid"][1], fields["Gid"][1], tuple(fields["Groups"]))
-
-
-def _list_children(pid: int) -> list[int]:
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(number) for number in text.split()]
 
 
 def _start(pid: int) -> float:

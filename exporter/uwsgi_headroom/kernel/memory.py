@@ -40,19 +40,16 @@ def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | N
     try:
         host = _read_field(root, "proc/meminfo", "MemAvailable:") * 1024
         cgroups = find_cgroups(pid, "memory", root)
-        read_level = _unused_of_version_1 if cgroups.version == 1 else _unused_of_version_2
-        cgroup = min(map(read_level, cgroups.folders), default=math.inf)
+        names = _VERSION_1 if cgroups.version == 1 else _VERSION_2
+        cgroup = min((_unused(folder, *names) for folder in cgroups.folders), default=math.inf)
     except (OSError, ValueError):
         return None
     return AvailableMemory(host, "host") if host <= cgroup else AvailableMemory(int(cgroup), "cgroup")
 
 
-def _unused_of_version_1(folder: str) -> float:
-    return _unused(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-
-
-def _unused_of_version_2(folder: str) -> float:
-    return _unused(folder, "memory.max", "memory.current", "inactive_file")
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+_VERSION_2 = "memory.max", "memory.current", "inactive_file"
+"""The files of a cgroup with its limit and its usage, and the field of the inactive file cache."""
 
 
 def _unused(folder: str, limit_file: str, usage_file: str, cache_field: str) -> float:

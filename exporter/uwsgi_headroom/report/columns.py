@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 
 Column = NDArray[np.float64]
@@ -38,14 +39,6 @@ class WorkerColumns:
     cpu: Column
     accepting: Column
     lock: Column
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """A service level objective: the share `objective` of requests that finish within `threshold` seconds."""
-
-    threshold: float
-    objective: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +104,7 @@ class ServerData:
     bounds: tuple[float, ...] = ()
     by_time: tuple[Column, ...] = ()
     percentiles: tuple[Column, ...] = ()
-    objective: Objective | None = None
+    objective: Slo | None = None
     slow: Column
     judged: Column
     reloads: Column

@@ -9,8 +9,9 @@ from scipy.special import ndtr, ndtri
 
 from tools.support.synthetic.load import find_load, sampled
 from tools.support.synthetic.plan import DAY, History, Service
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.report.columns import PERCENTILES, Column, EventMark, Objective, ServerData, WorkerColumns
+from uwsgi_headroom.report.columns import PERCENTILES, Column, EventMark, ServerData, WorkerColumns
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 _SATURATED = 0.98
@@ -119,7 +120,7 @@ def make_server(history: History, service: Service, place: int, step: float) -> 
         bounds=bounds,
         by_time=tuple(above - below for above, below in zip([requests, *slower], slower, strict=False)),
         percentiles=tuple(percentile(mean, share, service.spread) for share in PERCENTILES),
-        objective=Objective(threshold=service.threshold, objective=service.objective) if service.threshold else None,
+        objective=Slo(service.threshold, service.objective) if service.threshold else None,
         slow=slow,
         judged=requests if service.threshold else level(np.nan),
         reloads=_count(history, service.reloads, time, step, known),

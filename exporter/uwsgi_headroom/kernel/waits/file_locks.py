@@ -6,12 +6,13 @@ for which a worker waited is remembered, so that later samples see whether anyon
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import LockUse
 
 PATH = "/proc/locks"
@@ -134,22 +135,9 @@ class FileLocks:
 
 def _read() -> bytes | None:
     """The kernel's list; None if it is hidden or too long."""
-    try:
-        descriptor = os.open(PATH, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        parts, size = [], 0
-        while part := os.read(descriptor, _MOST_BYTES):
-            parts.append(part)
-            size += len(part)
-            if size > _MOST_BYTES:
-                return None
-        return b"".join(parts)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    with suppress(OSError):
+        return procfs.read_file(PATH, most=_MOST_BYTES)
+    return None
 
 
 def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> dict[File, Listed]:

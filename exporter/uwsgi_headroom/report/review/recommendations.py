@@ -16,6 +16,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from uwsgi_headroom.analysis import settings
 from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.figures import Figures
@@ -42,6 +43,7 @@ from uwsgi_headroom.report.review.sections import (
 from uwsgi_headroom.report.review.trend import first_of
 from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.windows import figures_at
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, mean_count, percent, rate
 
 URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "ok"}
@@ -392,15 +394,6 @@ def review_settings(servers: Sequence[ServerData]) -> SettingsReview | Absent:
 
 
 def _describe(rule: str, severity: AdviceSeverity, servers: Sequence[str]) -> SettingAdvice:
-    known = describe_rule(rule, severity)
-    return SettingAdvice(
-        rule=rule,
-        severity=severity,
-        title=known.title if known else "This version of uwsgi-headroom does not know the rule.",
-        reason=known.reason if known else "",
-        change=known.change if known else "",
-        lines=known.lines if known else (),
-        needs=known.needs if known else "",
-        unless=known.unless if known else "",
-        servers=tuple(servers),
-    )
+    title = "This version of uwsgi-headroom does not know the rule."
+    unknown = settings.Advice(rule, severity, title, reason="", lines=(), unless="", source="")
+    return copy_fields(SettingAdvice, describe_rule(rule, severity) or unknown, servers=tuple(servers))

@@ -31,7 +31,6 @@ from uwsgi_headroom.report.columns import (
     STEP,
     Column,
     EventMark,
-    Objective,
     Query,
     ReviewData,
     ServerData,
@@ -433,7 +432,6 @@ def _make_server_data(
     get, parts = columns.column, columns.parts
     bounds, by_time = split_cumulative({float(text): get("by_time", text) for text in parts("by_time")})
     levels = columns.last.levels if columns.last else None
-    slo = levels.slo if levels else None
     ids = sorted({int(part) for part in parts("worker requests")})
     return ServerData(
         server=name,
@@ -446,7 +444,7 @@ def _make_server_data(
         bounds=bounds,
         by_time=by_time,
         percentiles=tuple(get("percentiles", f"{share:g}") for share in PERCENTILES) if parts("percentiles") else (),
-        objective=Objective(threshold=slo.threshold, objective=slo.objective) if slo else None,
+        objective=levels.slo if levels else None,
         waits={part: columns.beside("waits", part, "waits known") for part in parts("waits")},
         backends={part: columns.beside("backends", part, "waits known") for part in parts("backends")},
         routes={part: columns.beside("routes", part, "routes known") for part in parts("routes")},

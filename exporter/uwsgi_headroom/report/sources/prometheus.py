@@ -12,6 +12,7 @@ from math import ceil
 
 import numpy as np
 
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.record import AdviceSeverity, SocketHolders
@@ -21,7 +22,6 @@ from uwsgi_headroom.report.columns import (
     STEP,
     Column,
     EventMark,
-    Objective,
     ReviewData,
     ServerData,
     WorkerColumns,
@@ -354,11 +354,9 @@ class _Maker:
             columns.append(np.where(self._known, divide(sums, np.where(known, weights, 0.0).sum(axis=1)), np.nan))
         return tuple(columns) if any(np.isfinite(column).any() for column in columns) else ()
 
-    def _objective(self) -> Objective | None:
+    def _objective(self) -> Slo | None:
         threshold, objective = self._answers.last("threshold"), self._answers.last("objective")
-        if threshold is None or objective is None:
-            return None
-        return Objective(threshold=threshold, objective=objective)
+        return None if threshold is None or objective is None else Slo(threshold, objective)
 
     def _events(self) -> tuple[EventMark, ...]:
         """Events by kind, at the middle of their quarter: Prometheus knows no better."""

@@ -12,7 +12,7 @@ The halving is that of K. Jamieson, A. Talwalkar, "Non-stochastic best arm ident
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf, log2
 from statistics import median
@@ -60,16 +60,24 @@ def compare_again(
         for variant in alive:
             run(variant, number)
         number += 1
-        within = [variant for variant in alive if not evidence.fault(variant)]
-        for variant in alive:
-            if variant not in within:
-                evidence.decide(f"{variant.name} is out: {evidence.fault(variant)}.")
-        if not within:
-            raise CannotTuneError(describe_nothing_within(evidence))
+        within = _keep_within(alive, evidence)
         best = max(within, key=evidence.score)
         others = [variant for variant in within if variant != best]
         alive = [best, *(variant for variant in others if not _is_worse(variant, best, evidence))]
     return alive
+
+
+def _keep_within(variants: Iterable[Variant], evidence: Evidence) -> list[Variant]:
+    """Those that keep to the limits. Raises CannotTuneError if none does."""
+    within: list[Variant] = []
+    for variant in variants:
+        if fault := evidence.fault(variant):
+            evidence.decide(f"{variant.name} is out: {fault}.")
+        else:
+            within.append(variant)
+    if not within:
+        raise CannotTuneError(describe_nothing_within(evidence))
+    return within
 
 
 def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) -> Variant:
@@ -391,15 +399,7 @@ class _Search:
         """Half of those within the limits, and the present one unless it is clearly worse. Of those that are about as
         good as the best, the smaller ones."""
         evidence, present = self._evidence, self._task.present
-        within: list[Variant] = []
-        for variant in dict.fromkeys([*variants, *evidence.variants]):
-            fault = evidence.fault(variant)
-            if fault:
-                evidence.decide(f"{variant.name} is out: {fault}.")
-            else:
-                within.append(variant)
-        if not within:
-            raise CannotTuneError(describe_nothing_within(evidence))
+        within = _keep_within(dict.fromkeys([*variants, *evidence.variants]), evidence)
         best = max(within, key=evidence.score)
         close = (1 - EQUAL) * evidence.score(best)
         near = sorted((variant for variant in within if evidence.score(variant) >= close), key=lambda item: item.size)
