@@ -12,6 +12,7 @@ from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Tasks
 from uwsgi_headroom.response_times.bins import share_bins
@@ -85,9 +86,9 @@ def test_an_empty_cgroup() -> None:
     assert found(None, None, tasks=Tasks(0, 1)) is None
 
 
-def slowest(fast: float, slow: float, number: int) -> str:
-    """What is said of the slowest of a thousand requests, of which so many are slow, in a minute in which seven
-    of eight threads are busy. fast, slow: response times in seconds."""
+def full_with(fast: float, slow: float, number: int, routes: RouteWindow | None = None) -> Finding:
+    """What is said of a minute with a thousand requests, of which so many are slow, in which seven of eight threads are
+    busy. fast, slow: response times in seconds."""
     bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
     counts = [0.0] * len(bins)
     counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
@@ -95,8 +96,14 @@ def slowest(fast: float, slow: float, number: int) -> str:
     full = window(60.0, *(worker(each, 500, each=mean, busy=210.0) for each in (1, 2)))
     record = describe_server(Server(processes=2, threads=4).read(1000.0))
     assert record
-    figures = compute_figures(full, record, response_times=times)
+    figures = compute_figures(full, record, response_times=times, routes=routes)
     (block,) = [each for each in collect_findings(figures) if each.code == "saturation"]
+    return block
+
+
+def slowest(fast: float, slow: float, number: int) -> str:
+    """The sentence about the slowest requests; the advice names the flag where there is one."""
+    block = full_with(fast, slow, number)
     said = "".join(re.findall(r"The slowest .* or more\.", block.evidence))
     assert bool(said) == ("`--routes`" in block.change)
     return said
@@ -109,6 +116,13 @@ def slowest(fast: float, slow: float, number: int) -> str:
 def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: int, part: str) -> None:
     """The share that takes at least so long is the one that is known to occupy most threads."""
     assert slowest(fast, slow, number).startswith(f"The slowest {part} of the requests take at least ")
+
+
+def test_the_route_of_the_slowest_requests() -> None:
+    """Where routes are on, the one that holds most threads is named, and no flag is."""
+    block = full_with(0.1, 10.0, 15, RouteWindow(60.0, {"/report": 300.0, "/": 120.0}))
+    assert re.search(r"The slowest 1 % .* or more\. `/report` holds 71 % of the busy threads\.", block.evidence)
+    assert "--routes" not in block.change
 
 
 @pytest.mark.parametrize(("fast", "slow", "number"), [(0.1, 0.4, 100), (0.1, 10.0, 5), (0.1, 0.1, 10)])

@@ -326,10 +326,13 @@ class _Levels(NamedTuple):
     available: int
     starting: int
     """Workers that have a process and do not accept requests yet."""
-    handling: int
-    """Workers of which a thread runs a handler of a uWSGI signal."""
     free: frozenset[int]
     """The numbers of the workers that have a free thread."""
+
+    @property
+    def handling(self) -> int:
+        """Workers of which a thread runs a handler of a uWSGI signal."""
+        return self.taken - self.busy
 
     @property
     def is_full(self) -> bool:
@@ -346,11 +349,10 @@ def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     available = sum([worker.available_threads or 0 for worker in workers])
     starting = sum([worker.state == "starting" for worker in workers])
-    handling = sum([worker.state == "signal" for worker in workers])
     taken = [(busy or 0) + (worker.state == "signal") for worker, (busy, _) in zip(workers, levels, strict=True)]
     pairs = zip(workers, taken, strict=True)
     free = frozenset([worker.worker_id for worker, threads in pairs if threads < (worker.available_threads or 0)])
-    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), sum(taken), available, starting, handling, free)
+    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), sum(taken), available, starting, free)
 
 
 def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:

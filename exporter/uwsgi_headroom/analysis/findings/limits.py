@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
@@ -26,6 +27,8 @@ equals the utilization."""
 TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
 that they occupy it: 0.23 at most if the times are distributed exponentially."""
+
+SEE_ROUTES = "Or make the slowest requests faster: the exporter's flag `--routes` shows their paths."
 
 RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
@@ -50,7 +53,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     existing = mean_threads(figures.threads)
     up = f" ({existing} of them up)" if existing not in ("0", str(ceiling)) else ""
     slots = name_slots(figures.server)
-    slowest, advice = _describe_slowest(figures), advise_capacity(figures)
+    slowest, advice = _describe_slowest(figures, slots), advise_capacity(figures)
     if slowest and figures.routes is None:
         advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
     yield Finding(
@@ -69,12 +72,10 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     )
 
 
-SEE_ROUTES = "Or make the slowest requests faster: the exporter's flag `--routes` shows their paths."
-
-
-def _describe_slowest(figures: Figures) -> str:
-    """A sentence about the slowest requests if they occupy many of the threads, with a space before it: each of them
-    takes their percentile at least, and all requests together take the mean of each."""
+def _describe_slowest(figures: Figures, slots: str) -> str:
+    """A sentence about the slowest requests if they occupy many of the threads, with a space before it, and one about
+    the route that does, if it is known. Each of them takes their percentile at least, and all requests together take
+    the mean of each."""
     mean, times = figures.flow.response_time, figures.response_times
     if not mean or times is None:
         return ""
@@ -84,7 +85,8 @@ def _describe_slowest(figures: Figures) -> str:
         return ""
     return (
         f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
-        f"{percent(min(1.0, part * low / mean))} of the busy threads or more."
+        f"{percent(min(1.0, part * low / mean))} of the busy {slots} or more."
+        f"{describe_route(figures.routes, figures.server)}"
     )
 
 
