@@ -11,10 +11,6 @@ class Client:
 
     def __init__(self) -> None:
         self.closed = 0
-        self.unread = False
-
-    def has_unread(self) -> bool:
-        return self.unread
 
     def abort(self) -> None:
         self.closed += 1
@@ -137,19 +133,3 @@ def test_a_closed_one_leaves_room() -> None:
         slots.mark_idle(client)
     others = admitted(slots, 2)
     assert not any(client.closed for client in clients + others)
-
-
-def test_a_request_that_was_not_read_yet() -> None:
-    """It has arrived while the event loop waited for a CPU: a younger connection goes, whose client is silent. If no
-    client is silent, the oldest goes."""
-    now = 0.0
-    slots = ConnectionSlots(3, clock=lambda: now)
-    clients = admitted(slots, 3)
-    clients[0].unread = True
-    now = 10 * bounds.SLOW_SECONDS
-    clients += admitted(slots, 1)
-    assert [client.closed for client in clients] == [0, 1, 0, 0]
-    for client in clients:
-        client.unread = True
-    clients += admitted(slots, 1)
-    assert [client.closed for client in clients] == [1, 1, 0, 0, 0]

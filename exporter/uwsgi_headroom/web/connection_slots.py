@@ -3,9 +3,8 @@
 Of too many connections, the oldest idle one is closed, so that a client that holds connections without requests cannot
 shut out others. Oldest means the longest time without a complete request, so an incomplete request makes no connection
 younger. If none is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is
-also closed before a connection that is so new that its request may be on its way, or whose request has arrived and was
-not read yet: on a busy host, the event loop waits for a CPU between the two. If each connection has a reason to stay, a
-few new ones line up for a while.
+also closed before a connection that is so new that its request may be on its way. If each connection has a reason to
+stay, a few new ones line up for a while.
 
 The bound follows from the descriptors that the process may open. An excess connection must be accepted before it can be
 closed, and a closed one keeps its descriptor for another turn of the event loop. So about five times those accepted at
@@ -19,7 +18,7 @@ import logging
 import resource
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,9 +31,6 @@ _log = logging.getLogger(__name__)
 
 class Connection(Protocol):
     """A connection that can be closed to make room."""
-
-    def has_unread(self) -> bool:
-        """Whether data of the client has arrived and was not read yet."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -60,7 +56,7 @@ class ConnectionSlots:
         """Admit a new connection, as idle. If full, close another one; return False if each one has a reason to
         stay."""
         if len(self) >= self.most:
-            victim = self._oldest(self._silent()) or self._oldest(self._waiting.items()) or next(iter(self._idle), None)
+            victim = self._oldest(self._idle) or self._oldest(self._waiting) or next(iter(self._idle), None)
             if victim is None:
                 return False
             self.remove(victim)
@@ -104,13 +100,9 @@ class ConnectionSlots:
         self._waiting.pop(connection, None)
         self._line.discard(connection)
 
-    def _silent(self) -> Iterator[tuple[Connection, float]]:
-        """Idle connections without data to read, and since when they are idle, oldest first."""
-        return ((connection, since) for connection, since in self._idle.items() if not connection.has_unread())
-
-    def _oldest(self, since: Iterable[tuple[Connection, float]]) -> Connection | None:
+    def _oldest(self, since: dict[Connection, float]) -> Connection | None:
         """The connection that waits for its client the longest, if that is long enough to call the client slow."""
-        for connection, begin in since:
+        for connection, begin in since.items():
             return connection if self._clock() - begin >= bounds.SLOW_SECONDS else None
         return None
 

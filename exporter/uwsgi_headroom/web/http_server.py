@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import socket
-import termios
-from array import array
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
@@ -119,11 +116,6 @@ class HttpConnection(asyncio.Protocol):
         self._writable.set()
 
     # What the server and the application's answers call
-
-    def has_unread(self) -> bool:
-        unread = array("i", [0])
-        fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.FIONREAD, unread)
-        return unread[0] > 0
 
     def abort(self) -> None:
         self._transport.abort()
