@@ -65,7 +65,9 @@ CAUSES: Mapping[str, Cause] = {
     "queue_wait": Cause("Requests wait in the listen queue", f"{CHECK}: it says what to raise"),
     "recycled_together": Cause("All workers are recycled together", "Set `max-requests-delta`"),
     "reload_waits": Cause("A reload waits for a request, and no new request is served", "Set `worker-reload-mercy`"),
-    "request_stuck": Cause("Requests are stuck", "Restart the stuck workers: `uwsgi-headroom pids NAME --stuck`"),
+    "request_stuck": Cause(
+        "Requests are stuck", "Restart workers with stuck requests: `uwsgi-headroom pids NAME --stuck`"
+    ),
     "requests_lost": Cause("Requests were lost", f"{CHECK}: it says why the workers exited"),
     "requests_rejected": Cause("uWSGI refuses requests", f"{CHECK}: it names the option to change"),
     "requests_unanswered": Cause("Requests reach no application", "Load the plugin, or correct the modifier"),

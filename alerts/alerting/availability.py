@@ -57,8 +57,8 @@ or
 )""",
         hold=t.down_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} {{{{ if lt $value 0.0 }}}}is down: the exporter restarted, and has not "
-        "found it since{{ else if eq $value 0.0 }}is down: its stats server does not answer{{ else }}keeps restarting: "
+        summary=f"uWSGI {SERVER} on {INSTANCE} {{{{ if lt $value 0.0 }}}}is down: the exporter has not found it "
+        "again after a restart of the exporter{{ else if eq $value 0.0 }}is down: its stats server does not answer{{ else }}keeps restarting: "
         f"it was up for only {percent()} of the last {t.down_flapping_range}{{{{ end }}}}",
         acts=(
             "Open a page of your site to see whether uWSGI still serves requests. If the page does not load, restart "
@@ -66,7 +66,7 @@ or
             "If uWSGI does not start, look for the reason at the end of its log: `journalctl -u UNIT -n 50`.",
             f"If you removed this uWSGI on purpose, let the exporter forget it: `uwsgi-headroom retire {SHELL_NAME}`.",
         ),
-        evidence="{{ if lt $value 0.0 }}The exporter has restarted, and has not found this uWSGI since.{{ else }}"
+        evidence="{{ if lt $value 0.0 }}The exporter has restarted, and has not found this uWSGI again.{{ else }}"
         "Reads of the stats server fail, mostly for this reason: "
         f'{{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
@@ -95,7 +95,7 @@ or
 sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.missing_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}does not watch {value(WHOLE)} servers: "
+        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves {value(WHOLE)} servers unwatched: "
         "more sockets match than its limit allows{{ else }}watches no server: no socket matches its patterns{{ end }}",
         acts=(
             "{{ if $labels.pattern }}Remove stale sockets, on which no process listens.{{ else }}Run `uwsgi-headroom "
@@ -106,11 +106,11 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "exporter's memory limit.{{ else }}If no uWSGI should run on this host, remove the exporter from it.{{ end "
             "}}",
         ),
-        evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
-        "watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that the exporter "
-        "has already read are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets have "
-        "another path, or the exporter's user is not allowed to see these sockets. Until this is fixed, no alert about "
-        "uWSGI on this host can fire.{{ end }}",
+        evidence=f"{{{{ if $labels.pattern }}}}Of the sockets that match {{{{ $labels.pattern }}}}, {value(WHOLE)} are "
+        "not watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that the "
+        "exporter has already read are still watched.{{ else }}uWSGI is not running on this host, or its `stats` "
+        "sockets have another path, or the exporter's user is not allowed to see these sockets. Until this is fixed, "
+        "no alert about uWSGI on this host can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )
     page = replace(

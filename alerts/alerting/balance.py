@@ -88,8 +88,8 @@ def _workers_uneven(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: one worker takes {value(TENTH)} times an even share of the requests",
         acts=(
-            "If even shares would save less than 10 % of the mean response time (see below), do nothing: the uneven "
-            "shares are harmless.",
+            "If equal shares would shorten the mean response time by less than 10 % (see below), do nothing: the "
+            "uneven shares are harmless.",
             "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets.",
             EVEN_OUT,
         ),

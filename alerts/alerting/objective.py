@@ -117,7 +117,7 @@ def _budget() -> str:
     said without a figure, because the rate is a mean over days that changes little."""
     left = f'printf "{MONTH} / %g" $value | query | first | value'
     return (
-        "{{ if lt $value 1.05 }}At this rate, the error budget for a month is used up in about a month.{{ else }}At "
+        "{{ if lt $value 1.05 }}At this rate, nothing is left of the error budget at the end of the month.{{ else }}At "
         f"this rate, the error budget for a month is used up in {{{{ {DURATION} ({left}) }}}}.{{{{ end }}}}"
     )
 

@@ -106,12 +106,12 @@ unless (
             HOW_MUCH,
             LONGER_QUEUE,
         ),
-        evidence=f"The listen queue is full at {LIMIT} connections; "
+        evidence=f"The listen queue is full: its limit is {LIMIT} connections (the kernel admits one more), and "
         f"{answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait in it now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
         "counted over all TCP listeners of the network namespace. A client whose connection was dropped tries again "
-        "after a second or more.{{ else }}The kernel does not count connections that a UNIX socket refuses. When it is "
-        "refused, nginx logs `Resource temporarily unavailable` and responds with status 502; other clients wait in "
+        "after a second or more.{{ else }}The kernel does not count connections that a UNIX socket refuses. When nginx "
+        "is refused, it logs `Resource temporarily unavailable` and responds with status 502; other clients wait in "
         "connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
@@ -197,10 +197,10 @@ def _not_measurable(t: Thresholds) -> Alert:
             f"Run {CHECK}: like the exporter's web page, it shows why the queue cannot be measured.",
             "If the exporter runs in another container or on another host than uWSGI, run the exporter in uWSGI's "
             "network namespace.",
-            "Let the exporter read `stats` over a UNIX socket, which proves that uWSGI's processes run on the "
-            "exporter's host.",
+            "Let the exporter read `stats` over a UNIX socket: the exporter then knows that uWSGI's processes run on "
+            "its own host.",
         ),
-        evidence="Whether requests wait in a queue that cannot be measured is not known, and no alert about this queue "
-        "can fire. For a UNIX socket, uWSGI itself reports an empty queue.",
+        evidence="If a queue cannot be measured, nobody knows whether requests wait in it, and no alert about this "
+        "queue can fire. uWSGI's own figure does not help: for a UNIX socket, uWSGI always reports an empty queue.",
         dashboard=SERVER_DASHBOARD,
     )

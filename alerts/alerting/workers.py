@@ -72,8 +72,9 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and says which requests the restart "
-        "would lose. New requests will also get stuck until you fix the database, service or lock that they wait for."
+        f"Restart {workers(stuck)}, where requests are stuck: {pids(stuck)} prints the command, and says which "
+        "requests the restart would lose. New requests will also get stuck until you fix the database, service or lock "
+        "that they wait for."
     )
     page = replace(
         ticket,
@@ -96,11 +97,11 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
                 "between pause and resume). If a reload waits for a worker, end that worker: "
                 f"{pids(f'{age}{{$self}}')} prints the command.",
             ),
-            "Set timeouts on the calls that the application makes. If a reload waited for a worker, set "
-            "`worker-reload-mercy` to limit this wait.",
+            "Set timeouts on the calls that the application makes. If a reload of uWSGI waited for a worker with a "
+            "stuck request, set `worker-reload-mercy` to limit how long a reload waits.",
         ),
         evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
-        + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
+        + if_any(requests, f"For {t.standstill_range}, no request was completed. ")
         + f"{of_threads} have each been serving one request for longer than the exporter's setting `stuck`"
         + if_any(
             f"max({age}{{$self}})",
@@ -161,8 +162,8 @@ def _harakiri(t: Thresholds) -> Alert:
         expr=f"round({by_server('sum', ended)}) >= {t.harakiris}",
         hold=t.harakiri_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} lost workers to `harakiri` because requests took too long: "
-        f"{value(WHOLE)} in {t.harakiri_range}",
+        summary=f"uWSGI {SERVER} on {INSTANCE} killed {value(WHOLE)} worker{{{{ if gt $value 1.0 }}}}s{{{{ end }}}} in "
+        f"{t.harakiri_range}, because requests took longer than `harakiri` allows",
         acts=(
             "Find the slow requests in uWSGI's log: their lines contain `HARAKIRI`.",
             "If the slow requests are always of the same kind, make them faster, or set timeouts on the calls that "
@@ -384,14 +385,14 @@ max without (worker_id) (
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grew by {percent()} in {2 * hours} hours",
         acts=(
-            "To gain time, set `reload-on-rss`, or `max-requests` together with `max-requests-delta`, so that workers "
-            "do not all restart at once.",
+            "To gain time, set `reload-on-rss` or `max-requests`. With `max-requests`, also set `max-requests-delta`, "
+            "which prevents that all workers restart at once.",
             "Find the leak: Python's `tracemalloc` shows which lines of the application allocate memory that is never "
             "freed.",
             "If the growth began with a new release of the application, check what that release changed.",
         ),
-        evidence=f"The memory of {workers(f'topk(1, {growth})')} has kept growing for {2 * hours} hours, by "
-        f"{answer(f'topk(1, {growth})', 'humanize1024')}B to "
+        evidence=f"The memory of {workers(f'topk(1, {growth})')} has kept growing for {2 * hours} hours: it grew by "
+        f"{answer(f'topk(1, {growth})', 'humanize1024')}B, and is now "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B. The worker has run long enough for "
         "the application's caches to fill, so this is probably a memory leak. When memory runs out, the kernel kills a "
         "process.",

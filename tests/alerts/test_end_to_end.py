@@ -169,7 +169,7 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
             page = prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "firing")
             labels = prometheus.labels("UwsgiListenQueueOverflowing", "critical", "shop")
             assert page["labels"] == labels | {"socket": server.web}
-            assert "The listen queue is full at 20 connections; " in read(page)
+            assert "The listen queue is full: its limit is 20 connections " in read(page)
             shown("UwsgiListenQueueOverflowing", prometheus.pagerduty("UwsgiListenQueueOverflowing"))
             prometheus.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
         prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "resolved")

@@ -227,7 +227,7 @@ def test_the_sentence() -> None:
     parts = (Part("CPU", 0.05, 0.0768, "render", 0.021), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
     sentence = describe(judged(expected=1.02), "the reload at 14:02", 600, parts)
     assert sentence == (
-        "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (99 ms → 139 ms; between 31 and 49 %): "
+        "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (likely 31 to 49 %; 99 ms → 139 ms): "
         "CPU +27 ms (`render` +21 ms), postgres +11 ms; load alone would make +2.0 ms."
     )
     cpu = judged(changes=(Change("cpu", 0.05, 0.0768, 0.31, 0.49, "worse"),))

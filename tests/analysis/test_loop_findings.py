@@ -63,7 +63,7 @@ def test_how_long_a_loop_is_held(part: float, seconds: float, severity: str | No
     found = findings({1: 60 * part, 2: 0.0}, {1: use(seconds=seconds)}).get("loop_held")
     assert (found.severity if found else None) == severity
     if found:
-        assert found.title == "Calls block the event loop of worker 1, sleeping."
+        assert found.title == "Calls that are sleeping block the event loop of worker 1."
         assert "(PID 101)" in found.evidence
 
 

@@ -155,7 +155,7 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
         if most and step.most and most > WORTH_PROCESSES * step.most:
             return more._replace(change=f"{more.change}. More `threads` would wait for the interpreter lock.")
     parts = [
-        f"Raise `threads` from {each} to {step.threads}{_say_unless(figures)}{_say_demand(figures)}.",
+        f"Raise `threads` from {each} to {step.threads}{_say_why(figures)}.",
         *(f"{part}." for part in _say_effect(figures, step)),
         "" if load is None else f"Each interpreter uses {load:.2f} of a CPU.",
         _what_they_wait_for(figures),
@@ -177,7 +177,7 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
         change = f"Raise `processes` from {processes} to {step.processes} ({room})"
         return Advice(change, (("processes", step.processes),), None)
     sentences = [
-        f"Raise `processes` from {processes} to {step.processes} ({room}){_say_unless(figures)}{_say_demand(figures)}",
+        f"Raise `processes` from {processes} to {step.processes} ({room}){_say_why(figures)}",
         *_say_effect(figures, step),
     ]
     return Advice(". ".join(sentences), (("processes", step.processes),), _promise(figures, step))
@@ -190,23 +190,26 @@ def _promise(figures: Figures, step: Step) -> float | None:
     return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 
 
-def _say_unless(figures: Figures) -> str:
-    """When a step changes nothing, to follow it; empty if nothing says so."""
-    return UNLESS_LIMITED if mostly_sleeps(figures) else ""
+def _say_why(figures: Figures) -> str:
+    """When a step changes nothing, if anything says so, and the offered work, if it is known; to follow the step."""
+    demand = _say_demand(figures)
+    if mostly_sleeps(figures):
+        return UNLESS_LIMITED + (f". {demand[0].upper()}{demand[1:]}" if demand else "")
+    return f": {demand}" if demand else ""
 
 
 def _say_demand(figures: Figures) -> str:
-    """The offered work, to follow the change; empty if it is unknown."""
+    """The offered work, as a clause; empty if it is unknown."""
     if overload := find_overload(figures):
         is_counted = count_refused(figures.window, figures.server.queues)
         arrive = "with retries, requests arrive" if is_counted else "requests arrive about"
-        return f": {arrive} {overload:.1f} times as fast as uWSGI serves them"
+        return f"{arrive} {overload:.1f} times as fast as uWSGI serves them"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
         of = f"{figures.ceiling or 0} {slots}"
-        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {of}"
+        return f"while all {slots} are busy, there are {in_bursts:.0f} requests at once for {of}"
     offered = describe_demand(figures.demand, figures.ceiling, slots)
-    return f": there are {offered}" if offered else ""
+    return f"there are {offered}" if offered else ""
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:

@@ -521,7 +521,8 @@ def _thunder_lock(options: Options, seen: Evidence) -> Iterator[Advice]:
             "info",
             "`thunder-lock` costs throughput with threads.",
             "Every accepted request takes a lock that all threads of all workers share: in one measurement, this cost "
-            "a tenth of the throughput. If the process that holds the lock is stopped, no requests are served.",
+            "a tenth of the throughput. If the process that holds the lock is paused (SIGSTOP), no requests are "
+            "served.",
             (),
             "the workers' shares of the requests have to be exactly even.",
             THUNDER,
@@ -626,12 +627,13 @@ def _max_fd(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "max_fd",
             "warning",
-            "The `http` router takes memory for every file that it may ever open.",
+            "The `http` router reserves memory for as many files as its limit of open files allows.",
             "Its table has 8 bytes for each possible file, up to the limit of open files.",
             ("max-fd = 65536",),
             "the service manager or the container limits open files (LimitNOFILE, --ulimit nofile).",
             "https://github.com/unbit/uwsgi/issues/2299",
-            seen=f"The master may open {seen.descriptors:,} files: {size:.1f} GB in each router.",
+            seen=f"The master's limit of open files is {seen.descriptors:,}, so each router reserves {size:.1f} GB of "
+            "memory.",
         )
 
 
@@ -674,7 +676,7 @@ def _public_http(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "http_socket",
             "info",
             "Clients that send or read slowly hold the threads.",
-            "With `http-socket`, workers read requests from the clients themselves"
+            "With `http-socket`, workers read requests directly from the clients"
             + ("" if options.post_buffering else ", and the application waits for each part of a body")
             + ". `post-buffering` does not change who waits: the thread does.",
             (),

@@ -40,8 +40,9 @@ def add_check_flags(parser: Parser) -> None:
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). A running exporter answers at once instead, with "
-        "the figures of its shortest window (`serve --window`) that is at least this long",
+        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
+        "`check` does not watch: it prints at once what the exporter measured in its shortest window (`serve "
+        "--window`) that has at least this length",
     )
     parser.add_argument(
         "--format",

@@ -200,7 +200,7 @@ def _say_lost(chosen: Sequence[Worker]) -> str:
     numbers = [worker.busy_threads for worker in chosen]
     known = [number for number in numbers if number is not None]
     if len(known) < len(numbers):
-        return "Requests that are in service are lost; how many is not known (stats-no-cores)."
+        return "The restart loses the requests in progress. Their number is not known (stats-no-cores)."
     lost = sum(known)
     if not lost:
         return "No request is in service in it now." if len(chosen) == 1 else "No request is in service in them now."

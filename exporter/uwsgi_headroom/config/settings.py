@@ -172,8 +172,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--web.allowed-hosts",
         metavar="NAME",
         help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
-        "and this machine's name; repeatable. The exporter refuses requests for any other host name: always on "
-        "loopback, and on all addresses if this flag is given",
+        "and this machine's name; repeatable. On loopback, the exporter refuses requests for any other host name. On "
+        "other addresses, it does so only if you give this flag",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -315,7 +315,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--code",
         help="about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
-        "variables. The exporter shows lines of code only on loopback, or behind a login",
+        "variables. The exporter shows these names and lines only if it listens on loopback, or requires a login",
         default="`false`",
         key="code.enabled",
         **_SWITCH,

@@ -101,7 +101,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_thunder_lock",
-        "Whether thunder-lock is on: the lock makes shares even, at a cost in throughput.",
+        "Whether thunder-lock is on: the lock spreads requests evenly over the workers, at a cost in throughput.",
         [(server.labels, server.snapshot.thunder_lock) for server in scrape.servers],
     )
     yield gauge(

@@ -228,7 +228,7 @@ MESSAGES: tuple[Message, ...] = (
         "worker_died",
         (rb"DAMN ! " + _WORKER + _PID + rb"\) died :\( ",),
         "known",
-        "{worker} ended by itself",
+        "{worker} died",
         agrees="ended",
     ),
     Message(

@@ -57,8 +57,8 @@ PAGE = (
 )
 TICKET = (
     acts(
-        "If even shares would save less than 10 % of the mean response time (see below), do nothing: the uneven shares "
-        "are harmless.",
+        "If equal shares would shorten the mean response time by less than 10 % (see below), do nothing: the uneven "
+        "shares are harmless.",
         "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets.",
         MORE_PROCESSES,
     )

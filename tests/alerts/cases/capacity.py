@@ -112,8 +112,8 @@ SAFE_IN_THREADS = SEE_FIRST + "`processes`; raise `threads` only if the applicat
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks the "
     "permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what the threads "
-    "wait for: if it is a lock, a backend at its limit or slow clients, additional threads would probably wait for it, "
-    "too."
+    "wait for: additional threads would probably also wait if the cause is a lock, slow clients, or a backend at its "
+    "limit."
 )
 BY_STATE = {
     "lock": "Run `uwsgi-headroom check --code` on the host to see which line of code holds the application's lock: on "

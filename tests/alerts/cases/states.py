@@ -90,8 +90,8 @@ CASES = [
             "one kind of long request.",
             "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks "
             "the permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what "
-            "the threads wait for: if it is a lock, a backend at its limit or slow clients, additional threads would "
-            "probably wait for it, too.",
+            "the threads wait for: additional threads would probably also wait if the cause is a lock, slow clients, "
+            "or a backend at its limit.",
             "If the bursts come from one client, such as a job that starts on the hour, spread this client's requests "
             "over time, or rate-limit the client.",
         )

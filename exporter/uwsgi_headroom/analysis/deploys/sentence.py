@@ -132,7 +132,5 @@ def _size(change: Change) -> str:
 
 def _span(change: Change) -> str:
     low, high = sorted((abs(change.low), abs(change.high)))
-    return (
-        f"{duration(change.before)} → {duration(change.after)}; between {percent(low).removesuffix(' %')} and "
-        f"{percent(high)}"
-    )
+    likely = f"likely {percent(low).removesuffix(' %')} to {percent(high)}"
+    return f"{likely}; {duration(change.before)} → {duration(change.after)}"

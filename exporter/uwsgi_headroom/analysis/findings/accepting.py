@@ -100,9 +100,9 @@ def _explain(figures: Figures) -> tuple[str, str]:
         which = f"worker {worker.worker_id} (PID {holder})"
         if worker.is_stopped:
             return (
-                f"workers are idle, and {which}, which holds the accept lock, is stopped",
+                f"workers are idle, and {which}, which holds the accept lock, is paused (SIGSTOP)",
                 f"Resume the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a time "
-                "accepts requests. While this process is stopped, no other process can accept requests.",
+                "accepts requests. While this process is paused, no other process can accept requests.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",

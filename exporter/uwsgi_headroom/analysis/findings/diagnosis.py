@@ -105,7 +105,7 @@ EXPLAIN = {"requests_lost": ("respawn_loop",), "exceptions": ("descriptors_used_
 """Harms other than waiting, and the causes that explain them: a worker that keeps restarting loses its requests, and
 nothing can be opened without a descriptor."""
 
-NOT_SEEN = "the cause is not seen"
+NOT_SEEN = "the cause is not known"
 
 BURSTS = 0.05
 """If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
@@ -134,6 +134,8 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
+    if clause == NOT_SEEN and harms[0].code == "clients_refused":
+        clause = "why it is full is not known"
     is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
     if is_full and not (cause and cause.code in BROKEN):
         change = f"{change} {queue.advise_longer_queue(figures)}".strip()

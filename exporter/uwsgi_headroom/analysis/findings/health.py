@@ -68,7 +68,8 @@ def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, ar
     see = show_calls(figures.server, worst)
     if not are_many:
         return f"Run {see} to see what the stuck request waits for"
-    restart = f"Restart the stuck workers with the command that {print_pids(figures, affected)} prints"
+    command = f"the command that {print_pids(figures, affected)} prints"
+    restart = f"Restart the workers in which requests are stuck, with {command}"
     return f"{restart}; before the restart, {see} shows what the stuck requests wait for"
 
 

@@ -47,7 +47,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         saturated = f"The interpreters of all {len(full)} workers are"
     else:
         saturated = "The interpreters of several workers are"  # which ones changes from window to window
-    which = "" if len(full) == 1 or everywhere else f" in {numbered('worker', [worker.worker_id for worker in full])}"
+    which = "" if len(full) == 1 or everywhere else f" of {numbered('worker', [worker.worker_id for worker in full])}"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
     waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
@@ -61,8 +61,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         **add_wait(
-            f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and cannot use "
-            f"more than one CPU; up to {mean_count(most)} requests are in one worker at once{_lock_clause(full)}",
+            f"{'An' if len(full) == 1 else 'The busiest'} interpreter{which} uses {highest:.2f} of a CPU (none can use "
+            f"more than one CPU); up to {mean_count(most)} requests are in one worker at once{_lock_clause(full)}",
             figures.flow,
             describe_own_threads(figures),
         )._asdict(),

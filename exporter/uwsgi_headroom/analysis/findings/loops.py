@@ -40,9 +40,9 @@ class _Held(NamedTuple):
         return name_activity(*self.use.hold)
 
     @property
-    def doing(self) -> str:
-        """The same behind a comma; empty if it is not known."""
-        return f", {self.activity}" if self.activity else ""
+    def calls(self) -> str:
+        """The calls, with what they do if it is known."""
+        return f"Calls that are {self.activity}" if self.activity else "Calls"
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
     loops = "loops" if len(alike) > 1 else "loop"
-    title = f"Calls block the event {loops} of {numbered('worker', alike)}{worst.doing}"
+    title = f"{worst.calls} block the event {loops} of {numbered('worker', alike)}"
     yield Finding(
         code="loop_held",
         severity=_judge(figures, held),
@@ -117,7 +117,10 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
         f"service, and {say_completed(window.requests)}."
-        + "".join(f" In worker {each.worker.worker_id}: {percent(each.part)}{each.doing}." for each in others[:3])
+        + "".join(
+            f" In worker {each.worker.worker_id}: {percent(each.part)}{f' ({each.activity})' if each.activity else ''}."
+            for each in others[:3]
+        )
     )
 
 

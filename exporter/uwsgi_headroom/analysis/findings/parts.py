@@ -36,14 +36,14 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
     if not refused or not caches:
         return
     names = [cache.name for cache in caches]
-    is_sure = options.complete
+    is_sure, noun = options.complete, "cache" if len(names) == 1 else "caches"
     yield Finding(
         code="cache_full",
         severity="warning" if refused >= REFUSED and is_sure else "info",
-        title=f"The cache {names[0]} is full."
+        title=f"The cache `{names[0]}` is full."
         if len(names) == 1
-        else f"The caches {listed(names, MOST_NAMED)} are full.",
-        evidence=f"In the last {duration(figures.window.seconds)}, the cache had no room for "
+        else f"The caches {listed([f'`{name}`' for name in names], MOST_NAMED)} are full.",
+        evidence=f"In the last {duration(figures.window.seconds)}, the {noun} had no room for "
         f"{'at most ' if options.purging_caches else ''}{counted(refused, 'item')}; "
         f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
         meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
@@ -68,8 +68,8 @@ def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
 
 def _describe(cache: CacheRecord) -> str:
     if cache.items is None or not cache.max_items:
-        return f"{cache.name} has an unknown number of items"
-    return f"{cache.name} has {cache.items:,} of {counted(cache.max_items, 'item')}"
+        return f"how many items `{cache.name}` holds is not known"
+    return f"`{cache.name}` holds {cache.items:,} of at most {counted(cache.max_items, 'item')}"
 
 
 def _late_spoolers(figures: Figures) -> Iterator[Finding]:

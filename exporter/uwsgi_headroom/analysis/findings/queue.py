@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, duration, factor, in_queue, least, mean_count, percent
+from uwsgi_headroom.words.formats import counted, duration, in_queue, least, mean_count, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -73,8 +73,8 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         "this packet again after one second, and then after two more. New connections to backends also wait. Entries "
         "of closed connections stay in the table for two minutes.",
         change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. "
-        "Alternatively, keep connections open (keep-alive), so that there are fewer new ones, or exclude them from "
-        "tracking (NOTRACK).",
+        "Alternatively, let clients reuse their connections (keep-alive), or turn off tracking for uWSGI's connections "
+        "(NOTRACK).",
     )
 
 
@@ -160,7 +160,8 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
     smaller."""
     if wait_too_long(figures):
-        return "Do not raise `listen`: most clients have gone when their request is served, and would wait longer."
+        return "Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
+        "would only make clients wait longer."
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         now = "" if backlog.limit is None else f" (the limit is now {backlog.limit})"
@@ -183,18 +184,18 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     waiting, longest = judge_waiting(flow), "" if socket or flow.wait_is_floor else _longest(figures)
     if waiting in (None, "none"):
         return
-    at = f"at {socket}, " if socket else ""
-    over, reloaded = f"{at}over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
+    at = f" at {socket}" if socket else ""
+    over, reloaded = f"Over the last {duration(figures.window.seconds)}{at}", waits_for_a_reload(figures)
     title, evidence = (
         "Requests wait, and no request is completed.",
-        f"{mean_count(flow.queue_length or 0)} requests wait on average {over}.",
+        f"{over}, {mean_count(flow.queue_length or 0)} requests wait on average.",
     )
     if flow.queue_wait is not None:
         served, wait = flow.response_time, least(duration(flow.queue_wait), flow.wait_is_floor)
-        compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
+        compared = f", and are then in service for {duration(served)}" if served else ""
         title, evidence = (
             "Requests wait in the listen queue.",
-            f"Requests wait {wait} on average{longest}, {compared}{over}.",
+            f"{over}, requests wait {wait} on average{longest}{compared}.",
         )
     yield Finding(
         code="queue_wait",

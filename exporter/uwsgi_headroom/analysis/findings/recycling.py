@@ -273,8 +273,8 @@ def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
             + ("" if away is None else f"; workers are down for {percent(away)} of the time"),
             figures.flow,
         )._asdict(),
-        meaning="uWSGI replaces a worker of this age, and the new one first has to load the application. Workers that "
-        "start together also end together.",
+        meaning="uWSGI replaces each worker that reaches `max-worker-lifetime`, and the new worker first has to load "
+        "the application. Workers that start together also end together.",
         clause="workers are replaced too often",
         change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (uWSGI 2.0.20) to {apart}, so "
         "that each worker ends at a time of its own, or remove `max-worker-lifetime`.",
@@ -313,6 +313,6 @@ def say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        " Also set `min-worker-lifetime` to 0: uWSGI replaces a worker only when it is older than "
-        f"`min-worker-lifetime` ({least} s), but these workers exit after {duration(life)} on average."
+        f" Also set `min-worker-lifetime` to 0: otherwise, uWSGI replaces no worker before it is {least} s old, and "
+        f"these workers already exit after {duration(life)} on average."
     )

@@ -253,7 +253,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             severity="critical" if is_many else "warning",
             title=f"{numbered('Worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}.",
             clause=f"{numbered('worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}",
-            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} ended {repeated(respawns)} in "
+            evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"{duration(window.seconds)}"
             + (f", and {repeated(window.harakiris)} by `harakiri`" if window.harakiris else "")
             + f", and served {counted_or_no(sum(requests for _, _, requests in ended), 'request')} meanwhile"
@@ -276,7 +276,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             code="workers_respawned",
             severity="info",
             title="Workers were restarted.",
-            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} ended {repeated(respawns)} in "
+            evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
             meaning="The workers were reloaded, and no request was lost."
@@ -285,6 +285,12 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
             change="Raise `max-requests`: each worker lives for less than a minute." if short else "",
         )
+
+
+def _say_ends(ended: Sequence[int], ends: int) -> str:
+    """Which workers ended, and how often."""
+    in_total = " in total" if len(ended) > 1 and ends > 1 else ""
+    return f"{numbered('Worker', ended)} ended {repeated(ends)}{in_total}"
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
@@ -300,7 +306,7 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         code="workers_ended",
         severity=_severity(figures, ends),
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
-        evidence=f"{numbered('Worker', ended)} ended {repeated(ends)} in the last {duration(figures.window.seconds)}, "
+        evidence=f"{_say_ends(ended, ends)} in the last {duration(figures.window.seconds)}, "
         "which no uWSGI option explains.",
         meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel "
         "kills a process if memory runs out. The requests in a worker that crashed or was killed are lost.",

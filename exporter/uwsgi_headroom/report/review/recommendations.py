@@ -44,7 +44,7 @@ from uwsgi_headroom.report.review.trend import first_of
 from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.windows import figures_at
 from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, mean_count, percent, rate
+from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, listed, mean_count, percent, rate
 
 URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "ok"}
 """How urgent a finding is, by its severity."""
@@ -298,13 +298,13 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     worst = max(full, key=lambda pair: pair[0])[1]
     dropped = "" if users.overflows is None else f" The kernels dropped {users.overflows:,.0f} TCP connections."
     others = [each.server for _, each in full if each is not worst]
-    too = f" It was full at times on {', '.join(others)}, too." if others else ""
+    too = f" The queues of {listed(others)} were also full at times." if others else ""
     harm = Finding(
         code="clients_refused",
         severity="critical" if users.queue_full >= queue.FULL[0] else "warning",
         title="Listen queues were full, and clients refused or left to try again.",
-        evidence=f"Over the range, its listen queue was at its limit for {fine_percent(users.queue_full)} of the time."
-        f"{dropped}{too}",
+        evidence=f"Over the range, the listen queue of {worst.server} was at its limit for "
+        f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
         change="See first what the threads wait for. Raise `listen` only against short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
