@@ -58,7 +58,8 @@ or
         hold=t.down_hold,
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} {{{{ if lt $value 0.0 }}}}is down: the exporter has not found it "
-        "again after a restart of the exporter{{ else if eq $value 0.0 }}is down: its stats server does not answer{{ else }}keeps restarting: "
+        "again after a restart of the exporter{{ else if eq $value 0.0 }}is down: its stats server does not answer"
+        "{{ else }}keeps restarting: "
         f"it was up for only {percent()} of the last {t.down_flapping_range}{{{{ end }}}}",
         acts=(
             "Open a page of your site to see whether uWSGI still serves requests. If the page does not load, restart "
@@ -95,8 +96,9 @@ or
 sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.missing_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves {value(WHOLE)} servers unwatched: "
-        "more sockets match than its limit allows{{ else }}watches no server: no socket matches its patterns{{ end }}",
+        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves {value(WHOLE)} servers "
+        "unwatched: more sockets match than its limit allows{{ else }}watches no server: no socket matches its "
+        "patterns{{ end }}",
         acts=(
             "{{ if $labels.pattern }}Remove stale sockets, on which no process listens.{{ else }}Run `uwsgi-headroom "
             "discover` on the host: it lists every uWSGI and its stats server.{{ end }}",

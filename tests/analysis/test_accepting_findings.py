@@ -30,7 +30,7 @@ def test_the_stopped_holder_of_the_accept_lock() -> None:
     assert (first.code, first.severity) == ("accept_blocked", "critical")
     assert first.title == (
         "Requests wait in the listen queue: workers are idle, and worker 2 (PID 102), which holds the accept lock, is "
-        "stopped."
+        "paused (SIGSTOP)."
     )
     assert first.change.startswith("Resume the stopped worker: `kill -CONT 102`.")
     assert first.evidence.startswith(

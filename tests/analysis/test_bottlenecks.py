@@ -67,8 +67,8 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")
-    assert (
-        harm.evidence == "Requests wait 100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+    assert harm.evidence == (
+        "Over the last 60 s at a.sock, requests wait 100 ms on average, and are then in service for 100 ms."
     )
 
 
@@ -121,7 +121,9 @@ def test_a_mapped_socket_where_nobody_waits() -> None:
     """The reason is not that other threads would serve the requests."""
     server = Server(processes=3, threads=1)
     finding = findings_by_code(one_full_worker(queued=0.0), server, host=mapped(server))["unevenness_harmless"]
-    assert finding.meaning.endswith("Uneven shares are harmless here: their listen queues are nearly empty.")
+    assert finding.meaning.endswith(
+        "Uneven shares are harmless here: the listen queues of these sockets are nearly empty."
+    )
 
 
 def test_a_wait_during_a_reload() -> None:

@@ -231,7 +231,7 @@ def test_the_sentence() -> None:
         "CPU +27 ms (`render` +21 ms), postgres +11 ms; load alone would make +2.0 ms."
     )
     cpu = judged(changes=(Change("cpu", 0.05, 0.0768, 0.31, 0.49, "worse"),))
-    assert describe(cpu, "the reload at 14:02", 600, parts).endswith("and 49 %): `render` +21 ms.")
+    assert describe(cpu, "the reload at 14:02", 600, parts).endswith("50 ms → 77 ms): `render` +21 ms.")
     assert describe(judged(status="same", bound=0.09), "the reload at 14:02", 600) == (
         "Since the reload at 14:02 (10 min ago) there is no change above 10 % in the time or CPU time of a request."
     )

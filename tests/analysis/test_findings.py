@@ -269,7 +269,7 @@ def test_a_queue_that_fills() -> None:
     assert "net.core.somaxconn" in by_code["queue_wait"].change
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait in the listen queue: the cause is not known."
-    assert by_code["queue_wait"].evidence.startswith("Requests wait 1.8 s on average, ")
+    assert by_code["queue_wait"].evidence.startswith("Over the last 60 s, requests wait 1.8 s on average, ")
 
 
 @pytest.mark.parametrize(("full", "severity"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
@@ -630,13 +630,13 @@ def test_several_workers_are_named_in_the_plural() -> None:
 @pytest.mark.parametrize(
     ("saturated", "title", "evidence"),
     [
-        ([1], "The interpreter of worker 1 is saturated.", "An interpreter uses 0.98 of a CPU, "),
+        ([1], "The interpreter of worker 1 is saturated.", "An interpreter uses 0.98 of a CPU "),
         (
             [1, 2],
             "The interpreters of several workers are saturated.",
-            "An interpreter uses up to 0.98 of a CPU in workers 1 and 2, ",
+            "The busiest interpreter of workers 1 and 2 uses 0.98 of a CPU ",
         ),
-        ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "An interpreter uses up to 0.98 of a CPU, "),
+        ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "The busiest interpreter uses 0.98 of a CPU "),
     ],
 )
 def test_saturated_interpreters_are_named(saturated: list[int], title: str, evidence: str) -> None:

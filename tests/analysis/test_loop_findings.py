@@ -90,7 +90,7 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
 def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
     """It is named, and the one change is about it: never more cores, which would be held as well."""
     found = findings({1: 50.0, 2: 50.0}, {1: use(hold, 2.0), 2: use(hold, 1.0)})["loop_held"]
-    assert found.title == f"Calls block the event loops of workers 1 and 2, {doing}."
+    assert found.title == f"Calls that are {doing} block the event loops of workers 1 and 2."
     assert change in found.change
     assert "py-spy dump --pid 101" in found.change
     assert "aise" not in found.change
@@ -116,8 +116,8 @@ def test_no_request_goes_on(requests: int, held: float, severity: str) -> None:
 def test_loops_that_different_calls_hold() -> None:
     """The title is about the worst, and the evidence has the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(LoopHold("cpu"), 5.0)})["loop_held"]
-    assert found.title == "Calls block the event loop of worker 2, computing."
-    assert found.evidence.endswith("In worker 1: 67 %, sleeping.")
+    assert found.title == "Calls that are computing block the event loop of worker 2."
+    assert found.evidence.endswith("In worker 1: 67 % (sleeping).")
 
 
 @pytest.mark.parametrize("requests", [30, 0])
@@ -126,7 +126,7 @@ def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
     by_code = findings({1: 50.0, 2: 50.0}, {1: use(), 2: use()}, queued=5.0, requests=requests, ages={0: 50.0})
     assert next(iter(by_code)) == "loop_held"
     assert by_code["loop_held"].severity == "critical"
-    assert "calls block the event loops of workers 1 and 2, sleeping" in by_code["loop_held"].title
+    assert "calls that are sleeping block the event loops of workers 1 and 2" in by_code["loop_held"].title
     assert "request_stuck" not in by_code
 
 
@@ -162,4 +162,4 @@ def test_every_state_has_words() -> None:
     states: tuple[State, ...] = ("disk", "pipe", "client", "dns", "cpu_wait")
     for state in states:
         found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
-        assert found.title.startswith("Calls block the event loop of worker 1, waiting for ")
+        assert found.title.startswith("Calls that are waiting for ")

@@ -46,21 +46,23 @@ def test_the_full_cache_is_named() -> None:
     finding = full(Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9))[
         "cache_full"
     ]
-    assert (finding.title, finding.severity) == ("The cache pages is full.", "warning")
-    assert finding.evidence == "In the last 60 s, the cache had no room for 40 items; pages has 49 of 50 items."
+    assert (finding.title, finding.severity) == ("The cache `pages` is full.", "warning")
+    assert finding.evidence == (
+        "In the last 60 s, the cache had no room for 40 items; `pages` holds 49 of at most 50 items."
+    )
     assert "`purge_lru=1`" in finding.change
 
 
 def test_several_caches() -> None:
     """All without room are named, at most three of them."""
     caches = [Cache(name, full=1, items=9, max_items=9) for name in "abcde"]
-    assert full(*caches)["cache_full"].title == "The caches a, b, c and 2 more are full."
+    assert full(*caches)["cache_full"].title == "The caches `a`, `b`, `c` and 2 more are full."
 
 
 def test_a_cache_of_unknown_size() -> None:
     """It is named all the same: items of several blocks use up the blocks first."""
-    assert full(Cache("a", full=4))["cache_full"].evidence.endswith("a has an unknown number of items.")
-    assert full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title == "The cache a is full."
+    assert full(Cache("a", full=4))["cache_full"].evidence.endswith("how many items `a` holds is not known.")
+    assert full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title == "The cache `a` is full."
     assert "cache_full" not in full()
 
 
@@ -70,7 +72,7 @@ def test_a_cache_that_purges_items() -> None:
     purging = Options(complete=True, purging_caches=("pages",))
     assert "cache_full" not in full(caches[0], options=purging)
     finding = full(*caches, options=purging)["cache_full"]
-    assert finding.title == "The cache other is full."
+    assert finding.title == "The cache `other` is full."
     assert finding.evidence.startswith("In the last 60 s, the cache had no room for at most 40 items")
 
 

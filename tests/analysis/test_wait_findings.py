@@ -107,8 +107,8 @@ def test_a_backend_is_named() -> None:
     assert finding.severity == "info"
     assert finding.title == "Requests spend most of their time waiting for postgres at 10.0.0.5:5432."
     assert finding.evidence.startswith(
-        "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432, which takes 175 ms of a request's 250 ms; "
-        "1.0 (10 %) wait for redis at *:6379, "
+        "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432 (175 ms of the 250 ms that a request "
+        "takes); 1.0 (10 %) wait for redis at *:6379 (25 ms "
     )
     assert "More CPU does not help" in finding.change
     unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]

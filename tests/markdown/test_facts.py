@@ -95,7 +95,7 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
 def test_scenarios() -> None:
     """There are over 150 situations."""
     assert len(ROWS) > 150
-    assert "over 150 situations" in text_of("README.md")
+    assert "over 150 tested situations" in text_of("README.md")
     assert "over 150 situations" in text_of("docs/check.md")
 
 

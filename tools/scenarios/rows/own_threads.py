@@ -75,7 +75,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            words=("unless a rate limit slows requests",),
+            words=("unless a rate limit delays requests",),
             not_words=("serves at least",),
         ),
         (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),

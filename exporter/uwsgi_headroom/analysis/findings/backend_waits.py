@@ -135,4 +135,4 @@ def _part_of_request(waits: WaitFigures, destination: DestinationFigures) -> str
     times, part = waits.per_request, destination.per_request
     if times is None or part is None:
         return ""
-    return f", which takes {duration(part)} of a request's {duration(sum(times.values()))}"
+    return f" ({duration(part)} of the {duration(sum(times.values()))} that a request takes)"

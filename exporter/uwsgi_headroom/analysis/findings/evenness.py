@@ -182,7 +182,8 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
-    why = "their listen queues are nearly empty" if mapped else "another free thread serves a request just as well"
+    free = "another free thread serves a request just as well"
+    why = "the listen queues of these sockets are nearly empty" if mapped else free
     saved = (
         ""
         if cost is None or not NAMED <= cost < COSTLY

@@ -507,4 +507,4 @@ def _each(waits: WaitFigures, state: State) -> str:
     times = waits.per_request
     if times is None or state not in times:
         return ""
-    return f", which takes {duration(times[state])} of a request's {duration(sum(times.values()))}"
+    return f" ({duration(times[state])} of the {duration(sum(times.values()))} that a request takes)"

@@ -208,7 +208,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{duration(figures.window.seconds)} ({_part_of(figures, lost)} of all requests), and `harakiri` was not the "
         "cause."
         + (
-            f" In total, workers ended {counted(ends, 'time')}, which no uWSGI option explains: if one request was "
+            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option explains why: if one request was "
             f"lost each time, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
@@ -306,8 +306,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         code="workers_ended",
         severity=_severity(figures, ends),
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
-        evidence=f"{_say_ends(ended, ends)} in the last {duration(figures.window.seconds)}, "
-        "which no uWSGI option explains.",
+        evidence=f"{_say_ends(ended, ends)} in the last {duration(figures.window.seconds)}, and no uWSGI option "
+        "explains why.",
         meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel "
         "kills a process if memory runs out. The requests in a worker that crashed or was killed are lost.",
         change=_see_why(figures),
