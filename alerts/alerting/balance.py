@@ -97,7 +97,7 @@ def _workers_uneven(t: Thresholds) -> Alert:
         "workers: {{ range $place, $of := "
         + asked(shares)
         + ' }}{{ if $place }}, {{ end }}{{ printf "%.0f" $of.Value }} %{{ end }}. The largest share is '
-        f"{value(TENTH)} times an even share; chance alone explains at most "
+        f"{value(TENTH)} times an even share; by chance alone, this would be at most "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
         + " times. Requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")

@@ -245,7 +245,8 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
             "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise the value of this "
             "option.",
         ),
-        evidence=f"In a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last {r}: "
+        evidence=f"These are in a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last "
+        f"{r}: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
         + ". Each restart loses the worker's requests and, if `lazy-apps` is set, loads the application again; "
         + answer("uwsgi_threads_available{$self}")
@@ -354,7 +355,8 @@ and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         evidence=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
-        + f" requests in {r} raised an unhandled exception, or lost their client in the middle of the response.",
+        + f" requests in {r} raised an unhandled exception, or their client disconnected before the response was "
+        "complete.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )

@@ -56,7 +56,7 @@ def test_the_right_is_named_once_with_its_price() -> None:
     assert finding.severity == "info"
     assert finding.evidence == "This user may not see what uWSGI's threads wait for."
     assert finding.change.startswith(
-        "To see permanently what the threads wait for: give the exporter CAP_SYS_PTRACE and "
+        "To see at all times what the threads wait for, give the exporter CAP_SYS_PTRACE and "
     )
     assert "close to root (docs/waits.md#rights)" in finding.change
 

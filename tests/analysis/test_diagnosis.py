@@ -246,7 +246,7 @@ def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: boo
     figures = compute_figures(full({"lock": 8.0}), describe_server(Server(processes=2, threads=4).read(AT)))
     first = collect_findings(replace(figures, lock=lock))[0]
     assert first.code == "application_lock"
-    assert ("permits at most 83" in first.evidence) == known
+    assert ("At most 83" in first.evidence) == known
     assert words in first.change
 
 
@@ -256,7 +256,9 @@ def test_a_lock_whose_holder_has_ended() -> None:
     waits = Waits(threads={"lock": 8.0}, holder="processes", file_lock_holder=0)
     reading = replace(reading, host=replace(reading.host, waits=waits))
     first = collect_findings(compute_figures(full({"lock": 8.0}), describe_server(reading)))[0]
-    assert first.change.startswith("End with `kill -9` the program that `lsof FILE` names ")
+    assert first.change.startswith(
+        "Run `lsof FILE`: apart from the workers, it names the program that keeps the lock. End this "
+    )
     assert "(`close_fds`)" in first.change
 
 

@@ -114,7 +114,7 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
     finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
     assert finding.evidence.startswith(
         "Worker 11 takes 38 % of the requests, and each of the other 31 workers takes "
-        "1.1 to 2.8 %, up to 12x an even share"
+        "1.1 to 2.8 %; the largest is 12x an even share"
     )
 
 
@@ -288,11 +288,11 @@ def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> Non
     """The kernel counts drops per network namespace, and the finding says so; without drops no client was refused."""
     server = Server(queue=101, socket=":8080")
     finding = findings_by_code(queued(60, 0.5, ":8080", overflows=7), server)["clients_refused"]
-    assert "dropped connections 7 times, over all TCP listeners of the network namespace" in finding.evidence
+    assert "dropped 7 connections of all TCP listeners of the network namespace" in finding.evidence
     assert "clients_refused" not in findings_by_code(queued(60, 0.5, ":8080", overflows=0), server)
     mixed = replace(queued(60, 0.5, ":8080", overflows=7), refused=5)
     evidence = findings_by_code(mixed, server)["clients_refused"].evidence
-    assert "dropped connections 5 times about then, and 2 more that may be those of other TCP listeners" in evidence
+    assert "dropped 5 connections, and 2 more that may belong to other TCP listeners" in evidence
     own = replace(queued(60, 0.5, ":8080", overflows=7), refused=7)
     assert "other" not in findings_by_code(own, server)["clients_refused"].evidence
 
@@ -471,7 +471,12 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
     ("reloads", "ago", "first"),
     [
         (1, 5, "Roll back what was deployed with the last reload and reload uWSGI"),
-        (0, 5, "If this began with a deploy, roll the deploy back and reload uWSGI, otherwise check uWSGI's log for "),
+        (
+            0,
+            5,
+            "If this began with a deploy, roll the deploy back, and then reload uWSGI; otherwise check uWSGI's log "
+            "for ",
+        ),
         (0, 5000, "Check uWSGI's log for the reason why the import fails"),
     ],
 )
@@ -519,12 +524,13 @@ def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
-    assert finding.evidence.startswith("1.7 of 2 threads (1.8 of them up) are busy on average (86 %)")
+    assert finding.evidence.startswith("1.7 of 2 threads (1.8 of them running) are busy on average (86 %)")
     ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
     assert "2.0 of 2 threads are busy" in findings_by_code(ended_just_now, server)["saturation"].evidence
     serves_its_last = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=55.0, up=5.0))
     assert (
-        "1.9 of 2 threads (1.9 of them up) are busy" in findings_by_code(serves_its_last, server)["saturation"].evidence
+        "1.9 of 2 threads (1.9 of them running) are busy"
+        in findings_by_code(serves_its_last, server)["saturation"].evidence
     )
 
 
@@ -803,7 +809,7 @@ def test_known_options_are_in_the_texts() -> None:
     host = with_setup(Server(), harakiri=5)
     assert "whose requests exceed `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
     assert "whose requests exceed `harakiri`." in findings_by_code(killed)["harakiri"].title
-    assert findings_by_code(killed)["harakiri"].evidence.startswith("uWSGI killed workers once in the last 60 s")
+    assert findings_by_code(killed)["harakiri"].evidence.startswith("In the last 60 s, uWSGI killed workers once")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)
     assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
@@ -901,7 +907,7 @@ def test_requests_that_wait_for_a_cpu(waits: dict[str, float], found: bool) -> N
         assert finding is None or not finding.of_host  # others are idle, so that its own CPUs may be too few
     queued = window(60, *rows, waits=waits, **{"app.sock": 60.0})  # type: ignore[arg-type]
     head = next(iter(findings_by_code(queued, Server(processes=2, threads=2, cpus=2.0)).values()))
-    assert head.title.endswith(": requests wait for a CPU.") == found
+    assert head.title.endswith(": requests in service wait for a CPU.") == found
 
 
 def test_a_short_wait_for_a_cpu_is_not_felt() -> None:

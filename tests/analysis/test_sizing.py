@@ -156,7 +156,7 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     step = more_processes(full)
     assert (step.processes, step.stopped_by) == (32, "step")
     assert step.most == pytest.approx(0.93 * 32 / 0.2)
-    assert "Then run `check` again: up to 59 may be needed" in add_capacity(full)
+    assert "Then run `check` again: you may need up to 59" in add_capacity(full)
 
 
 @pytest.mark.parametrize("is_measured", [True, False])

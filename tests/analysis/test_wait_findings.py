@@ -310,7 +310,7 @@ def test_the_lock_is_evidence() -> None:
     )
     story = replace(example, workers=workers, waits=window(60, waits={"interpreter_lock": 6.5}).waits)
     evidence = findings_by_code(story, Server(cpus=4.0))["unevenness_hurts"].evidence
-    assert "5.0 of its threads wait for the interpreter lock" in evidence
+    assert "5.0 of this worker's threads wait for the interpreter lock" in evidence
 
 
 def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:

@@ -83,8 +83,8 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         title="Clients are turned away: all threads are busy.",
         evidence="",
         meaning="",
-        change="Raise `threads` from 4 to 16 (whether they fit into memory is not known from here): there are at least "
-        "48.0 requests at once for 8 threads. After this step, uWSGI can serve at least 74.0/s. Then check again.",
+        change="Raise `threads` from 4 to 16 (check first that they fit into memory): there are at least 48.0 requests "
+        "at once for 8 threads. After this step, uWSGI can serve at least 74.0/s. Then check again.",
         serves=74.0,
         runbook=None,
         since=server.time - 240,

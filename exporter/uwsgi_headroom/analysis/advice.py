@@ -81,7 +81,7 @@ def find_proven_step(figures: Figures) -> Explanation | None:
     slots = name_slots(figures.server)
     if slots == ASYNC:
         return Explanation(
-            f"the {ASYNC} are busy" if _fills_cores(figures) else "a call blocks a worker, most likely",
+            f"the {ASYNC} are busy" if _fills_cores(figures) else "most likely, a call blocks a worker",
             _advise_coroutines(figures),
         )
     if not are_waits_known(figures):
@@ -230,7 +230,7 @@ STOPS: dict[Stop, str] = {
     "memory": "There is not enough memory for the {wanted} that the load needs",
     "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
     "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
-    "step": "Then run `check` again: up to {wanted} may be needed",
+    "step": "Then run `check` again: you may need up to {wanted}",
     "size": "Even this step is not enough for the load: find out why requests take this long",
 }
 """What to know of a step that is smaller than the load needs."""

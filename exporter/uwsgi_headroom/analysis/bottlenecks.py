@@ -342,15 +342,15 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     if cpus and used >= CPU_FULL * cpus.count:
         return Explanation(
             "the workers use all the CPU that they can get",
-            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of the CPUs that "
-            "they can get.",
+            f"Add CPUs, or move load to another host: the workers use {percent(min(1.0, used / cpus.count))} of "
+            "the CPUs that they may use.",
         )
     if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
         return Explanation("programs that the application starts use all CPUs", LESS_CHILDREN)
     if cpus and lacks_cpu(figures, cpus.count):
         return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
     if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
-        return Explanation("requests wait for a CPU", GET_CPU)
+        return Explanation("requests in service wait for a CPU", GET_CPU)
     return None
 
 

@@ -194,7 +194,7 @@ def waiting_clause(flow: Flow) -> str:
     if is_standing(flow):
         return "requests wait, and none is completed"
     if flow.queue_wait is None:
-        return "it is not known whether requests wait"
+        return "it is not known whether requests wait in the listen queue"
     if flow.queue_wait < EMPTY:
         return "the listen queue is empty"
     if flow.queue_wait < NEARLY_EMPTY:

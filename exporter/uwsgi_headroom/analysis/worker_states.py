@@ -23,8 +23,8 @@ FAILING = 3
 """A worker that ends this often without serving a request in between cannot start."""
 
 RESUME = (
-    "Resume them: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: a second "
-    "signal, or a second `p`, pauses them again."
+    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: a "
+    "second signal, or a second `p`, pauses the workers again."
 )
 """The advice about paused workers."""
 
@@ -196,7 +196,7 @@ def after_deploy(
     started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
     if now is None or any(now - each > LATELY for each in started):
         return act
-    return f"If this began with a deploy, roll the deploy back{also}, otherwise {later}"
+    return f"If this began with a deploy, roll the deploy back{also}; otherwise {later}"
 
 
 def scales(figures: Figures) -> bool:

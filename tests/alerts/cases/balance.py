@@ -63,9 +63,9 @@ TICKET = (
         MORE_PROCESSES,
     )
     + "Worker 2 takes the most requests. Shares of the busiest workers: 43 %, 19 %, 19 %, 19 %. The largest share is "
-    "1.7 times an even share; chance alone explains at most 1.1 times. Requests take 669 ms in worker 2, but 379 ms in "
-    "less busy workers; the interpreter of worker 2 uses 0.99 of a CPU. Even shares would save 125 ms (25 %) of the "
-    "mean response time."
+    "1.7 times an even share; by chance alone, this would be at most 1.1 times. Requests take 669 ms in worker 2, but "
+    "379 ms in less busy workers; the interpreter of worker 2 uses 0.99 of a CPU. Even shares would save 125 ms (25 %) "
+    "of the mean response time."
 )
 
 

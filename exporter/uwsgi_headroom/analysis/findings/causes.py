@@ -115,7 +115,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
     see = see_log(figures.server, "the reason why the import fails", STARTS)
-    first = after_deploy(figures, known[1], see, " and reload uWSGI")
+    first = after_deploy(figures, known[1], see, ", and then reload uWSGI")
     need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",
@@ -280,7 +280,7 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     seconds = window.observed_seconds
     allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
     how = [
-        f"uWSGI has not noticed that {counted(len(ended), 'worker')} ended" if ended else "",
+        f"{counted(len(ended), 'worker')} ended, and uWSGI has not noticed this yet" if ended else "",
         f"{counted(len(missing), 'worker')} {'has ended or is' if len(missing) == 1 else 'have ended or are'} still "
         "starting"
         if missing

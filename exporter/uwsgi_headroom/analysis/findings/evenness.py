@@ -107,7 +107,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     waiting = (
         ""
         if hot.lock_waiters is None
-        else f"; {mean_count(hot.lock_waiters)} of its threads wait for the interpreter lock"
+        else f"; {mean_count(hot.lock_waiters)} of this worker's threads wait for the interpreter lock"
     )
     is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
     is_severe = load >= LOADED[1] and is_noticed and not _lacks_cpu(figures)
@@ -178,7 +178,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
             f"Worker {hottest} takes {percent(parts[hottest])} of the requests, and each of the other {len(others)} "
             f"workers takes {percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
-    return f"{shares}, up to {factor(hot_ratio)} an even share (chance alone explains up to {factor(floor)})"
+    return f"{shares}; the largest is {factor(hot_ratio)} an even share (by chance, it can be {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:

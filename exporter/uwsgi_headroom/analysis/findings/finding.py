@@ -58,7 +58,7 @@ def add_wait(first: str, flow: Flow, more: str = "") -> Evidence:
     return Evidence(f"{first}; {wait}.{more}", wait, f"{first}.{more}")
 
 
-_HAS_ROOM = re.compile(r"\s*\((?:whether|\d[\d,]* more workers? of)\b[^()]*\)")
+_HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")
 _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 

@@ -51,9 +51,13 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
             title=f"Requests have been in service for longer than {chosen(seconds)}.",
-            evidence=f"{counted(len(requests), 'request')} {'is' if len(requests) == 1 else 'are'} stuck, the oldest "
-            f"for {duration(oldest)}, in {numbered('worker', affected)}."
-            f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
+            evidence=(
+                f"1 request is stuck in worker {worst}: it has been in service for {duration(oldest)}."
+                if len(requests) == 1
+                else f"{len(requests)} requests are stuck, the oldest for {duration(oldest)}, in "
+                f"{numbered('worker', affected)}."
+            )
+            + describe_stuck_route(figures.routes, figures.server, seconds),
             meaning=_what_they_hold(figures),
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
@@ -70,7 +74,7 @@ def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, ar
         return f"Run {see} to see what the stuck request waits for"
     command = f"the command that {print_pids(figures, affected)} prints"
     restart = f"Restart the workers in which requests are stuck, with {command}"
-    return f"{restart}; before the restart, {see} shows what the stuck requests wait for"
+    return f"{restart} (to see before that what the stuck requests wait for, run {see})"
 
 
 def _what_they_hold(figures: Figures) -> str:
@@ -82,8 +86,8 @@ def _what_they_hold(figures: Figures) -> str:
     if fill_cores(figures):
         return "Each stuck request holds an async core, and hardly any async cores are free."
     return (
-        "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In the "
-        "other workers, open requests may be normal: event streams, for example, stay open on purpose."
+        "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In "
+        "workers that are not blocked, open requests may be normal: event streams, for example, stay open on purpose."
     )
 
 

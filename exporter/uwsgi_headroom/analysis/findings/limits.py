@@ -51,7 +51,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     existing = mean_threads(figures.threads)
-    up = f" ({existing} of them up)" if existing not in ("0", str(ceiling)) else ""
+    up = f" ({existing} of them running)" if existing not in ("0", str(ceiling)) else ""
     slots = name_slots(figures.server)
     slowest, advice = _describe_slowest(figures, slots), advise_capacity(figures)
     if slowest and figures.routes is None:

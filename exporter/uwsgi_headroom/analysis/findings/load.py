@@ -62,7 +62,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         **add_wait(
             f"{'An' if len(full) == 1 else 'The busiest'} interpreter{which} uses {highest:.2f} of a CPU (none can use "
-            f"more than one CPU); up to {mean_count(most)} requests are in one worker at once{_lock_clause(full)}",
+            f"more than one CPU); on average, one worker serves up to {mean_count(most)} requests at once{_lock_clause(full)}",
             figures.flow,
             describe_own_threads(figures),
         )._asdict(),
@@ -165,7 +165,7 @@ def _raise_quota(figures: Figures) -> str:
     most = min(quota.most, max(1, len(figures.balance.active)))
     where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
     if most <= quota.cpus:
-        step = f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how})"
+        step = f"Raise the CPU quota of {where}, which is now {_cpus(quota.cpus)} ({how})"
         return f"{step}, or move other programs out of {where}."
     return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
 
@@ -199,7 +199,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
         "wait.",
         change=GET_CPU,
-        clause="requests wait for a CPU",
+        clause="requests in service wait for a CPU",
         of_host=is_full_host(figures),
     )
 
@@ -248,7 +248,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
     role = find_main_role(figures)
-    idle = "" if alone or left is None else f", and {left.idle:.2f} are idle"
+    idle = "" if alone or left is None else f", and {left.idle:.2f} CPUs are idle"
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
@@ -260,7 +260,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         if role
         else "The workers and other programs use all CPUs.",
         **add_wait(
-            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
+            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {_cpus(cpus.count)}"
             f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}",
             figures.flow,
             ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
@@ -294,8 +294,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             code="more_workers_than_cpus",
             severity="info",
             title="There are more busy workers than CPUs.",
-            evidence=f"{len(active)} workers are busy, and use {used:.2f} of {cpus.count:g} CPUs; the mean response "
-            f"time is {duration(figures.flow.response_time or 0)}.",
+            evidence=f"{len(active)} workers are busy, and use {used:.2f} of {_cpus(cpus.count)}; the mean "
+            f"response time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
             "would not be faster.",
             change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
@@ -329,7 +329,7 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
         if own
         else "Other programs use more CPU than the workers do.",
-        evidence=f"Of {_number(capacity)} CPUs, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
+        evidence=f"Of {_cpus(capacity)}, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
         f"and {cpu.idle:.2f} are idle; the CPU headroom is {factor(room)}.{describe_busy(figures)}",
         meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",
@@ -347,6 +347,7 @@ def _may_wait(figures: Figures) -> bool:
     return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
 
 
-def _number(cpus: float) -> str:
-    """Format a number of CPUs. It is measured, so it is rounded: 1.98 becomes 2."""
-    return f"{cpus:.1f}".removesuffix(".0")
+def _cpus(count: float) -> str:
+    """Format a number of CPUs. It may be measured, so it is rounded: 1.98 becomes 2."""
+    number = f"{count:.1f}".removesuffix(".0")
+    return f"{number} CPU{'' if number == '1' else 's'}"

@@ -25,7 +25,7 @@ PROVEN = 0.4
 """The part of the lines about refused requests with which something must agree: those of the last two seconds of a
 window cannot be judged yet, and single ones agree by chance."""
 
-_UNPROVEN = "Only uWSGI's log is evidence of this, and the application can also write to this log."
+_UNPROVEN = "The only evidence is uWSGI's log, to which the application can also write."
 
 _MOST_OTHERS = 3
 
@@ -62,7 +62,7 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
         code="requests_rejected",
         severity=_severity(number, part, is_proven=is_proven),
         title=_title(code, message, is_proven=is_proven),
-        evidence=f"uWSGI's log reports {counted(number, 'request')} in the last {duration(figures.window.seconds)} "
+        evidence=f"uWSGI's log reports {counted(number, 'such request')} in the last {duration(figures.window.seconds)} "
         f"({some} of all requests). "
         + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
         + _others(rejected),

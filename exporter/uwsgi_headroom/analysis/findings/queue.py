@@ -120,12 +120,12 @@ def _count_drops(window: Window) -> str:
         return "it is not known how often the kernel dropped a connection"
     if window.refused is None:  # of an earlier version's history
         return (
-            f"the kernel dropped connections {counted(window.overflows, 'time')}, over all TCP listeners of the "
-            "network namespace"
+            f"the kernel dropped {counted(window.overflows, 'connection')} of all TCP listeners of the network "
+            "namespace"
         )
     others = window.overflows - window.refused
-    rest = f", and {others} more that may be those of other TCP listeners of the network namespace" if others else ""
-    return f"the kernel dropped connections {counted(window.refused, 'time')} about then{rest}"
+    rest = f", and {others} more that may belong to other TCP listeners of the network namespace" if others else ""
+    return f"in this time, the kernel dropped {counted(window.refused, 'connection')}{rest}"
 
 
 def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:

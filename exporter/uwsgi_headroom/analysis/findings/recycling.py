@@ -71,8 +71,8 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
             + ("" if away is None else f"; workers are down for {percent(away)} of the time"),
             figures.flow,
         )._asdict(),
-        meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, if the worker is at least as old as "
-        f"`min-worker-lifetime` ({min_lifetime(figures)} s). uWSGI spawns only a few workers per second.",
+        meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, but not before the worker is "
+        f"{min_lifetime(figures)} s old (`min-worker-lifetime`). uWSGI spawns only a few workers per second.",
         clause="workers are replaced too often",
         change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or remove "
         "`max-requests`.",
@@ -239,8 +239,8 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
             f"{limit} MB; {counted(respawns, 'respawn')} in {duration(window.seconds)}",
             figures.flow,
         )._asdict(),
-        meaning="uWSGI replaces a worker after the first request at whose end the worker has more memory than that, if "
-        f"the worker is at least as old as `min-worker-lifetime` ({min_lifetime(figures)} s).",
+        meaning="uWSGI replaces a worker when a request ends and the worker has more memory than that, but not before "
+        f"the worker is {min_lifetime(figures)} s old (`min-worker-lifetime`).",
         clause="a worker has more memory than `reload-on-rss` allows",
         change=f"Raise `reload-on-rss` from {limit} to {enough}, if that fits into the memory for all workers, or let "
         "the application load less.",

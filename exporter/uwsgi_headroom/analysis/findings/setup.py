@@ -67,7 +67,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="`thunder-lock` is on.",
             evidence="uWSGI's stats show the lock that this option creates.",
-            meaning="`thunder-lock` makes the shares of the workers even. In one measurement with threads, "
+            meaning="`thunder-lock` spreads the requests evenly over the workers. In one measurement with threads, "
             "`thunder-lock` reduced the throughput by a tenth.",
             change="Run a load test with `thunder-lock` and one without it, and compare the throughput and the "
             "response times.",

@@ -91,7 +91,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help if requests wait for a backend that can take more requests at once. If requests "
         "wait for a single lock, for a backend at its limit, or for slow clients, more threads would also wait.",
-        change=f"To see permanently what the threads wait for: {remedy}." if remedy else "",
+        change=f"To see at all times what the threads wait for, {remedy}." if remedy else "",
     )
 
 
@@ -266,9 +266,9 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
         )
     if holder == 0:
         return (
-            "End with `kill -9` the program that `lsof FILE` names for this file, and that is no worker: the process "
-            "that took the lock has ended, and the program, which it started, still has the open file. A program that "
-            "a thread of uWSGI starts ignores SIGTERM"
+            "Run `lsof FILE`: apart from the workers, it names the program that keeps the lock. End this program with "
+            "`kill -9`, because a program that a thread of uWSGI starts ignores SIGTERM. The process that took the "
+            "lock has ended, but it had started this program, which still has the file open"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
@@ -426,7 +426,7 @@ def _describe_lock(lock: LockFigures | None) -> str:
     most = rate(lock.limit)
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit)} to {rate(lock.most_limit)}"
-    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. The lock permits at most {most}."
+    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} can pass this lock."
 
 
 def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:

@@ -99,7 +99,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
+        evidence=f"In the last {duration(window.seconds)}, uWSGI killed workers {repeated(window.harakiris)}, with at "
         f"least {counted(lost, 'request')} in service"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
