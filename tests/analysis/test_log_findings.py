@@ -56,7 +56,7 @@ def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> No
     assert finding.change.startswith("Raise `buffer-size` (4096) above the size of the largest request headers")
     proven = agreed == lines
     assert ("uWSGI's log says that" in finding.title) == (not proven)
-    assert ("Only uWSGI's log is evidence of this" in finding.evidence) == (not proven)
+    assert ("The only evidence is uWSGI's log" in finding.evidence) == (not proven)
     assert (
         "Raise `buffer-size` above"
         in judged(idle(), says(variable_too_large=LogMessage(9, 0)))["requests_rejected"].change
@@ -140,8 +140,8 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
         ),
         (
             LogRecord(),
-            "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`: "
-            "uwsgi-headroom reads this log, but found no message in it that it knows.",
+            "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`. "
+            "uwsgi-headroom also reads this log, but recognized no message in it.",
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_line_that_the_application_forged_proves_nothing(app: Path) -> None:
     assert all("SIGSEGV" not in finding["title"] for finding in document["findings"])
     rejected = findings(document)["requests_rejected"]
     assert rejected["severity"] != "critical"
-    assert "Only uWSGI's log is evidence of this" in rejected["evidence"]
+    assert "The only evidence is uWSGI's log" in rejected["evidence"]
 
 
 def test_a_missing_plugin_is_named(app: Path) -> None:

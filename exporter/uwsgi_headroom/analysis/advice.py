@@ -38,8 +38,8 @@ def find_blocking_call(server: ServerRecord) -> str:
     is_hidden = server.waits is not None and server.waits.needs_right
     look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {look}: a call that does not yield stops all other requests of its worker. For example, a database "
-        "driver may not be patched for coroutines."
+        f"To see whether a call blocks an event loop, run {look}: a call that does not yield stops all other requests "
+        "of its worker. For example, a database driver may not be patched for coroutines."
     )
 
 

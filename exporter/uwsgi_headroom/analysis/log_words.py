@@ -43,7 +43,7 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         return f"{plain.rstrip('.')}. With `{log.turn_on}`, known messages of this log are shown here."
     quoted = [quote(code, log.messages[code]) for code in codes if code in log.messages]
     if not quoted:
-        return f"Check uWSGI's log for {why}: uwsgi-headroom reads this log, but found no message in it that it knows."
+        return f"Check uWSGI's log for {why}. uwsgi-headroom also reads this log, but recognized no message in it."
     first, *more = quoted[:_MOST_QUOTED]
     return " ".join([f"Correct the cause: {first[0].lower()}{first[1:]}", *more, *_explain_signal(log)])
 

@@ -189,14 +189,14 @@ def after_deploy(
 ) -> str:
     """What to do first about workers whose application does not start: to roll the deploy back if uWSGI was reloaded in
     the window; else `act`, a sentence, unless a deploy that nobody saw may have started them. also: what the rollback
-    needs to take effect, such as ` and reload uWSGI`. order: when to do `act` if there is a rollback."""
+    needs to take effect, such as ` and then reload uWSGI`. order: when to do `act` if there is a rollback."""
     ended, later = find_ends(figures), f"{act[0].lower()}{act[1:]}"
     if figures.window.reloads or (ended and are_reloaded(figures, ended)):
         return f"Roll back what was deployed with the last reload{also}. {order} {later}"
     started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
     if now is None or any(now - each > LATELY for each in started):
         return act
-    return f"If this began with a deploy, roll the deploy back{also}; otherwise {later}"
+    return f"If this began with a deploy, roll the deploy back{also}, otherwise {later}"
 
 
 def scales(figures: Figures) -> bool:

@@ -228,7 +228,7 @@ _MOST_NAMED = 20
 
 _WHY: Mapping[Trouble, str] = {
     "missing": "there is no file of that name",
-    "denied": "this user may not read it",
+    "denied": "the user that runs uwsgi-headroom has no right to read it",
     "not_regular": "it is no regular file",
     "unreadable": "it cannot be opened",
     "no_journal": "there is no journal of systemd here",

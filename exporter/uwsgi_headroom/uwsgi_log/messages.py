@@ -385,7 +385,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "setting",
         "more applications are configured than `max-apps`",
-        "The other applications are not served.",
+        "The applications beyond this limit are not served.",
         "Raise `max-apps`.",
     ),
     # Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
@@ -408,7 +408,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\.\.\.brutally killing workers\.\.\.",),
         "failed",
         "all workers were killed at once, for a brutal reload",
-        "Every request in service is lost. SIGTERM does this unless `die-on-term` is set.",
+        "Every request in service is lost. SIGTERM causes such a reload unless `die-on-term` is set.",
         "Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.",
         "worker_gone",
     ),
@@ -478,7 +478,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "uWSGI's own signals cannot be delivered",
         "Timers, cron jobs and signals from the application are skipped.",
-        "Let signal handlers do less, have a mule handle them, or raise `signal-bufsize`.",
+        "Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.",
     ),
     Message(
         "async_queue_full",
@@ -583,8 +583,9 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "failed",
         "a disk is full",
-        "Uploads, log lines, and the application's own files are lost.",
-        "Free space: uploads are buffered in `TMPDIR`, and the log grows without `log-maxsize`.",
+        "Uploads, log lines, and files that the application writes cannot be saved.",
+        "Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is "
+        "set.",
     ),
     Message(
         "bind_failed",
@@ -604,7 +605,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"Listen queue size is greater than the system max net\.core\.somaxconn",),
         "setting",
         "`listen` is above `net.core.somaxconn`, so uWSGI does not start",
-        "uWSGI will exit at its next start.",
+        "If uWSGI still runs, it will exit at its next start.",
         "Raise `net.core.somaxconn` before you restart uWSGI: `sysctl net.core.somaxconn` prints it.",
     ),
     Message(
@@ -653,7 +654,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[strict-mode\] unknown config directive: ",),
         "setting",
         "an option of the configuration does not exist, so `strict` ends uWSGI",
-        "uWSGI will exit at its next start.",
+        "If uWSGI still runs, it will exit at its next start.",
         "Correct the option: uWSGI's log names it.",
     ),
     Message(
@@ -682,7 +683,8 @@ MESSAGES: tuple[Message, ...] = (
         "setting",
         "`cpu-affinity` cannot be applied",
         "Workers run on any CPU.",
-        "Remove `cpu-affinity`: it counts from CPU 0, but this host or container permits only other CPUs.",
+        "Remove `cpu-affinity`: it counts CPUs from 0, but this host or container does not permit uWSGI to use these "
+        "CPUs.",
     ),
     Message(
         "harakiri_without_buffering",
@@ -720,12 +722,12 @@ SIGNALS: Mapping[int, tuple[str, str]] = {
     8: ("SIGFPE", "Native code divided by zero."),
     9: (
         "SIGKILL",
-        "The kernel sends this signal when memory runs out (`dmesg` shows it), uWSGI sends it for `harakiri`, and an "
+        "The kernel sends SIGKILL when memory runs out (`dmesg` shows it), uWSGI sends it for `harakiri`, and an "
         "administrator can send it.",
     ),
     11: (
         "SIGSEGV",
-        "Native code crashed, mostly an extension module: a core dump and `gdb`, or Python's `faulthandler`, show "
+        "Native code crashed, usually an extension module: a core dump and `gdb`, or Python's `faulthandler`, show "
         "which one.",
     ),
     15: ("SIGTERM", "Another program, or a person, sent this signal."),

@@ -115,7 +115,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
     see = see_log(figures.server, "the reason why the import fails", STARTS)
-    first = after_deploy(figures, known[1], see, ", and then reload uWSGI")
+    first = after_deploy(figures, known[1], see, " and then reload uWSGI")
     need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",

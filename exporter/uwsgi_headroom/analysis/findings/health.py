@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import Options
-from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
+from uwsgi_headroom.words.formats import byte_size, chosen, duration, numbered
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""

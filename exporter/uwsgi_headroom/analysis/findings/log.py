@@ -62,8 +62,8 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
         code="requests_rejected",
         severity=_severity(number, part, is_proven=is_proven),
         title=_title(code, message, is_proven=is_proven),
-        evidence=f"uWSGI's log reports {counted(number, 'such request')} in the last {duration(figures.window.seconds)} "
-        f"({some} of all requests). "
+        evidence=f"uWSGI's log reports {counted(number, 'such request')} in the last "
+        f"{duration(figures.window.seconds)} ({some} of all requests). "
         + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
         + _others(rejected),
         meaning=BY_CODE[code].harm,
@@ -117,7 +117,7 @@ def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
 
 def _evidence(figures: Figures, message: LogMessage) -> str:
     lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
-    agrees = "uWSGI's counters or its processes agree with the log." if message.agreed else _UNPROVEN
+    agrees = "uWSGI's counters or the state of its processes confirm this." if message.agreed else _UNPROVEN
     return f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}"
 
 

@@ -114,7 +114,7 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         f"Calls occupied the thread of worker {worker.worker_id} (PID {pid}) for {percent(worst.part)} of the last "
         f"{duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
-        + ("" if load is None else f"; it used {load:.2f} of a CPU")
+        + ("" if load is None else f"; this thread used {load:.2f} of a CPU")
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
         f"service, and {say_completed(window.requests)}."
         + "".join(
@@ -139,7 +139,7 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 def _advise(figures: Figures, held: list[_Held]) -> str:
     """One change. More cores would only be held as well. A loop that never goes on needs a restart first."""
     worst, blocked = held[0], _find_blocked(figures, held)
-    restart, find = "", "Find"
+    restart, find, later = "", "Find", ", and "
     if blocked:
         which = numbered("worker", sorted(worker.worker_id for worker in blocked))
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
@@ -147,27 +147,28 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
             f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}. The restart loses {its} "
             "requests. "
         )
-        find = "Before the restart, find"
-    find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}"
+        find, later = "Before the restart, find", "; later, "
+    find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}{later}"
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
-            f"{find_it}, and move its work out of the event loop into another process, such as a spooler or a mule. If "
+            f"{find_it}move its work out of the event loop into another process, such as a spooler or a mule. If "
             "you cannot move the work, let the call yield to other requests between its steps (`gevent.sleep(0)`). "
-            "Requests on more async cores would also wait."
+            "More async cores do not help: their requests would also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
-            f"{find_it}, and make this call in a thread beside the event loop (`gevent.get_hub().threadpool`), or in a "
-            "spooler. Requests on more async cores would also wait."
+            f"{find_it}make this call in a thread beside the event loop (`gevent.get_hub().threadpool`), or in a "
+            "spooler. More async cores do not help: their requests would also wait."
         )
     if options.gevent is None and options.complete:
         return (
-            f"{find_it}, and replace the call by one that yields to other requests while it waits, from a library for "
-            "the event loop that uWSGI runs. Requests on more async cores would also wait."
+            f"{find_it}replace the call by one that yields to other requests while it waits, from a library for "
+            "the event loop that uWSGI runs. More async cores do not help: their requests would also wait."
         )
     return (
-        f"{find_it}, and make this call yield to other requests while it waits. `gevent-early-monkey-patch` patches "
+        f"{find_it}make this call yield to other requests while it waits. `gevent-early-monkey-patch` patches "
         "Python's own sockets, locks and sleeps before uWSGI imports the application. A client library that is written "
-        "in C needs a patch of its own (`psycogreen` for psycopg2). Requests on more async cores would also wait."
+        "in C needs a patch of its own (`psycogreen` for psycopg2). More async cores do not help: their requests would "
+        "also wait."
     )

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.record import Memory
-from uwsgi_headroom.words.formats import byte_size, counted, numbered, percent
+from uwsgi_headroom.words.formats import byte_size, counted, counted_or_no, numbered, percent
 
 FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
@@ -69,7 +69,7 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         f"available {place}.",
         meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
-        else "If load grows, there is no memory for more `processes`.",
+        else f"If load grows, memory suffices for {counted_or_no(room, 'more worker')}.",
         change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, the workers share the memory "
         "of everything that the application loads at its start.",
     )

@@ -110,6 +110,7 @@ def _advise(figures: Figures, burn: Burn) -> str:
             "the finding about lost requests."
         )
     return (
-        "Follow the advice of the finding about threads, interpreters, CPU or a backend: most requests that missed the "
-        "objective were slow in service. Without such a finding, find out what the slow requests wait for."
+        "Most requests that missed the objective were slow in service: if there is also a finding about threads, "
+        "interpreters, CPU or a backend, follow its advice. Without such a finding, find out what the slow requests "
+        "wait for."
     )

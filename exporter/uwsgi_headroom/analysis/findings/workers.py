@@ -99,7 +99,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"In the last {duration(window.seconds)}, uWSGI killed workers {repeated(window.harakiris)}, with at "
+        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
         f"least {counted(lost, 'request')} in service"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
@@ -278,7 +278,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             title="Workers were restarted.",
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
-            + (f", each after {duration(seconds)} on average." if short else "."),
+            + (f"; each process ran for {duration(seconds)} on average." if short else "."),
             meaning="The workers were reloaded, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
