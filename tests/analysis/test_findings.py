@@ -550,7 +550,6 @@ def test_stuck_requests() -> None:
     finding = findings_by_code(idle(), server)["request_stuck"]
     assert finding.title == "Requests have been in service for longer than 30 s."
     assert finding.evidence.startswith("1 request is stuck in worker 2: it has been in service for 45 s.")
-    assert "in worker 2: it has been in service for 45 s" in finding.evidence
     server.kill(2)
     assert "request_stuck" not in findings_by_code(idle(), server)
     assert "Worker 2 is down" in findings_by_code(idle(), server)["workers_missing"].title

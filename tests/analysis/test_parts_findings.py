@@ -103,8 +103,8 @@ def test_a_spooler_that_falls_behind() -> None:
     assert finding.severity == "warning"
     assert finding.title == "The spooler falls behind: tasks arrive faster than it processes them."
     assert finding.evidence == (
-        "85 tasks are in /spool, 60 more than at the start; 2 processes completed 4 tasks in 60 s; at this rate, the "
-        "last task waits 21 min."
+        "85 tasks are in /spool, 60 more than 60 s ago; 2 processes completed 4 tasks in 60 s; at this rate, a new "
+        "task waits 21 min."
     )
 
 

@@ -42,7 +42,7 @@ def test_mules_are_no_other_programs() -> None:
     """Where they use most of what others use, they are named, and what to do is about them."""
     finding = findings(beside(0.5, 0.3, 1.2), MULES)["cpu_used_by_others"]
     assert finding.title == "uWSGI's own mules use more CPU than the workers do."
-    assert "uWSGI's own processes among the other programs use: its mules 1.10 CPUs" in finding.evidence
+    assert "The other programs include uWSGI's own mules (1.10 CPUs)." in finding.evidence
     assert "mules of this uWSGI" in finding.change
     full = findings(starved(beside(0.5, 0.0, 1.5)), MULES)["cpu_bound"]
     assert full.title == "The workers and uWSGI's own mules use all CPUs."

@@ -222,7 +222,7 @@ def test_the_holder_of_a_lock_waits_for_a_backend(beside: float, is_silent: bool
     if cause == "waits_for_backend":
         assert by_code[cause].title.endswith("wait for a connection to 10.0.0.9:80, which does not answer.")
         assert by_code[cause].change.startswith("Find out why 10.0.0.9:80 does not answer")
-        assert by_code[cause].evidence.endswith(" 11.0 wait for a lock, which such a thread holds.")
+        assert by_code[cause].evidence.endswith(" 11.0 wait for a lock that one of these threads holds.")
         assert by_code["application_lock"].severity == "info"
 
 

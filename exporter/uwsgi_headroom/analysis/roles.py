@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.record import Role, RoleUse
+from uwsgi_headroom.words.formats import listed
 
 LEAST_CPUS = 0.05
 """CPUs below which a role is not named."""
@@ -32,5 +33,5 @@ def name_role(use: RoleUse) -> str:
 def describe_busy(figures: Figures) -> str:
     """Which of uWSGI's own processes use how much of the CPU, as a sentence with a space before it; empty if none
     does."""
-    parts = [f"its {name_role(use)} {use.cpus or 0.0:.2f}" for use in list_busy(figures)]
-    return f" uWSGI's own processes among the other programs use: {', '.join(parts)} CPUs." if parts else ""
+    parts = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in list_busy(figures)]
+    return f" The other programs include uWSGI's own {listed(parts)}." if parts else ""

@@ -287,7 +287,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.routes",
         flag="--routes",
         help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
-        "contain personal data, so the exporter shows them only on loopback, or behind a login",
+        "contain personal data, so the exporter shows them only if it listens on loopback, or requires a login",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,

@@ -68,7 +68,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_backend",),
-            words=("does not answer", "127.0.0.1:", "which such a thread holds", "timeout"),
+            words=("does not answer", "127.0.0.1:", "that one of these threads holds", "timeout"),
             not_words=(*NO_MORE, "holds the lock for less time"),
         ),
         (Load(clients=12, path="/locked?n=0&timeout=1", vary=(1.0, 1.0)),),

@@ -60,7 +60,11 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="warning" if hanging else "info",
         title=f"Requests wait for {what}." if hanging else f"Requests spend most of their time waiting for {what}.",
         evidence=f"{_by_destination(waits, slots)}."
-        + (f" {mean_count(waits.threads['lock'])} wait for a lock, which such a thread holds." if holds_a_lock else ""),
+        + (
+            f" {mean_count(waits.threads['lock'])} wait for a lock that one of these threads holds."
+            if holds_a_lock
+            else ""
+        ),
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
         + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",

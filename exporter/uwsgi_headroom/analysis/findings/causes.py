@@ -238,7 +238,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
     is_one = len(numbers) == 1
     hangs = "hangs at the start" if is_one else "hang at the start"
-    takes_long = "takes long to start" if is_one else "take long to start"
+    takes_long = "takes a long time to start" if is_one else "take a long time to start"
     how = takes_long if works else hangs
     names = numbered("Worker", numbers)
     yield Finding(

@@ -93,10 +93,10 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         else "The spooler has a long list of tasks to process.",
         evidence=f"{counted(waiting, 'task')} {'is' if waiting == 1 else 'are'} in "
         f"{listed([spooler.directory for spooler in behind], MOST_NAMED)}"
-        f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {processes:,} "
+        f"{f', {growth:,} more than {duration(window.seconds)} ago' if growth > 0 else ''}; {processes:,} "
         f"{'process' if processes == 1 else 'processes'} completed {counted(done, 'task')} in "
         f"{duration(window.seconds)}"
-        + (f"; at this rate, the last task waits {duration(seconds)}." if seconds is not None else "."),
+        + (f"; at this rate, a new task waits {duration(seconds)}." if seconds is not None else "."),
         meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
         change="Raise `spooler-processes`, or make the tasks shorter. If a task returns `SPOOL_RETRY` or raises an "
         "exception, the spooler tries it again: uWSGI's log names each task that is tried again."

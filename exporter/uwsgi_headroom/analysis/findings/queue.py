@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, duration, in_queue, least, mean_count, percent
+from uwsgi_headroom.words.formats import counted, counted_or_no, duration, in_queue, least, mean_count, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -67,8 +67,8 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         if is_full
         else "The kernel's table of tracked connections is nearly full.",
         evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; in the last "
-        f"{duration(figures.window.seconds)}, the kernel dropped {counted(dropped, 'packet')} of all programs in the "
-        "network namespace.",
+        f"{duration(figures.window.seconds)}, the kernel dropped {counted_or_no(dropped, 'packet')} (counted over all "
+        "programs in the network namespace).",
         meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send "
         "this packet again after one second, and then after two more. New connections to backends also wait. Entries "
         "of closed connections stay in the table for two minutes.",

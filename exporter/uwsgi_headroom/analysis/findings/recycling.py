@@ -108,7 +108,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         severity="warning",
         title="All workers reach `max-requests` at the same time, and are replaced together.",
         **add_wait(
-            f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
+            f"All {len(records)} workers were replaced within {duration(max(1, spread))}, after {served} requests each"
             + (f"; no worker served for {duration(nobody)} of {duration(window.seconds)}" if nobody else ""),
             figures.flow,
         )._asdict(),
@@ -180,7 +180,7 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
-        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} "
+        f"Memory grows by at least {byte_size(round(leak.each))} per request, measured over {leak.processes:,} "
         f"processes of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process above "
         f"{leak.limit} MB, after {duration(leak.life)} on average"
     )
@@ -242,8 +242,8 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
         meaning="uWSGI replaces a worker when a request ends and the worker has more memory than that, but not before "
         f"the worker is {min_lifetime(figures)} s old (`min-worker-lifetime`).",
         clause="a worker has more memory than `reload-on-rss` allows",
-        change=f"Raise `reload-on-rss` from {limit} to {enough}, if that fits into the memory for all workers, or let "
-        "the application load less.",
+        change=f"Raise `reload-on-rss` from {limit} to {enough}, if there is enough memory for all workers at this "
+        "size, or let the application load less.",
         settings=(("reload-on-rss", enough),),
     )
 
@@ -277,7 +277,7 @@ def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
         "the application. Workers that start together also end together.",
         clause="workers are replaced too often",
         change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (uWSGI 2.0.20) to {apart}, so "
-        "that each worker ends at a time of its own, or remove `max-worker-lifetime`.",
+        "that the workers end at different times, or remove `max-worker-lifetime`.",
         settings=(("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)),
     )
 
