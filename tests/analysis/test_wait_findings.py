@@ -412,8 +412,8 @@ def test_a_pipe_at_which_nothing_completes() -> None:
 @pytest.mark.parametrize(
     ("lock", "severity", "title"),
     [
-        (3.0, "info", "Threads wait for a pool of 5."),
-        (9.0, "warning", "Most threads are in use: the threads wait for a pool of 5."),
+        (3.0, "info", "Threads wait for a place in a pool of 5."),
+        (9.0, "warning", "Most threads are in use: the threads wait for a place in a pool of 5."),
     ],
 )
 def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> None:

@@ -248,7 +248,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read from the kernel, if permitted, what each thread that serves a request waits for (default {default})",
+        help="read from the kernel what each thread that serves a request waits for, if the exporter has the right to "
+        "do so (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,

@@ -75,8 +75,8 @@ def test_an_objective_that_is_missed() -> None:
     found = _recommended(slow=0.02 * server.requests, judged=server.requests)["objective_missed"]
     assert found.judgement == "act"
     assert found.title == (
-        "2 % of the requests were slower than 1.0 s, lost or refused, where the objective permits 1 %: the cause is "
-        "not known."
+        "2 % of the requests were slower than 1.0 s, lost or refused (the objective permits 1 %): the cause is not "
+        "known."
     )
     assert "2.0x of the error budget" in found.evidence
 
@@ -168,7 +168,7 @@ def test_refused_clients_and_their_cause_are_one_recommendation() -> None:
     lock = found["application_lock"]
     assert lock.judgement == "act"
     assert lock.title == (
-        "Listen queues were full, and clients refused or left to try again: the threads wait for a lock of the "
+        "Listen queues were full, so clients were refused or had to retry: the threads wait for a lock of the "
         "application."
     )
     assert any("at its limit for 5.6 % of the time" in harm for harm in lock.harms)

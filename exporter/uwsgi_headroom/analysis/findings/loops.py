@@ -167,8 +167,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
             "the event loop that uWSGI runs. More async cores do not help: their requests would also wait."
         )
     return (
-        f"{find_it}make this call yield to other requests while it waits. `gevent-early-monkey-patch` patches "
-        "Python's own sockets, locks and sleeps before uWSGI imports the application. A client library that is written "
-        "in C needs a patch of its own (`psycogreen` for psycopg2). More async cores do not help: their requests would "
-        "also wait."
+        f"{find_it}make this call yield to other requests while it waits. Before uWSGI imports the application, "
+        "`gevent-early-monkey-patch` patches Python's own functions for sockets, locks and sleeping. A client library "
+        "that is written in C needs a patch of its own (`psycogreen` for psycopg2). More async cores do not help: "
+        "their requests would also wait."
     )

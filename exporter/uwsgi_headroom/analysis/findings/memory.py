@@ -120,7 +120,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         evidence=f"Worker {worst.worker_id} has {worst.open_fds} of {worst.most_fds} file descriptors open "
         f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); {len(near)} of "
         f"{counted(len(figures.server.workers), 'worker')} {'has' if len(near) == 1 else 'have'} at least "
-        f"{percent(NEAR_DESCRIPTORS)} of their descriptors open.",
+        f"{percent(NEAR_DESCRIPTORS)} of {'its' if len(near) == 1 else 'their'} descriptors open.",
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",

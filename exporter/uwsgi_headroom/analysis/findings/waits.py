@@ -377,13 +377,13 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
     return Finding(
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
-        title=f"Threads wait for a pool of {size}.",
+        title=f"Threads wait for a place in a pool of {size}.",
         evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait for a "
         f"backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} "
         f"busy threads ({percent(waits.share('lock'))}) wait for the lock{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
-        clause=f"the threads wait for a pool of {size}" if is_cause else "",
+        clause=f"the threads wait for a place in a pool of {size}" if is_cause else "",
         change=f"Raise the size of the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: "
         f"`pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections "
         "without getting slower. Otherwise, let requests hold a connection for less time.",
@@ -423,10 +423,10 @@ def _describe_lock(lock: LockFigures | None) -> str:
     if lock is None or not lock.is_known:
         return ""
     where = " in the worker that uses the lock most" if lock.scope == "worker" else ""
-    most = rate(lock.limit)
+    most = rate(lock.limit).removesuffix("/s")
     if lock.least_limit < lock.limit < lock.most_limit:
-        most = f"{rate(lock.least_limit)} to {rate(lock.most_limit)}"
-    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} can pass this lock."
+        most = f"{rate(lock.least_limit).removesuffix('/s')} to {rate(lock.most_limit).removesuffix('/s')}"
+    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second can pass this lock."
 
 
 def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:

@@ -332,7 +332,10 @@ def _check_options(figures: Figures) -> str:
     names = figures.server.setup.options.ends_workers
     if not names:
         return ""
-    return f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets it. "
+    return (
+        f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets "
+        f"{'it' if len(names) == 1 else 'them'}. "
+    )
 
 
 def _see_why(figures: Figures) -> str:

@@ -302,10 +302,10 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     harm = Finding(
         code="clients_refused",
         severity="critical" if users.queue_full >= queue.FULL[0] else "warning",
-        title="Listen queues were full, and clients refused or left to try again.",
+        title="Listen queues were full, so clients were refused or had to retry.",
         evidence=f"Over the range, the listen queue of {worst.server} was at its limit for "
         f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
-        change="See first what the threads wait for. Raise `listen` only against short bursts.",
+        change="First find out what the threads wait for. Raise `listen` only against short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
 
@@ -326,9 +326,9 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         code="objective_missed",
         severity="critical",
         title=f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)}, lost "
-        f"or refused, where the objective permits {fine_percent(1 - objective.objective)}.",
-        evidence=f"Over the range, {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} requests: "
-        f"{factor(objective.budget)} of the error budget.",
+        f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
+        evidence=f"Over the range, these were {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} "
+        f"requests: {factor(objective.budget)} of the error budget.",
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged
