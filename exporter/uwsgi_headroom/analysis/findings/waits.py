@@ -426,7 +426,10 @@ def _describe_lock(lock: LockFigures | None) -> str:
     most = rate(lock.limit).removesuffix("/s")
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit).removesuffix('/s')} to {rate(lock.most_limit).removesuffix('/s')}"
-    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second can pass this lock."
+    return (
+        f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second can "
+        "pass this lock."
+    )
 
 
 def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
