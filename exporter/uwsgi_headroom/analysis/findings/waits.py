@@ -427,8 +427,8 @@ def _describe_lock(lock: LockFigures | None) -> str:
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit).removesuffix('/s')} to {rate(lock.most_limit).removesuffix('/s')}"
     return (
-        f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second can "
-        "pass this lock."
+        f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second "
+        "can pass this lock."
     )
 
 
