@@ -236,7 +236,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         expr=most,
         hold=t.respawn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting, {value(WHOLE)} times in {r}",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: one worker keeps restarting, {value(WHOLE)} times in {r}",
         acts=(
             "Check uWSGI's log for the reason why the workers exit, such as `died, killed by signal 9` (out of memory: "
             "check `dmesg`), `Segmentation Fault` (a C extension), `HARAKIRI` (a request took too long) or an import "
@@ -260,8 +260,8 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     looping_workers = by_server("count", loops)
     many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}"
     title = (
-        f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} of "
-        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly any requests"
+        f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} (of "
+        f"{answer('count(uwsgi_worker_respawns_total{$self})')}) keep restarting, and serve hardly any requests"
     )
     return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 

@@ -56,7 +56,7 @@ class Reading:
             return {}
         queues: dict[str, Backlog] = {}
         for socket in self.snapshot.sockets:
-            backlog = self.host.backlogs.get(socket.name) or Backlog(None, None, "the kernel was not asked")
+            backlog = self.host.backlogs.get(socket.name) or Backlog(None, None, "the exporter did not ask the kernel")
             if backlog.queue is None and socket.queue is not None:
                 backlog = Backlog(socket.queue, socket.limit, None)
             queues[socket.name] = backlog

@@ -188,7 +188,7 @@ def test_a_standstill_pages(tmp_path: Path) -> None:
             page = prometheus.wait_for_alert("UwsgiRequestStuck", "firing")
             assert page["labels"] == prometheus.labels("UwsgiRequestStuck", "critical", "shop")
             text = read(page)
-            assert "3 requests wait in the listen queue. No request was completed in the last 20s." in text
+            assert "3 requests wait in the listen queue. For 20s, no request was completed." in text
             shown("UwsgiRequestStuck", prometheus.pagerduty("UwsgiRequestStuck"))
         assert prometheus.servers() == {"shop"}
 

@@ -63,7 +63,7 @@ def test_no_cpu_is_idle() -> None:
 def test_without_a_lock() -> None:
     """Nothing is known of the cause then, except that it is no lack of capacity."""
     first = next(iter(findings_by_code(waiting(), prefork()).values()))
-    assert first.title == "Requests wait in the listen queue: workers are idle while requests wait."
+    assert first.title == "Requests wait in the listen queue: workers that are idle accept none of them."
     assert "`processes`" not in first.change
     assert first.settings == ()
 

@@ -101,13 +101,13 @@ def test_a_server_that_hardly_computes_lacks_no_cpu(own: float, lacks: bool) -> 
 
 def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     """Where the kernel shows the waits, but does not decide most of them, a command as root shows no more."""
-    seen = Waits(gaps=("a socket is not known",))
+    seen = Waits(gaps=("one of uWSGI's sockets is not known",))
     mostly, partly = (full(waits={"unknown": 16.0 + more, "sleep": 16.0 - more}) for more in (1.0, -1.0))
     finding = judged(mostly, seen)["saturation"]
     assert not advises_more(finding)
     assert "`py-spy dump --pid 101`" in finding.change
     assert "sudo" not in finding.change
-    assert judged(mostly, seen)["waits_not_known"].evidence == "A socket is not known."
+    assert judged(mostly, seen)["waits_not_known"].evidence == "One of uWSGI's sockets is not known."
     assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 
 
@@ -163,7 +163,7 @@ def test_hidden_processes_hide_waits() -> None:
     ("backends", "words"),
     [
         ({"postgres": 6.0, "redis": 1.0}, "Threads wait for postgres for 75 % of their time."),
-        ({"postgres": 2.0, "redis": 1.9}, "Threads wait for backends for 88 % of their time (25 % for postgres)."),
+        ({"postgres": 2.0, "redis": 1.9}, "Threads wait for backends for 88 % of their time (for postgres: 25 %)."),
         ({"redis": 0.1}, "Threads wait for backends for 88 % of their time."),
         ({}, "Threads wait for backends for 88 % of their time."),
     ],

@@ -186,7 +186,7 @@ def test_no_cores_has_no_threads() -> None:
 
 
 def test_a_queue_that_cannot_be_measured_is_absent() -> None:
-    """A UNIX socket's queue is absent if the kernel was not asked, and marked as not measurable."""
+    """A UNIX socket's queue is absent if the exporter did not ask the kernel, and marked as not measurable."""
     values = series(up("minified"))
     assert not [name for name in values if name.startswith("uwsgi_socket_queue_length")]
     assert values['uwsgi_socket_queue_measurable{server="minified",socket="/run/uwsgi/app"}'] == 0
@@ -194,7 +194,7 @@ def test_a_queue_that_cannot_be_measured_is_absent() -> None:
 
 
 def test_uwsgis_own_queue_stands_in_for_tcp() -> None:
-    """If the kernel was not asked, a TCP socket's queue is uWSGI's own figure."""
+    """If the exporter did not ask the kernel, a TCP socket's queue is uWSGI's own figure."""
     values = series(up("queue_filled"))
     assert values['uwsgi_socket_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 4
     assert values['uwsgi_socket_max_queue_length{server="queue_filled",socket="127.0.0.1:58737"}'] == 5

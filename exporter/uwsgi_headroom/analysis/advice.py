@@ -55,7 +55,7 @@ class Advice(NamedTuple):
 def advise_capacity(figures: Figures) -> Advice:
     """One step to take: for more capacity where evidence shows which helps, else to get it."""
     step = find_proven_step(figures)
-    return Advice(*step[1:]) if step else Advice(_see_waits_first(figures))
+    return Advice(step.change, step.settings, step.serves) if step else Advice(_see_waits_first(figures))
 
 
 def add_capacity(figures: Figures) -> str:
@@ -80,13 +80,12 @@ def find_proven_step(figures: Figures) -> Explanation | None:
         return other
     slots = name_slots(figures.server)
     if slots == ASYNC:
-        return Explanation(
-            f"the {ASYNC} are busy" if _fills_cores(figures) else "most likely, a call blocks a worker",
-            _advise_coroutines(figures),
-        )
+        fills = _fills_cores(figures)
+        cause = f"the {ASYNC} are busy" if fills else "most likely, a call blocks a worker"
+        return Explanation(cause, _advise_coroutines(figures), all_busy=fills)
     if not are_waits_known(figures):
         return None
-    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, mean_load(figures)))
+    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, mean_load(figures)), all_busy=True)
 
 
 def _find_busy_interpreters(figures: Figures) -> Explanation | None:
@@ -101,6 +100,7 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
         "for the interpreter lock.",
         more.settings,
         more.serves,
+        all_busy=True,
     )
 
 
@@ -137,7 +137,8 @@ def _advise_coroutines(figures: Figures) -> str:
     return (
         "Raise `gevent` (or `async`) if requests stay open on purpose (event streams, WebSockets, long polls) or wait "
         "for a backend that is not at its limit: a worker then serves more requests at once. If requests wait for a "
-        "lock or a backend at its limit, make the lock or the backend faster: more requests at once would also wait."
+        "lock or a backend at its limit, hold the lock for less time, or make the backend faster: more requests at "
+        "once would also wait."
     )
 
 
@@ -271,7 +272,7 @@ def _what_they_wait_for(figures: Figures) -> str:
     if largest and largest.share >= MOSTLY:
         share, what = largest.share, largest.label
     elif largest and largest.share >= LEAST_BACKEND:
-        part = f" ({percent(largest.share)} for {largest.label})"
+        part = f" (for {largest.label}: {percent(largest.share)})"
     named = "the backend" if what == UNKNOWN else what
     takes_more = f"More threads help only if {named} can take more requests at once; faster queries always help."
     if largest and what == largest.label and is_one_at_a_time(largest):

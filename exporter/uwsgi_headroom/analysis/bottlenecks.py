@@ -86,6 +86,8 @@ class Explanation(NamedTuple):
     change: str
     settings: Settings = ()
     serves: float | None = None
+    all_busy: bool = False
+    """Whether it says that all threads, async cores or interpreters are busy: no cause while some are free."""
 
 
 def find_bottleneck(figures: Figures) -> Explanation | None:
@@ -128,7 +130,7 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if not waits_while_threads_are_free(figures):
         return None
     if _is_mapped_to_a_full_worker(figures):
-        return Explanation("a worker with sockets of its own is full", SPREAD)
+        return Explanation("a worker with sockets of its own has no free thread", SPREAD)
     if waits_for_a_reload(figures):
         if (times := figures.window.reloads) >= AGAIN_AND_AGAIN:
             return Explanation(

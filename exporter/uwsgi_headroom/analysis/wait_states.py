@@ -60,7 +60,7 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     """Why it is unknown, at all or in part, what the threads wait for, as sentences for an operator; empty if it is
     known."""
     if server.waits is None:
-        return (server.processes_off or "off: enable it with --waits true",)
+        return (server.processes_off or "off: run the exporter with --waits true",)
     return (server.waits.off,) if server.waits.off else server.waits.gaps
 
 

@@ -170,7 +170,7 @@ def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
     assert any(unknown.what == "waits" for unknown in server.unknown)
     assert why_not_known(server) is None
     advice = lines(screen_model(server), replace(AT_IT, view="findings"), 80, 60)
-    assert any("off: enable it with --waits" in line for line in advice)
+    assert any("off: run the exporter with --waits" in line for line in advice)
 
 
 def test_stuck_requests_stand_beside_the_time() -> None:

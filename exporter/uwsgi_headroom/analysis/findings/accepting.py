@@ -106,8 +106,8 @@ def _explain(figures: Figures) -> tuple[str, str]:
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"Kill this worker with {kill('KILL', [worker])}: uWSGI then starts another worker, and the accept lock is "
-            "free again. If the problem comes back, remove `thunder-lock`.",
+            f"Kill worker {worker.worker_id} with {kill('KILL', [worker])}: uWSGI then starts another worker, and the "
+            "accept lock is free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:
         return (
@@ -119,7 +119,7 @@ def _explain(figures: Figures) -> tuple[str, str]:
         which = numbered("worker", [worker.worker_id for worker in stopped])
         return f"{which} {'is' if len(stopped) == 1 else 'are'} stopped", _continue(stopped)
     return (
-        "workers are idle while requests wait",
+        "workers that are idle accept none of them",
         "Find out why the idle workers accept no requests: run `py-spy dump --native` on one of these workers, or "
         "check uWSGI's log. A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's "
         "own locks.",

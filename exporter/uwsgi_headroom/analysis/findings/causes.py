@@ -124,8 +124,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         if len(without) == len(accepting)
         else f"{numbered('Worker', without)} {'has not loaded its' if len(without) == 1 else 'have not loaded their'} "
         f"application{raised}",
-        evidence="The configuration names an application, but uWSGI has loaded no application in "
-        f"{'this worker' if len(without) == 1 else 'these workers'}.",
+        evidence="The configuration names an application, but uWSGI has not loaded it.",
         meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
         change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
     )

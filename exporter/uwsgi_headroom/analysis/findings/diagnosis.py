@@ -130,7 +130,7 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     if cause is None:
         head, joined = harms[0], harms[1:]
         waits = any(harm.code != "objective_missed" for harm in harms)
-        clause, change, settings, serves = _explain(figures) if waits else Explanation(NOT_SEEN, head.change)
+        clause, change, settings, serves, _ = _explain(figures) if waits else Explanation(NOT_SEEN, head.change)
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
@@ -196,8 +196,7 @@ def _explain(figures: Figures) -> Explanation:
     step = find_proven_step(figures)
     if step is None:
         return Explanation(NOT_SEEN, add_capacity(figures) or _look(figures))
-    needs_threads = step.cause.endswith("are busy")
-    if needs_threads and waits_while_threads_are_free(figures):
+    if step.all_busy and waits_while_threads_are_free(figures):
         if not _fills_at_times(figures):
             return Explanation(NOT_SEEN, _look(figures))
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")

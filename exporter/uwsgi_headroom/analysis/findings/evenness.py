@@ -144,8 +144,10 @@ def _cause(mapped: bool | None) -> str:
     """Why the shares differ, as far as the sockets of each worker show it."""
     if mapped:
         return "`map-socket` gives workers sockets of their own, and the web server loads these sockets unevenly."
-    order = "The kernel chooses which waiting thread takes a request"
-    return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
+    order = "the kernel chooses which waiting thread takes a request"
+    if mapped is False:
+        return f"Cause: {order}."
+    return f"Possible causes: {order}, or `map-socket` gives workers sockets of their own."
 
 
 def even_out(figures: Figures) -> str:

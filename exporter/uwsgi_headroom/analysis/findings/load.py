@@ -249,7 +249,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
     role = find_main_role(figures)
-    idle = "" if alone or left is None else f", and {left.idle:.2f} CPUs are idle"
+    others = "" if left is None or left.others is None else f", other programs use {left.others:.2f}"
+    idle = "" if alone or left is None else f"{others}, and {left.idle:.2f} CPUs are idle"
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",

@@ -44,8 +44,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
-                meaning="It is not known whether requests wait in this queue: for this kind of queue, even uWSGI "
-                "itself always reports 0.",
+                meaning="It is not known whether requests wait in this queue: uWSGI's own figure for such a queue is "
+                "always 0.",
             )
 
 
