@@ -253,7 +253,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         if find_holder(figures) == "thread":
             return Explanation(
                 WAIT_FOR_THREADS,
-                "Find out what the application's own threads do: more `threads` for requests may also wait for them.",
+                "Find out what the threads do that the application itself has started, because requests wait for them: "
+                "more `threads` for requests may also wait for them.",
             )
         return Explanation(
             "the threads wait for a lock of the application",

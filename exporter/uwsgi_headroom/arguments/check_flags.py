@@ -87,8 +87,8 @@ def add_check_flags(parser: Parser) -> None:
         "--log",
         metavar="[NAME=]PATH",
         action="append",
-        help="also read uWSGI's log, from a file or from journal:UNIT, and name causes that only the log shows. NAME "
-        "is the server's name; you may omit NAME if there is only one server. Repeatable",
+        help="also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
+        "shows. NAME is the server's name; you may omit NAME if there is only one server. Repeatable",
     )
     parser.add_argument(
         "--what-if",

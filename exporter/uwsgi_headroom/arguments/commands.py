@@ -276,7 +276,7 @@ COMMANDS = (
     ),
     _Command(
         "pids",
-        "print the command that restarts some workers",
+        "print the command that restarts the workers that you choose",
         "Print the command that restarts some workers of a server, with the current PIDs of these workers. "
         "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
         "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",

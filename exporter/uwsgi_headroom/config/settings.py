@@ -232,7 +232,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--log",
         metavar="NAME=PATH",
         help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count known messages, "
-        "and name causes that only the log shows; repeatable (default: no log is read)",
+        "and name causes of problems that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),

@@ -78,7 +78,7 @@ def test_an_objective_that_is_missed() -> None:
         "2 % of the requests were slower than 1.0 s, lost or refused (the objective permits 1 %): the cause is not "
         "known."
     )
-    assert "2.0x of the error budget" in found.evidence
+    assert "2.0x the error budget" in found.evidence
 
 
 def test_servers_to_survive_the_loss_of_one() -> None:

@@ -125,8 +125,8 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
         change="Restart the program at the other end of the pipe, so that it reads again: `lsof +E -a -p "
-        f"{pid or 'PID'} -d 1,2` names this program. If this program hangs again, or is too slow, let uWSGI write its "
-        "log to a file (`logto`), and log less.",
+        f"{pid or 'PID'} -d 1,2` names this program. If this program hangs again, or is too "
+        "slow, let uWSGI write its log to a file (`logto`), and log less.",
     )
 
 
@@ -312,14 +312,14 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
             meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
             "for; a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or "
-            "that was started before uWSGI forked the workers, which do not have it. More threads would also hang. "
-            "Requests that wait on purpose, such as long polls, are not a problem: they end by themselves.",
+            "that was started before uWSGI forked the workers, which therefore do not have it. More threads would also "
+            "hang. Requests that wait on purpose, such as long polls, are not a problem: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for "
             "each other, change the code so that it takes the locks in the same order everywhere, and give each wait a "
-            "timeout: until then, such requests can also block new workers. If the worker lacks the thread that the "
-            "requests wait for, set `lazy-apps`, or start this thread in a function with `@postfork` "
-            "(uwsgidecorators).",
+            "timeout. Until you have done this, such requests can block the workers again after a restart. If the "
+            "worker lacks the thread that the requests wait for, set `lazy-apps`, or start this thread in a function "
+            "with `@postfork` (uwsgidecorators).",
         )
     return Finding(
         code="waits_for_threads",
@@ -378,15 +378,16 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a place in a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait for a "
-        f"backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} "
-        f"busy threads ({percent(waits.share('lock'))}) wait for the lock{_each(waits, 'lock')}.",
+        evidence=f"While threads of a worker wait for a lock (probably that of the pool), exactly {size} other threads "
+        f"of this worker wait for a backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of "
+        f"{mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait for the "
+        f"lock{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for a place in a pool of {size}" if is_cause else "",
         change=f"Raise the size of the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: "
         f"`pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections "
-        "without getting slower. Otherwise, let requests hold a connection for less time.",
+        "from all workers without getting slower. Otherwise, let requests hold a connection for less time.",
     )
 
 
@@ -408,7 +409,8 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         change=f"Run {show_calls(figures.server)} to find the line that sleeps. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
         "fails, repair the backend, and let requests retry less often: more threads or processes would only retry more "
-        "often. Only event streams and long polls need a thread each: serve them with `gevent`, or add threads.",
+        "often. More threads help only event streams and long polls, each of which holds a thread for as long as it "
+        "lasts: serve them with `gevent`, or add threads.",
     )
 
 

@@ -204,9 +204,9 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
         title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
-        evidence=f"{numbered('Worker', sorted(ended))} lost at least {counted(lost, 'request')} in the last "
-        f"{duration(figures.window.seconds)} ({_part_of(figures, lost)} of all requests), and `harakiri` was not the "
-        "cause."
+        evidence=f"{numbered('Worker', sorted(ended))}{' together' if len(ended) > 1 else ''} lost at least "
+        f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
+        "requests), and `harakiri` was not the cause."
         + (
             f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option explains why: if one request was "
             f"lost each time, {_part_of(figures, ends)} of all requests were lost."

@@ -296,7 +296,10 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         return
     full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
     worst = max(full, key=lambda pair: pair[0])[1]
-    dropped = "" if users.overflows is None else f" The kernels dropped {users.overflows:,.0f} TCP connections."
+    number = users.overflows
+    dropped = (
+        "" if number is None else f" The hosts' kernels dropped {f'{number:,.0f}' if number else 'no'} TCP connections."
+    )
     others = [each.server for _, each in full if each is not worst]
     too = f" The queues of {listed(others)} were also full at times." if others else ""
     harm = Finding(
@@ -328,7 +331,7 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         title=f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)}, lost "
         f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
         evidence=f"Over the range, these were {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} "
-        f"requests: {factor(objective.budget)} of the error budget.",
+        f"requests: {factor(objective.budget)} the error budget.",
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged
