@@ -41,8 +41,8 @@ def add_check_flags(parser: Parser) -> None:
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
         help=f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
-        "`check` does not watch: it prints at once what the exporter measured in its shortest window (`serve "
-        "--window`) that has at least this length",
+        "`check` does not watch: it prints at once what the exporter measured over a window of this length, or over "
+        "the next longer window that it has (`serve --window`)",
     )
     parser.add_argument(
         "--format",
@@ -80,8 +80,8 @@ def add_check_flags(parser: Parser) -> None:
         "--code-prefix",
         metavar="PATH",
         action="append",
-        help="with --code: how the paths of the application's files begin, such as /srv/shop/ (default: all files "
-        "except Python's own and those in site-packages); repeatable",
+        help="with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
+        "(default: all files except Python's own and those in site-packages); repeatable",
     )
     parser.add_argument(
         "--log",
@@ -145,15 +145,15 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the highest 95th percentile of response times inside uWSGI (estimated from samples) that is OK, such "
-        "as 800ms:2s. The shortest threshold allowed is twice the time between samples: 50ms if check itself reads the "
-        "stats server",
+        help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s; check estimates "
+        "it from samples. The shortest threshold allowed is twice the time between samples: 50ms if check itself reads "
+        "the stats server",
     )
     parser.add_argument(
         "--max-p99",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the highest 99th percentile of response times that is OK, such as 1s:3s; check needs at least 100 "
+        help="the highest acceptable 99th percentile of response times, such as 1s:3s; check needs at least 100 "
         "requests to judge it. Your thresholds apply in addition to the built-in checks, and never improve a verdict",
     )

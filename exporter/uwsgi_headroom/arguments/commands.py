@@ -233,9 +233,8 @@ def _add_hash_password(parser: Parser) -> None:
         type=whole_between(*PASSWORD_COST_RANGE),
         default=DEFAULT_PASSWORD_COST,
         help="the cost of the bcrypt hash, from {} to {}: each step doubles the time that the exporter takes to check "
-        "a password. At the default of {}, a check takes a quarter of a second, once for each client".format(
-            *PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST
-        ),
+        "a password. At the default of {}, a check takes a quarter of a second; later requests with the same password "
+        "need no check".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
     )
 
 
@@ -256,10 +255,10 @@ COMMANDS = (
     _Command(
         "compare",
         "say what a deploy changed",
-        "Compare requests before and after a reload, or before and after any other time: response time, "
-        "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
-        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause an "
-        "equally large change in at most one of 200 comparisons.",
+        "Compare requests before and after a reload, or before and after any other time: response time, CPU time, "
+        "errors, growth of memory, and what requests wait for. The figures come from a running exporter: from its last "
+        "hour, or from its history file. `compare` reports a change only if it is statistically significant: by chance "
+        "alone, a change this large would occur in at most one of 200 comparisons.",
         _add_compare,
     ),
     _Command(
@@ -287,18 +286,18 @@ COMMANDS = (
     _Command(
         "discover",
         "find the uWSGI masters on this machine",
-        "Find the uWSGI masters on this machine and their stats servers, and print the command that "
-        "watches these stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run "
-        "discover as root, it first checks, as the user that uWSGI runs as, that these steps will work. `discover` "
-        "changes nothing in uWSGI.",
+        "Find the uWSGI masters on this machine and their stats servers, and print the command that watches these "
+        "stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run discover as "
+        "root, it first checks, with the rights of uWSGI's user, that these steps will work. `discover` changes "
+        "nothing in uWSGI.",
         _add_discover,
     ),
     _Command(
         "review",
         "list the settings of a uWSGI that will cause trouble",
-        "Review the configuration of uWSGI: list the settings that can cause trouble later. For each "
-        "setting, print why it causes trouble, which line prevents the trouble, and when the setting does no harm. "
-        "Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
+        "Review the configuration of uWSGI: list the settings that can cause trouble later. For each setting, print "
+        "why it causes trouble, which line in the configuration prevents the trouble, and when the setting does no "
+        "harm. Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
         "because other values may be secret.",
         _add_review,
     ),

@@ -66,7 +66,7 @@ def _add_access(parser: Parser) -> None:
     parser.add_argument(
         "--prometheus-password-file",
         metavar="FILE",
-        help="a file with the user's password (on the command line, the process list would show the password)",
+        help="a file with the user's password (a password on the command line would be visible in the process list)",
     )
     parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
     parser.add_argument(

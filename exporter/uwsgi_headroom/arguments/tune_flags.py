@@ -18,9 +18,9 @@ from uwsgi_headroom.tune.request import (
 
 DESCRIPTION = (
     "Find out by experiment how many processes and threads are best for an application. tune starts the application in "
-    "a uWSGI of its own on loopback, tries one setting after another under load, and recommends the smallest setting "
-    "that is not worse than the best. tune sends requests only to the uWSGI that it started, and changes none of your "
-    "files. The application connects to its databases and other backends as usual, so let it use test databases."
+    "a separate uWSGI on loopback, tries one setting after another under load, and recommends the smallest setting "
+    "that performs as well as the best one. tune sends requests only to the uWSGI that it started, and changes none of "
+    "your files. The application connects to its databases and other backends as usual, so let it use test databases."
 )
 
 

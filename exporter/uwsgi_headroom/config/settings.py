@@ -326,8 +326,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_prefixes,
         flag="--code-prefix",
         metavar="PATH",
-        help="with --code: how the paths of the application's files begin, such as /srv/shop/ (default: all files "
-        "except Python's own and those in site-packages); repeatable",
+        help="with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
+        "(default: all files except Python's own and those in site-packages); repeatable",
         default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
         is_repeatable=True,
@@ -335,7 +335,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="code_beyond_loopback",
         flag="--code-beyond-loopback",
-        help="show lines of code even if other machines can reach the exporter without a login (default {default})",
+        help="show functions and line numbers even if other machines can reach the exporter without a login (default "
+        "{default})",
         default="`false`",
         key="code.beyond_loopback",
         **_SWITCH,
@@ -356,7 +357,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--history-max-size",
         metavar="SIZE",
         help="the maximum size of the history file, such as 500MB; to stay below it, the exporter deletes the oldest "
-        "minutes first (default {default})",
+        "one-minute figures first (default {default})",
         default="`1GB`",
         key="history.max_size",
     ),
