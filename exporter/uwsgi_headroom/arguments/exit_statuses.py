@@ -35,7 +35,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (2, "an argument, the ini file or the access log is wrong"),
     ),
     "review": (
-        (0, "no setting is known to cause trouble"),
+        (0, "no setting will cause trouble, but some may"),
         (1, "a setting will cause trouble, or there is no uWSGI or file to review"),
         (2, "an argument is wrong"),
     ),
