@@ -220,8 +220,7 @@ def _summarize(warnings: int, others: int, subject: Subject) -> str:
         return f"no review: {subject.problem.rstrip('.')}."
     if not warnings and not others:
         return "no setting that is known will cause trouble."
-    will = f"{counted(warnings, 'setting')} will cause trouble" if warnings else "no setting will cause trouble, but "
-    "some may"
+    will = f"{counted(warnings, 'setting')} will cause trouble" if warnings else "no setting will cause trouble"
     return f"{will}, {others} may." if others else f"{will}."
 
 

@@ -95,7 +95,7 @@ def _add_load(parser: Parser) -> None:
         metavar="NUMBER",
         type=whole_between(*CLIENTS_RANGE),
         help="the number of simulated clients; each sends its next request as soon as it has a response (default: the "
-        f"number of threads in the present setting, but at least {LEAST_CLIENTS})",
+        f"total number of threads in the present setting, but at least {LEAST_CLIENTS})",
     )
     parser.add_argument(
         "--rate",
