@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -139,8 +140,10 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
     found = findings({1: 59.0, 2: 0.0}, {1: use(seconds=longest)}, requests=requests, ages={0: age}, only=1)[
         "loop_held"
     ]
-    first = "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it. The restart loses its requests. Before "
-    "the "
+    first = (
+        "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it. The restart loses its requests. Before the "
+        "restart, find the call with `py-spy dump --pid 101`; later, make "
+    )
     assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
 
 
@@ -162,4 +165,4 @@ def test_every_state_has_words() -> None:
     states: tuple[State, ...] = ("disk", "pipe", "client", "dns", "cpu_wait")
     for state in states:
         found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
-        assert found.title.startswith("Calls that are waiting for ")
+        assert re.fullmatch("Calls that are waiting for .* block the event loop of worker 1.", found.title)

@@ -132,7 +132,7 @@ ROWS = (
     Scenario(
         "a full cache",
         Server(2, 2, ("--cache2", "name=pages,items=50")),
-        Expected("warning", ("cache_full",), words=("cache pages is full", "`items`"), not_words=("processes",)),
+        Expected("warning", ("cache_full",), words=("cache `pages` is full", "`items`"), not_words=("processes",)),
         (Load(rate=20, io_ms=5, path="/cache"),),
         fixed=True,
         why="Requests are served, and none of what they store is found again.",

@@ -160,8 +160,10 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
     smaller."""
     if wait_too_long(figures):
-        return "Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
-        "would only make clients wait longer."
+        return (
+            "Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
+            "would only make clients wait longer."
+        )
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         now = "" if backlog.limit is None else f" (the limit is now {backlog.limit})"
