@@ -33,7 +33,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
     assert finding.title == ("Clients disconnect before they get their response: a timeout is too short.")
-    assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
+    assert finding.evidence.startswith("At least 400 of 2,000 requests (20 %): ")
     assert "10 ms" in finding.evidence
     assert "traceback" not in finding.change
     assert "proxy_read_timeout" in finding.change
@@ -43,7 +43,7 @@ def test_exceptions_beside_clients_that_leave() -> None:
     """Exceptions beyond the write errors are the application's own, and both are said."""
     by_code = findings_by_code(left(400, exceptions=450))
     assert by_code["exceptions"].severity == "warning"
-    assert by_code["exceptions"].evidence == "50 of 2,000 requests, 2.5 % raised an exception."
+    assert by_code["exceptions"].evidence == "50 of 2,000 requests (2.5 %) raised an exception."
     assert by_code["clients_left"].evidence.startswith("At least 400 of")
 
 

@@ -49,7 +49,7 @@ def test_three_harms_of_one_cause_are_one_block() -> None:
     )
     assert [harm.code for harm in block.harms] == ["clients_refused", "queue_wait", "saturation"]
     assert "Raise `threads`" not in block.change
-    assert block.change.count("A longer queue helps only against bursts") == 1
+    assert block.change.count("If the queue fills only in bursts") == 1
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_requests_that_are_killed_hold_the_threads(completed: int, is_cause: boo
     assert ("queue_wait" in by_code or "saturation" in by_code) != is_cause
     block = by_code["harakiri"]
     assert bool(block.harms) == is_cause
-    assert ("hold the threads until `harakiri` kills them" in block.title) == is_cause
+    assert ("hold the threads until `harakiri` kills the workers" in block.title) == is_cause
     assert "Raise `processes`" not in block.change
     if is_cause:
         assert {harm.code for harm in block.harms} >= {"queue_wait", "saturation"}

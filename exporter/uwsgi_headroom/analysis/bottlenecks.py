@@ -200,7 +200,7 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that never end hold the {slots}",
-            f"Before you add {slots}, find out what the requests of the killed workers wait for: requests on more "
+            f"Before you add {slots}, find out what the requests wait for that exceed `harakiri`: requests on more "
             f"{slots} would also wait.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
@@ -323,8 +323,8 @@ def find_computing_thread(figures: Figures) -> str:
     """The advice about threads that serve no request, and compute."""
     pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
     return (
-        f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
-        "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
+        f"Find the threads that serve no request with `top -H -p {pid or 'PID'}` and `py-spy dump --pid "
+        f"{pid or 'PID'}`. Move their work into a process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
         "(`OMP_NUM_THREADS`). Each additional worker would also start such threads."
     )
 

@@ -77,8 +77,8 @@ def _left(figures: Figures) -> Iterator[Finding]:
         if uploads
         else _title(is_many),
         evidence=f"At least {left} of {counted(flow.requests, 'request')}"
-        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the response, because the client had "
-        f"disconnected{f', or could not read the body of the request ({unread})' if unread else ''};{served} "
+        f"{f' ({percent(part)})' if part >= 0.005 else ''}: the client disconnected before uWSGI had written the "
+        f"response{f', or, in {unread} of them, before uWSGI had read the request' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
         meaning="The work for these requests is wasted, and is done again if the clients retry. This is not a failure "
         "of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and uWSGI "
@@ -138,14 +138,14 @@ def _advise(figures: Figures, *, uploads: bool) -> str:
             "`uwsgi_request_buffering`). If clients send their requests slowly, raise `socket-timeout`."
         )
     shorter = (
-        "shorten the wait in the listen queue first"
+        "first shorten the wait in the listen queue"
         if shows_a_limit(figures.flow)
         else "make the slowest requests shorter"
     )
     options = figures.server.setup.options
     others = "and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
     if options.http:
-        others += f" or uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
+        others += f" or of uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
     return (
         f"Compare the timeouts of the clients {others} with the response times. Raise the timeouts that are shorter "
         f"than the response times, or {shorter}."
@@ -160,7 +160,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
     see = see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
     surely = raised - SURELY * sqrt(raised)
     is_warning, are_most = raised >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
-    some = f", {percent(part)}" if part >= 0.005 else ""
+    some = f" ({percent(part)})" if part >= 0.005 else ""
     are_known = all(worker.write_errors is not None for worker in figures.window.workers)
     yield Finding(
         code="exceptions",
@@ -171,7 +171,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
         meaning="uWSGI counts each exception that the application does not catch. "
         + (
-            "This count does not include the exceptions that uWSGI counts when a client disconnects."
+            "It also counts one when a client disconnects; the number above does not include those."
             if are_known
             else "uWSGI also counts an exception for each client that disconnects before it has the whole response."
         ),

@@ -96,7 +96,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "client gets its response late, or not at all."
         )
     else:
-        counted_ = "refusals are not counted"
+        counted_ = "how many were refused is not known"
         title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = (
             "A web server in front gets `Resource temporarily unavailable`, and responds with status 502. The kernel "
@@ -107,7 +107,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"The queue{of} was full ({backlog.limit} connections) for {percent(full)} of the last "
-        f"{duration(window.seconds)}: on average, {in_queue(mean, backlog.limit)} waited, and "
+        f"{duration(window.seconds)}: on average, {in_queue(mean, backlog.limit)} connections waited, and "
         f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
@@ -134,8 +134,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"The queue{of} is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of at "
-        f"most {backlog.limit} connections wait, and {backlog.queue} wait now.",
+        evidence=f"On average, {mean_count(mean)} of at most {backlog.limit} connections wait in the queue{of} "
+        f"({percent(mean / (backlog.limit or 1))}); {backlog.queue} wait now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
@@ -172,7 +172,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
     else:
         how = f"raise net.core.somaxconn, which is {somaxconn}, and then `listen`"
-    return f"A longer queue helps only against bursts: {how}."
+    return f"If the queue fills only in bursts, {how}."
 
 
 def _longest(figures: Figures) -> str:

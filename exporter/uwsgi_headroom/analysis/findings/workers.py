@@ -99,8 +99,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
-        f"least {counted(lost, 'request')} in service"
+        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}. These "
+        f"workers were serving at least {counted(lost, 'request')}"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
@@ -109,7 +109,9 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             if threads
             else ""
         ),
-        clause="slow requests hold the threads until `harakiri` kills them" if killed_fill_threads(figures) else "",
+        clause="slow requests hold the threads until `harakiri` kills the workers"
+        if killed_fill_threads(figures)
+        else "",
         change=f"Find the slow request in uWSGI's log, in lines with `HARAKIRI`{_how_to_read(figures)}. Then set "
         "timeouts on the calls that this request makes. If the request is expected to take this long, raise "
         "`harakiri`.",
