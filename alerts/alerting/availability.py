@@ -174,8 +174,8 @@ up{{job=~"{t.exporter_job}"}} == 0""",
             "Check that the host is up. Restart the exporter on this host with `systemctl restart uwsgi-headroom`, and "
             "then read its log: `journalctl -u uwsgi-headroom -n 50`.",
             f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If this prints metrics, the exporter runs, "
-            "but Prometheus cannot reach it over the network: check firewalls, and the exporter's option "
-            "`--web.listen-address`, which is 127.0.0.1 by default.",
+            "and a firewall probably keeps Prometheus out. If the connection is refused although the exporter runs, it "
+            "listens only on 127.0.0.1, which is the default: set `--web.listen-address`.",
             f"Until the exporter runs again, {CHECK} shows the state of each server.",
         ),
         evidence=f"Prometheus has not been able to scrape the exporter for {t.exporter_down_hold} or longer. "

@@ -128,8 +128,8 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     finding = leak(leaking())["memory_recycled"]
     assert finding.severity == "info"
     assert finding.evidence == (
-        "Memory grows by at least 475 kB per request, measured over 6 processes of 2 workers; uWSGI replaces each "
-        "process above 70 MB, after 30 s on average; no request was lost."
+        "Memory grows by at least 475 kB per request (measured over 6 processes, one after another in 2 workers); "
+        "uWSGI replaces each process above 70 MB, after 30 s on average; no request was lost."
     )
 
 

@@ -324,8 +324,9 @@ def find_computing_thread(figures: Figures) -> str:
     pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
     return (
         f"Find the threads that serve no request with `top -H -p {pid or 'PID'}` and `py-spy dump --pid "
-        f"{pid or 'PID'}`. Move their work into a process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
-        "(`OMP_NUM_THREADS`). Each additional worker would also start such threads."
+        f"{pid or 'PID'}`. Move their work into a process of its own, such as a mule or the spooler; if a library "
+        "computes in threads, limit their number (`OMP_NUM_THREADS`). Each additional worker would also start such "
+        "threads."
     )
 
 

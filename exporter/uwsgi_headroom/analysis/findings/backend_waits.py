@@ -66,7 +66,12 @@ def find(figures: Figures) -> Iterator[Finding]:
             else ""
         ),
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
-        + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
+        + (
+            ""
+            if hanging
+            else " These figures do not show whether the backend is always this slow, or only because it "
+            "is overloaded: an overloaded backend gets faster when the load falls."
+        ),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )

@@ -180,7 +180,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
             f"Worker {hottest} takes {percent(parts[hottest])} of the requests, and each of the other {len(others)} "
             f"workers takes {percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
-    return f"{shares}; the largest is {factor(hot_ratio)} an even share (by chance, it can be {factor(floor)})"
+    return f"{shares}; the largest is {factor(hot_ratio)} an even share (chance alone explains at most {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:

@@ -180,9 +180,9 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
-        f"Memory grows by at least {byte_size(round(leak.each))} per request, measured over {leak.processes:,} "
-        f"processes of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process above "
-        f"{leak.limit} MB, after {duration(leak.life)} on average"
+        f"Memory grows by at least {byte_size(round(leak.each))} per request (measured over {leak.processes:,} "
+        f"processes, one after another in {counted(len(figures.window.workers), 'worker')}); uWSGI replaces each "
+        f"process above {leak.limit} MB, after {duration(leak.life)} on average"
     )
 
 
