@@ -62,7 +62,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         **add_wait(
             f"{'An' if len(full) == 1 else 'The busiest'} interpreter{which} uses {highest:.2f} of a CPU (none can use "
-            f"more than one CPU); on average, one worker serves up to {mean_count(most)} requests at once"
+            f"more than one CPU); the busiest worker serves {mean_count(most)} requests at once on average"
             f"{_lock_clause(full)}",
             figures.flow,
             describe_own_threads(figures),

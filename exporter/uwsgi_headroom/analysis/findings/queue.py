@@ -135,7 +135,7 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         severity="warning",
         title=f"The listen queue of {name} is filling.",
         evidence=f"On average, {mean_count(mean)} of at most {backlog.limit} connections wait in the queue{of} "
-        f"({percent(mean / (backlog.limit or 1))}); {backlog.queue} wait now.",
+        f"({percent(mean / (backlog.limit or 1))}), and {backlog.queue} wait there now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
