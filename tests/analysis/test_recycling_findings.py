@@ -48,7 +48,7 @@ def test_workers_that_are_recycled_together() -> None:
     assert finding.code == "recycled_together"
     assert finding.title == "Requests wait in the listen queue: all workers reach `max-requests` together."
     assert finding.evidence.startswith(
-        "All 4 workers were replaced within 1.0 s, after 1000 requests each; no worker served for 3.0 s of 60 s."
+        "All 4 workers were replaced within 1.0 s, after 1000 requests each; for 3.0 s of 60 s, no worker served."
     )
     assert finding.change.startswith("Set `max-requests-delta` to 250: ")
     assert finding.settings == (("max-requests-delta", 250),)

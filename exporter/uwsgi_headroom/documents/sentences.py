@@ -382,7 +382,7 @@ def _describe_burn(windows: tuple[Burn, ...]) -> str:
 def list_causes(burn: Burn) -> list[str]:
     """Say why requests missed the objective other than by being slow in service, such as `3 lost with their worker`."""
     causes = (
-        (round(burn.waited), "too slow including the wait in the listen queue"),
+        (round(burn.waited), "too slow only because of the wait in the listen queue"),
         (burn.lost, "lost with their worker"),
         (burn.refused, "refused"),
     )

@@ -75,7 +75,7 @@ def _evidence(burn: Burn) -> str:
     other = "".join(
         f", {number:.0f} {what}"
         for number, what in (
-            (burn.waited, "too slow including the wait in the listen queue"),
+            (burn.waited, "too slow only because of the wait in the listen queue"),
             (burn.lost, "lost"),
             (burn.refused, "refused"),
         )

@@ -109,7 +109,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         title="All workers reach `max-requests` at the same time, and are replaced together.",
         **add_wait(
             f"All {len(records)} workers were replaced within {duration(max(1, spread))}, after {served} requests each"
-            + (f"; no worker served for {duration(nobody)} of {duration(window.seconds)}" if nobody else ""),
+            + (f"; for {duration(nobody)} of {duration(window.seconds)}, no worker served" if nobody else ""),
             figures.flow,
         )._asdict(),
         meaning="Workers that start together and share the requests evenly also restart together, again and again. "
@@ -235,8 +235,8 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
         **add_wait(
-            f"A worker that has not yet been replaced has {byte_size(size)} of resident memory, and `reload-on-rss` is "
-            f"{limit} MB; {counted(respawns, 'respawn')} in {duration(window.seconds)}",
+            f"One of the running workers has {byte_size(size)} of resident memory, and `reload-on-rss` is {limit} MB; "
+            f"{counted(respawns, 'respawn')} in {duration(window.seconds)}",
             figures.flow,
         )._asdict(),
         meaning="uWSGI replaces a worker when a request ends and the worker has more memory than that, but not before "
