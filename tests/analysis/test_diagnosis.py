@@ -172,7 +172,7 @@ def test_a_few_requests_that_met_by_chance_are_not_critical(requests: int, sever
 
 
 def test_harakiri_that_cannot_fire_is_not_advised() -> None:
-    """With threads, every other request of the worker resets its timer."""
+    """With threads, each further request of the worker resets its timer."""
     server = Server(processes=2, threads=4)
     server[1].request_starts = (int(server.read(AT).time) - 90,)
     setup = Setup(Options(harakiri=5), 4096, "threads", None, False)
@@ -269,7 +269,7 @@ def test_clients_that_keep_their_connections() -> None:
     kept = window(60, *rows, waits={"client": 0.15, "sleep": 0.05})
     first = judge(replace(kept, queue_seconds={"app.sock": 300.0}, queue_full_seconds={"app.sock": 0.0}))[0]
     assert first.title == (
-        "Requests wait in the listen queue: clients that keep their connections hold the threads between requests."
+        "Requests wait in the listen queue: clients that keep connections open hold the threads between requests."
     )
     assert "`http11-socket`" in first.change
     assert first.severity == "critical"

@@ -233,7 +233,7 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     if figures.waits and figures.waits.share("client") >= MOSTLY:
         if connections_hold_threads(figures):
             return Explanation(
-                "clients that keep their connections hold the threads between requests",
+                "clients that keep connections open hold the threads between requests",
                 "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
                 "With `http11-socket`, each connection holds a thread until it is closed. `http-socket` closes the "
                 "connection after the response.",

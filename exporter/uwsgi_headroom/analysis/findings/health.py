@@ -103,7 +103,7 @@ def _last_resort(figures: Figures) -> str:
     if limit and figures.stuck_seconds > limit and (figures.configured or 0) > len(figures.server.workers):
         return (
             f". `harakiri` ({limit} s) does not end these requests: with `threads`, a worker has only one timer, and "
-            "every other request of the worker resets it. If these requests are expected to take this long, raise the "
+            "each further request of the worker resets it. If these requests are expected to take this long, raise the "
             "option `--stuck` of uwsgi-headroom."
         )
     return (

@@ -162,7 +162,7 @@ def _raise_quota(figures: Figures) -> str:
     workers, so a quota of so many does not stop them."""
     quota, how = figures.server.quota, "CPUQuota, --cpus, resources.limits.cpu"
     if quota is None:
-        return f"Raise the CPU quota of its cgroup ({how})."
+        return f"Raise the CPU quota of uWSGI's cgroup ({how})."
     most = min(quota.most, max(1, len(figures.balance.active)))
     where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
     if most <= quota.cpus:

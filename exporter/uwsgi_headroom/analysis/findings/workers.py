@@ -104,7 +104,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
-            " With `threads`, a worker has only one timer, and every other request of the worker resets it. A slow "
+            " With `threads`, a worker has only one timer, and each further request of the worker resets it. A slow "
             "request may therefore run longer than `harakiri`. If the timer fires, all requests of the worker are lost."
             if threads
             else ""
