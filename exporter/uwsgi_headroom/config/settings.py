@@ -288,7 +288,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.routes",
         flag="--routes",
         help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
-        "contain personal data, so the exporter shows them only if it listens on loopback, or requires a login",
+        "contain personal data, so the exporter shows them only if it listens on loopback alone, or requires a login",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,
@@ -316,7 +316,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--code",
         help="about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
-        "variables. The exporter shows these names and lines only if it listens on loopback, or requires a login",
+        "variables. The exporter shows these names and lines only if it listens on loopback alone, or requires a login",
         default="`false`",
         key="code.enabled",
         **_SWITCH,

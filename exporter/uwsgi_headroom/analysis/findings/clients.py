@@ -78,7 +78,7 @@ def _left(figures: Figures) -> Iterator[Finding]:
         else _title(is_many),
         evidence=f"At least {left} of {counted(flow.requests, 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''}: the client disconnected before uWSGI had written the "
-        f"response{f', or, in {unread} of them, before uWSGI had read the request' if unread else ''};{served} "
+        f"response{f', or, in {unread} of them, uWSGI could not read the body' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
         meaning="The work for these requests is wasted, and is done again if the clients retry. This is not a failure "
         "of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and uWSGI "

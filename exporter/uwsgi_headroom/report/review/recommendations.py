@@ -296,10 +296,8 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         return
     full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
     worst = max(full, key=lambda pair: pair[0])[1]
-    number = users.overflows
-    dropped = (
-        "" if number is None else f" The hosts' kernels dropped {f'{number:,.0f}' if number else 'no'} TCP connections."
-    )
+    number = f"{users.overflows:,.0f}" if users.overflows else "no"
+    dropped = "" if users.overflows is None else f" The hosts' kernels dropped {number} TCP connections."
     others = [each.server for _, each in full if each is not worst]
     too = f" The queues of {listed(others)} were also full at times." if others else ""
     harm = Finding(
