@@ -294,10 +294,16 @@ def test_shares_equal_uwsgitops() -> None:
         exporter("--stats", f"shop={server.stats}") as running,
     ):
         ask(server, "/?io_ms=3", times=137, at_once=6)
-        screen = screen_of(
-            [sys.executable, str(uwsgitop), server.stats],
-            lambda lines: "req: 137 " in lines[0] and sum(bool(line.split()) for line in lines[3:]) == 4,
-        )
+
+        def rows_of(lines: list[str]) -> list[list[str]]:
+            return [line.split() for line in lines[3:] if line]
+
+        def drawn(lines: list[str]) -> bool:
+            """Whether the last count, which is drawn last, is there: a screen can be read when half of it is drawn."""
+            counts = [float(row[3]) for row in rows_of(lines) if len(row) > 3 and row[3].isdecimal()]
+            return "req: 137 " in lines[0] and len(counts) == 4 and sum(counts) == 137
+
+        rows = rows_of(screen_of([sys.executable, str(uwsgitop), server.stats], drawn))
 
         def count_requests() -> dict[str, float]:
             series = running.scrape()
@@ -307,7 +313,6 @@ def test_shares_equal_uwsgitops() -> None:
         # A scrape shows the last sample, which on a busy machine may be older than the requests.
         wait_until(lambda: sum(count_requests().values()) == 137, what="a sample after the last request")
         requests = count_requests()
-    rows = [line.split() for line in screen[3:] if line]
     shown = {row[0]: row[1] for row in rows}
     assert {worker: f"{100 * count / 137:.1f}" for worker, count in requests.items()} == shown
     assert {row[0]: float(row[3]) for row in rows} == requests
