@@ -56,7 +56,9 @@ class Reading:
             return {}
         queues: dict[str, Backlog] = {}
         for socket in self.snapshot.sockets:
-            backlog = self.host.backlogs.get(socket.name) or Backlog(None, None, "the exporter did not ask the kernel")
+            backlog = self.host.backlogs.get(socket.name) or Backlog(
+                None, None, "the exporter has not asked the kernel about this queue"
+            )
             if backlog.queue is None and socket.queue is not None:
                 backlog = Backlog(socket.queue, socket.limit, None)
             queues[socket.name] = backlog

@@ -12,6 +12,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_MIXED
 from uwsgi_headroom.kernel.waits.worker_threads import WHO_MAY_KNOW
 from uwsgi_headroom.record import Options, Setup, Waits
 
@@ -54,7 +55,7 @@ def test_the_right_is_named_once_with_its_price() -> None:
     """One finding says what to grant to see the waits permanently, and that this is close to root."""
     finding = judged(full())["waits_not_known"]
     assert finding.severity == "info"
-    assert finding.evidence == "This user may not see what uWSGI's threads wait for."
+    assert finding.evidence == "The user that runs uwsgi-headroom has no right to see what uWSGI's threads wait for."
     assert finding.change.startswith(
         "To see at all times what the threads wait for, give the exporter CAP_SYS_PTRACE and "
     )
@@ -101,13 +102,16 @@ def test_a_server_that_hardly_computes_lacks_no_cpu(own: float, lacks: bool) -> 
 
 def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     """Where the kernel shows the waits, but does not decide most of them, a command as root shows no more."""
-    seen = Waits(gaps=("one of uWSGI's sockets is not known",))
+    seen = Waits(gaps=(GAP_MIXED,))
     mostly, partly = (full(waits={"unknown": 16.0 + more, "sleep": 16.0 - more}) for more in (1.0, -1.0))
     finding = judged(mostly, seen)["saturation"]
     assert not advises_more(finding)
     assert "`py-spy dump --pid 101`" in finding.change
     assert "sudo" not in finding.change
-    assert judged(mostly, seen)["waits_not_known"].evidence == "One of uWSGI's sockets is not known."
+    assert (
+        judged(mostly, seen)["waits_not_known"].evidence
+        == "A thread waits for several servers at once, or for a socket without a server."
+    )
     assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 
 

@@ -63,7 +63,7 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     finding = next(iter(ten_sockets(queued=1.0).values()))
     assert (finding.code, finding.severity) == ("saturation", "critical")
     assert finding.title == "Requests wait in the listen queue: all threads of worker 1 are busy."
-    assert finding.evidence == "1.0 of 1 thread for a.sock is busy on average (100 %)."
+    assert finding.evidence == "On average, 1.0 of the 1 thread for a.sock is busy (100 %)."
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")
@@ -161,6 +161,6 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     by_code = findings_by_code(window(60, *rows))
     assert "unevenness_harmless" not in by_code
     assert by_code["uneven"].title == "Requests of worker 1 take much longer than requests of other workers."
-    assert ": 70x the time" in by_code["uneven"].evidence
+    assert "take 70x as long as" in by_code["uneven"].evidence
     few = (worker(1, 20, each=0.7, cpu=0.5), *(worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4)))
     assert "unevenness_harmless" in findings_by_code(window(60, *few))

@@ -33,7 +33,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
     assert finding.title == ("Clients disconnect before they get their response: a timeout is too short.")
-    assert finding.evidence.startswith("At least 400 of 2,000 requests (20 %): ")
+    assert finding.evidence.startswith("In at least 400 of 2,000 requests (20 %), ")
     assert "10 ms" in finding.evidence
     assert "traceback" not in finding.change
     assert "proxy_read_timeout" in finding.change
@@ -44,7 +44,7 @@ def test_exceptions_beside_clients_that_leave() -> None:
     by_code = findings_by_code(left(400, exceptions=450))
     assert by_code["exceptions"].severity == "warning"
     assert by_code["exceptions"].evidence == "50 of 2,000 requests (2.5 %) raised an exception."
-    assert by_code["clients_left"].evidence.startswith("At least 400 of")
+    assert by_code["clients_left"].evidence.startswith("In at least 400 of")
 
 
 def test_clients_behind_the_router_of_uwsgi() -> None:
@@ -92,7 +92,7 @@ def test_uploads_that_break_off() -> None:
     """Bodies that cannot be read are named as such; a request that has both errors counts once."""
     finding = findings_by_code(left(200, 200, exceptions=200))["clients_left"]
     assert finding.title == "Clients disconnect, or stop sending, before uWSGI has read their request."
-    assert finding.evidence.startswith("At least 200 of")
+    assert finding.evidence.startswith("In at least 200 of")
     assert "request_buffering" in finding.change
 
 

@@ -48,7 +48,10 @@ def test_the_lines_of_a_wait() -> None:
     backend = [sight(place, QUERY, 3, "backend", "10.0.0.5:5432") for place in range(4)]
     code = history(30, *backend, sight(4, OTHER, 9, "backend"), sight(5, OTHER, 7, "cpu"))
     finding = judged(of_16_threads({"backend": 12.0}), code)["waits_for_backend"]
-    where = "Where in the code: query_orders (shop/orders.py:3) 80 %, render (shop/orders.py:9) 20 %."
+    where = (
+        "Where these threads are in the code: 80 % in query_orders (shop/orders.py:3), 20 % in render "
+        "(shop/orders.py:9)."
+    )
     assert finding.evidence.endswith(where)
     assert finding.clause.endswith(", mostly in query_orders (shop/orders.py:3)")
     few = judged(of_16_threads({"backend": 12.0}), history(3, *backend))["waits_for_backend"]
@@ -77,7 +80,7 @@ def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
     """The holder is the one thread of the worker that is further down in the function in which others wait. Without
     one, or with several, nothing is said."""
     finding = judged(of_16_threads({"lock": 8.0}), history(30, *WAITING, *others))["application_lock"]
-    assert "audit (shop/orders.py:8) 100 %" in finding.evidence
+    assert "100 % in audit (shop/orders.py:8)" in finding.evidence
     assert ("that thread holds the lock" in finding.evidence) == bool(holder)
     if holder:
         assert finding.evidence.endswith(f"that thread holds the lock, and is in {holder}.")
@@ -95,6 +98,6 @@ def test_stuck_requests_by_their_line(also: list[CodeSight], known: bool) -> Non
         goes_on = sight(2, f"{OTHER}_{second % 2}", 9, "cpu", worker=2)
         code.add(float(second), CodeLook(None, (stays, goes_on, *also)), 3.0)
     finding = judged(idle(), code, server)["request_stuck"]
-    where = " Where in the code: 1 request in export (shop/orders.py:88) waiting for 10.0.0.5:5432."
+    where = " In the code, 1 stuck request is in export (shop/orders.py:88), waiting for 10.0.0.5:5432."
     assert finding.evidence.endswith(where) == known
-    assert ("in the code" in finding.evidence) == known
+    assert ("In the code" in finding.evidence) == known

@@ -49,13 +49,13 @@ def test_near_and_at_the_limit(numbers: tuple[int | None, ...], most: int | None
 def test_the_workers_are_named_and_what_to_raise() -> None:
     """The title has no figure; the change has the limit of now."""
     finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
-    assert finding.title == "Workers 1 and 3 have no file descriptors left."
+    assert finding.title == "Workers 1 and 3 have hardly any file descriptors left."
     assert finding.change.startswith("To gain time, restart workers 1, 3 and 4: `kill -TERM ")
     assert "Worker 3 has 999 of 1000 file descriptors open (100 %); 3 of 4 workers have at least" in finding.evidence
     assert "raise `max-fd` from 1000" in finding.change
     failing = with_open(1000, 20, exceptions=400)
     assert failing["descriptors_used_up"].title == (
-        "Requests raise exceptions that the application does not catch: worker 1 has no file descriptors left."
+        "Requests raise exceptions that the application does not catch: worker 1 has hardly any file descriptors left."
     )
     assert "exceptions" not in failing
     assert "exceptions" in with_open(900, 20, exceptions=400)

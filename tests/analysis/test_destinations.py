@@ -158,10 +158,14 @@ def test_the_advice_is_that_of_the_kind() -> None:
     ("name", "address", "act"),
     [
         ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs, and what waits"),
-        ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see what listens there"),
-        ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see what listens there"),
-        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` to see what listens there"),
-        ("", "10.0.0.5:8080", "Find out what listens at 10.0.0.5:8080, and check whether this program is overloaded"),
+        ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see which program listens there"),
+        ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see which program listens there"),
+        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` to see which program listens there"),
+        (
+            "",
+            "10.0.0.5:8080",
+            "Find out which program listens at 10.0.0.5:8080, and check whether that program is overloaded",
+        ),
         ("", "", "Find out which backend the threads wait for"),
     ],
 )

@@ -100,7 +100,7 @@ def test_harmless_unevenness_is_called_harmless() -> None:
     """33/26/23/18 % at a low interpreter load is reported as harmless, not as a warning."""
     finding = findings_by_code(the_harmless_one())["unevenness_harmless"]
     assert finding.severity == "info"
-    assert finding.title == "Requests are spread unevenly; no impact."
+    assert finding.title == "Requests are spread unevenly, but this has no impact."
     assert "harmless" in finding.meaning
     assert "33/26/23/18 %" in finding.evidence
 
@@ -114,7 +114,7 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
     finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
     assert finding.evidence.startswith(
         "Worker 11 takes 38 % of the requests, and each of the other 31 workers takes "
-        "1.1 to 2.8 %; the largest is 12x an even share"
+        "1.1 to 2.8 %; the largest share is 12x an even share"
     )
 
 
@@ -288,11 +288,11 @@ def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> Non
     """The kernel counts drops per network namespace, and the finding says so; without drops no client was refused."""
     server = Server(queue=101, socket=":8080")
     finding = findings_by_code(queued(60, 0.5, ":8080", overflows=7), server)["clients_refused"]
-    assert "dropped 7 connections of all TCP listeners of the network namespace" in finding.evidence
+    assert "dropped 7 connections (counted over all TCP listeners in the network namespace)" in finding.evidence
     assert "clients_refused" not in findings_by_code(queued(60, 0.5, ":8080", overflows=0), server)
     mixed = replace(queued(60, 0.5, ":8080", overflows=7), refused=5)
     evidence = findings_by_code(mixed, server)["clients_refused"].evidence
-    assert "dropped 5 connections, and 2 more that may belong to other TCP listeners" in evidence
+    assert "dropped 5 connections, and 2 more, perhaps of other TCP listeners" in evidence
     own = replace(queued(60, 0.5, ":8080", overflows=7), refused=7)
     assert "other" not in findings_by_code(own, server)["clients_refused"].evidence
 
@@ -373,7 +373,7 @@ def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
     rows = tuple(msgspec.structs.replace(row, respawns=3, requests=450) for row in idle().workers)
     finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
     assert finding.severity == "info"
-    assert "each process ran for 20 s on average" in finding.evidence
+    assert "on average, each worker is replaced after 20 s" in finding.evidence
     assert finding.change.startswith("Raise `max-requests`")
 
 
@@ -523,12 +523,12 @@ def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
-    assert finding.evidence.startswith("1.7 of 2 threads (1.8 of them running) are busy on average (86 %)")
+    assert finding.evidence.startswith("On average, 1.8 of the 2 threads are up, and 1.7 are busy (86 % of 2)")
     ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
     assert "2.0 of 2 threads are busy" in findings_by_code(ended_just_now, server)["saturation"].evidence
     serves_its_last = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=55.0, up=5.0))
     assert (
-        "1.9 of 2 threads (1.9 of them running) are busy"
+        "1.9 of the 2 threads are up, and 1.9 are busy"
         in findings_by_code(serves_its_last, server)["saturation"].evidence
     )
 
@@ -634,7 +634,7 @@ def test_several_workers_are_named_in_the_plural() -> None:
 @pytest.mark.parametrize(
     ("saturated", "title", "evidence"),
     [
-        ([1], "The interpreter of worker 1 is saturated.", "An interpreter uses 0.98 of a CPU "),
+        ([1], "The interpreter of worker 1 is saturated.", "The interpreter of worker 1 uses 0.98 of a CPU "),
         (
             [1, 2],
             "The interpreters of several workers are saturated.",
@@ -699,7 +699,7 @@ def test_workers_pinned_to_one_cpu() -> None:
     server[1].affinity = server[3].affinity = (2,)
     server[2].affinity = (1,)
     finding = findings_by_code(idle(), server)["workers_share_one_cpu"]
-    assert (finding.severity, finding.title[:20]) == ("info", "2 workers each share")
+    assert (finding.severity, finding.title[:20]) == ("info", "2 workers may run on")
     busy = window(60, *(worker(worker_id, 500, cpu=30.0, busy=30.0) for worker_id in (1, 2, 3, 4)))
     assert findings_by_code(busy, server)["workers_share_one_cpu"].severity == "warning"
 
@@ -710,7 +710,7 @@ def test_cheaper_that_never_scales() -> None:
     assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
     assert alone(full, server)["cheaper_does_not_scale"].evidence.startswith(
-        "Cheaper mode keeps 2 workers in reserve. "
+        "Cheaper mode keeps 2 workers in reserve: they are not running. "
     )
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
     for options, words in (
@@ -762,7 +762,8 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     assert severities == {0.03: "info", 0.05: "warning"}
     assert finding.title == "Other programs use more CPU than the workers do."
     assert finding.evidence == (
-        "Of 2 CPUs, the workers use 0.10, other programs use 1.90, and 0.00 are idle; the CPU headroom is 1.0x."
+        "Of 2 CPUs, the workers use 0.10, other programs use 1.90, and 0.00 are idle: the workers can use 1.0x the CPU "
+        "that they use now."
     )
     assert finding.change.startswith("Move the other programs")
 
@@ -807,7 +808,7 @@ def test_known_options_are_in_the_texts() -> None:
     host = with_setup(Server(), harakiri=5)
     assert "whose requests exceed `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
     assert "whose requests exceed `harakiri`." in findings_by_code(killed)["harakiri"].title
-    assert findings_by_code(killed)["harakiri"].evidence.startswith("uWSGI killed workers once in the last 60 s")
+    assert findings_by_code(killed)["harakiri"].evidence.startswith("uWSGI killed a worker once in the last 60 s")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)
     assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
@@ -820,9 +821,9 @@ def test_async_cores_are_not_called_threads() -> None:
     full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)
     finding = findings_by_code(full, server, host=with_setup(server, "async"))["saturation"]
     assert finding.title == "Requests wait in the listen queue: all async cores are busy."
-    assert finding.evidence.startswith("96.0 of 100 async cores are busy")
+    assert finding.evidence.startswith("On average, 96.0 of 100 async cores are busy")
     assert finding.change.startswith("Raise `processes` from 2 to 5")
-    assert "more async cores would wait for the interpreter lock" in finding.change
+    assert "Additional async cores would wait for the interpreter lock" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change
 
 

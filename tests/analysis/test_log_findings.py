@@ -103,9 +103,9 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     """If their processes agree; the change says what such a signal mostly is."""
     message = LogMessage(5, 5, (1,), (11,))
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
-    assert finding.title == "Workers ended by signal 11 (SIGSEGV) with requests in service."
+    assert finding.title == "Workers were killed by signal 11 (SIGSEGV) with requests in service."
     assert finding.change.startswith(
-        "Correct the cause: according to uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. Native code "
+        "Correct the cause: uWSGI's log says that worker 1 was killed by signal 11 (SIGSEGV) (5 times). Native code "
         "crashed"
     )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
@@ -132,11 +132,12 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
         (None, SEE),
         (
             LogRecord(off="this user may not read it"),
-            f"{SEE} The log is configured, but cannot be read: this user may not read it.",
+            f"{SEE} uwsgi-headroom cannot read this log: this user may not read it.",
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
-            f"{SEE} With `--log shop=/var/log/shop.log`, known messages of this log are shown here.",
+            f"{SEE} If you start uwsgi-headroom with `--log shop=/var/log/shop.log`, it shows known messages of this "
+            "log.",
         ),
         (
             LogRecord(),
@@ -155,8 +156,7 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Correct the cause: according to uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 "
-        "times."
+        "Correct the cause: uWSGI's log says that an exception was raised (KeyError at shop/views.py:12) (500 times)."
     )
 
 

@@ -64,7 +64,7 @@ def test_how_long_a_loop_is_held(part: float, seconds: float, severity: str | No
     found = findings({1: 60 * part, 2: 0.0}, {1: use(seconds=seconds)}).get("loop_held")
     assert (found.severity if found else None) == severity
     if found:
-        assert found.title == "Calls that are sleeping block the event loop of worker 1."
+        assert found.title == "The event loop of worker 1 is blocked by calls that are sleeping."
         assert "(PID 101)" in found.evidence
 
 
@@ -74,7 +74,9 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
         "loop_held"
     ]
     assert "for 100 % of the last 60 s, one of them for 60 s" in found.evidence
-    assert found.change.startswith("Restart worker 1 with `kill -KILL 101`")
+    assert found.change.startswith(
+        "Run `py-spy dump --pid 101` to find the call, then restart worker 1 with `kill -KILL 101`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
 def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
     """It is named, and the one change is about it: never more cores, which would be held as well."""
     found = findings({1: 50.0, 2: 50.0}, {1: use(hold, 2.0), 2: use(hold, 1.0)})["loop_held"]
-    assert found.title == f"Calls that are {doing} block the event loops of workers 1 and 2."
+    assert found.title == f"The event loops of workers 1 and 2 are blocked by calls that are {doing}."
     assert change in found.change
     assert "py-spy dump --pid 101" in found.change
     assert "aise" not in found.change
@@ -117,8 +119,8 @@ def test_no_request_goes_on(requests: int, held: float, severity: str) -> None:
 def test_loops_that_different_calls_hold() -> None:
     """The title is about the worst, and the evidence has the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(LoopHold("cpu"), 5.0)})["loop_held"]
-    assert found.title == "Calls that are computing block the event loop of worker 2."
-    assert found.evidence.endswith("In worker 1: 67 % (sleeping).")
+    assert found.title == "The event loop of worker 2 is blocked by calls that are computing."
+    assert found.evidence.endswith("In worker 1, calls that are sleeping occupied the thread for 67 % of this time.")
 
 
 @pytest.mark.parametrize("requests", [30, 0])
@@ -127,7 +129,7 @@ def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
     by_code = findings({1: 50.0, 2: 50.0}, {1: use(), 2: use()}, queued=5.0, requests=requests, ages={0: 50.0})
     assert next(iter(by_code)) == "loop_held"
     assert by_code["loop_held"].severity == "critical"
-    assert "calls that are sleeping block the event loops of workers 1 and 2" in by_code["loop_held"].title
+    assert "the event loops of workers 1 and 2 are blocked by calls that are sleeping" in by_code["loop_held"].title
     assert "request_stuck" not in by_code
 
 
@@ -141,8 +143,8 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
         "loop_held"
     ]
     first = (
-        "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it. The restart loses its requests. Before the "
-        "restart, find the call with `py-spy dump --pid 101`; later, make "
+        "Run `py-spy dump --pid 101` to find the call, then restart worker 1 with `kill -KILL 101`. SIGTERM does not "
+        "end it, and its requests are lost. Later, make "
     )
     assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
 
@@ -165,4 +167,4 @@ def test_every_state_has_words() -> None:
     states: tuple[State, ...] = ("disk", "pipe", "client", "dns", "cpu_wait")
     for state in states:
         found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
-        assert re.fullmatch("Calls that are waiting for .* block the event loop of worker 1.", found.title)
+        assert re.fullmatch("The event loop of worker 1 is blocked by calls that are waiting for .*", found.title)

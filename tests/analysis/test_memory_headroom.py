@@ -39,8 +39,8 @@ UNKNOWN = [
 def test_unknown(unknown: Memory | None) -> None:
     """If either is unknown, there is no figure, and the clause says so."""
     assert describe_memory(unknown) is None
-    assert fits(describe_memory(unknown), 2) == "check first that they fit into memory"
-    assert fits(describe_memory(unknown), 1) == "check first that it fits into memory"
+    assert fits(describe_memory(unknown), 2) == "check first that memory suffices for 2 more workers"
+    assert fits(describe_memory(unknown), 1) == "check first that memory suffices for 1 more worker"
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**13))

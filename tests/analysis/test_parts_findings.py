@@ -48,7 +48,7 @@ def test_the_full_cache_is_named() -> None:
     ]
     assert (finding.title, finding.severity) == ("The cache `pages` is full.", "warning")
     assert finding.evidence == (
-        "In the last 60 s, the cache had no room for 40 items; `pages` holds 49 of at most 50 items."
+        "In the last 60 s, 40 new items found no room in the cache; `pages` holds 49 items, and has no room for more."
     )
     assert "`purge_lru=1`" in finding.change
 
@@ -73,7 +73,7 @@ def test_a_cache_that_purges_items() -> None:
     assert "cache_full" not in full(caches[0], options=purging)
     finding = full(*caches, options=purging)["cache_full"]
     assert finding.title == "The cache `other` is full."
-    assert finding.evidence.startswith("In the last 60 s, the cache had no room for at most 40 items")
+    assert finding.evidence.startswith("In the last 60 s, at most 40 new items found no room in the cache")
 
 
 def test_a_cache_whose_options_are_not_known() -> None:
@@ -103,7 +103,7 @@ def test_a_spooler_that_falls_behind() -> None:
     assert finding.severity == "warning"
     assert finding.title == "The spooler falls behind: tasks arrive faster than it processes them."
     assert finding.evidence == (
-        "85 tasks are in /spool, 60 more than 60 s ago; 2 processes completed 4 tasks in 60 s; at this rate, a new "
+        "85 tasks are in /spool (60 s ago: 25); 2 processes completed 4 tasks in 60 s; at this rate, a new "
         "task waits 21 min."
     )
 

@@ -48,7 +48,7 @@ def test_workers_that_are_recycled_together() -> None:
     assert finding.code == "recycled_together"
     assert finding.title == "Requests wait in the listen queue: all workers reach `max-requests` together."
     assert finding.evidence.startswith(
-        "All 4 workers were replaced within 1.0 s, after 1000 requests each; for 3.0 s of 60 s, no worker served."
+        "All 4 workers were replaced within 1.0 s, after 1000 requests each; for 3.0 s of 60 s, no worker was up."
     )
     assert finding.change.startswith("Set `max-requests-delta` to 250: ")
     assert finding.settings == (("max-requests-delta", 250),)
@@ -128,7 +128,7 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     finding = leak(leaking())["memory_recycled"]
     assert finding.severity == "info"
     assert finding.evidence == (
-        "Memory grows by at least 475 kB per request (measured over 6 processes, one after another in 2 workers); "
+        "Memory grows by at least 475 kB per request (measured over 6 successive processes of 2 workers); "
         "uWSGI replaces each process above 70 MB, after 30 s on average; no request was lost."
     )
 

@@ -189,4 +189,4 @@ def test_a_verdict_points_to_the_review() -> None:
     found = {finding.code: finding for finding in collect_findings(compute_figures(quiet, hurts))}["settings_hurt"]
     assert found.severity == "info"
     assert "uwsgi-headroom review /run/shop.stats" in found.change
-    assert "shows the cookies and logins" in found.evidence
+    assert "shows the cookies and passwords" in found.evidence

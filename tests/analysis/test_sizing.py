@@ -99,9 +99,9 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
 def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
     assert add_capacity(figures(overload(), SMALL)).startswith(
-        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. After this step, "
-        "uWSGI can serve at least 363/s (now: 40.0/s). How long requests will wait after this step is not "
-        "known: the clients that the full queue turned away were not counted. "
+        "Raise `threads` from 4 to 39: at least 48 requests at once compete for the 8 threads of all workers. After "
+        "this step, uWSGI can serve at least 363/s (it serves 40.0/s now). How long requests will wait after this step "
+        "is not known: the clients that the full queue turned away were not counted. "
     )
 
 
@@ -120,7 +120,7 @@ def test_bursts_need_more_than_random_arrivals() -> None:
     """With half of the threads busy on average, 30 requests wait while all are: 38 at once in bursts."""
     bursts = minute(2, 4.0, 3.0, full_seconds=6.0)
     assert count_needed_threads(figures(bursts, SMALL)) == pytest.approx(8 + 30)
-    assert "while all threads are busy, there are 38 requests at once for 8" in add_capacity(figures(bursts, SMALL))
+    assert "while all 8 threads are busy, 38 requests at once compete for them" in add_capacity(figures(bursts, SMALL))
 
 
 def test_unknown_offered_work_gives_the_smallest_step() -> None:
@@ -147,7 +147,9 @@ def test_memory_stops_processes() -> None:
     assert "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB" in add_capacity(
         figures(full, SINGLE, memory(3))
     )
-    assert "There is not enough memory for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
+    assert "There is not enough memory for the 59 processes that the load needs" in add_capacity(
+        figures(full, SINGLE, memory(3))
+    )
 
 
 def test_processes_for_a_floor_come_in_steps() -> None:
@@ -156,7 +158,7 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     step = more_processes(full)
     assert (step.processes, step.stopped_by) == (32, "step")
     assert step.most == pytest.approx(0.93 * 32 / 0.2)
-    assert "Then run `check` again: you may need up to 59" in add_capacity(full)
+    assert "Then run `check` again: the load may need up to 59 processes" in add_capacity(full)
 
 
 @pytest.mark.parametrize("is_measured", [True, False])
@@ -172,7 +174,8 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
     )
     overloaded = figures(window_, SINGLE, memory(100))
     assert more_processes(overloaded).processes == processes
-    assert f"about {arrive:.1f} times as fast as uWSGI serves them" in add_capacity(overloaded)
+    faster = f"about {arrive:.1f} times as fast as" if arrive > 1.02 else "slightly faster than"
+    assert f"requests arrive {faster} uWSGI serves them" in add_capacity(overloaded)
     always = figures(replace(full, queue_full_seconds={"app.sock": 60.0}), SINGLE, memory(100))
     assert more_processes(always).wanted == 59
 
@@ -223,7 +226,7 @@ def test_interpreters_stop_threads() -> None:
     assert 8 < step.threads < 32
     change = add_capacity(figures(full, Server(processes=2, threads=4, cpus=16.0)))
     assert change.startswith("Raise `processes` from 2 to 16 ")
-    assert "More `threads` would wait for the interpreter lock." in change
+    assert "Additional `threads` would wait for the interpreter lock." in change
     small = add_capacity(figures(full, SMALL))
     assert small.startswith("Raise `threads` from 4 to ")
     assert "After this step, the CPUs are the limit: more load needs more CPUs." in small

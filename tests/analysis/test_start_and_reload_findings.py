@@ -66,9 +66,9 @@ def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> No
 def test_a_start_that_takes_long() -> None:
     """A worker that computes does not hang."""
     by_code = findings(describe(starting(1, 12.0, StartWait("cpu")), serving(2)), (5.0, 20.0))
-    assert by_code["start_hangs"].title == "Worker 1 takes a long time to start, computing."
+    assert by_code["start_hangs"].title == "Worker 1 takes a long time to start: it is computing."
     by_code = findings(describe(starting(1, 12.0, StartWait("disk")), starting(2, 12.0)), (5.0, 5.0))
-    assert by_code["start_hangs"].title == "Workers 1 and 2 take a long time to start, waiting for a disk."
+    assert by_code["start_hangs"].title == "Workers 1 and 2 take a long time to start: they are waiting for a disk."
 
 
 def test_some_workers_hang_and_others_serve() -> None:
@@ -84,12 +84,12 @@ def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None
     """The others have ended and are not replaced: the request and the options are named."""
     finding = findings(describe(gone(1), serving(2, 30.0), gone(3)), (4.0, 20.0, 4.0), queued)["reload_waits"]
     assert finding.severity == severity
-    assert "a reload waits for requests in worker 2" in finding.title.lower()
+    assert "a reload waits until worker 2 has completed its requests" in finding.title.lower()
     assert "2 workers of 3 ended 16 s ago" in finding.evidence
     assert finding.change.startswith(
         "End worker 2 with `kill -TERM 5002`: uWSGI then starts all workers, but 1 request "
     )
-    assert "`worker-reload-mercy` to the longest time, in seconds, that a request may take (now 60)" in finding.change
+    assert "`worker-reload-mercy` (now 60) to the longest time, in seconds, that a request may take" in finding.change
     assert "chain reload" in finding.change
 
 
@@ -127,7 +127,7 @@ def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
     change = next(each.change for each in collect_findings(figures) if each.code == "start_hangs")
     rollback = "Roll back what was deployed with the last reload, and end workers 1 and 2 with `kill -KILL 5001 5002`"
     assert first_act(change) == rollback
-    assert ". Before that, run `py-spy dump --pid 5001`" in change
+    assert ". Before you end them, run `py-spy dump --pid 5001`" in change
 
 
 def test_free_threads_are_no_headroom_while_nothing_completes() -> None:
@@ -189,7 +189,8 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
     assert block.severity == "critical"
     assert block.title.endswith("cheaper mode starts workers too late, and the application takes a long time to load.")
     assert (
-        "Workers were loading the application for 10 s of the last 20 s; worker 2 for 4.0 s so far." in block.evidence
+        "In the last 20 s, workers spent 10 s loading the application; worker 2 is still loading it, after 4.0 s."
+        in block.evidence
     )
     assert block.settings
     assert "lazy-apps" in block.change

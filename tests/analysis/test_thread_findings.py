@@ -61,10 +61,8 @@ def test_when_the_limit_is_reached() -> None:
     assert growing
     assert unlimited
     assert growing.title == "Worker 1 keeps starting threads that do not end."
-    assert growing.evidence.startswith(
-        "Worker 1 has 504 threads, and 4 of them serve requests; 60 s ago there were 464."
-    )
-    assert "600 of the 1,000 processes and threads that `pids.max` permits are in use; at" in growing.evidence
+    assert growing.evidence.startswith("Worker 1 has 504 threads (60 s ago: 464), and 4 of them serve requests.")
+    assert "Of the 1,000 processes and threads that `pids.max` permits, 600 are in use; at" in growing.evidence
     assert growing.evidence.endswith(" none is left in 10 min.")
     assert "pids.max` permits" not in unlimited.evidence
 

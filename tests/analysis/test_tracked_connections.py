@@ -39,4 +39,4 @@ def test_a_full_table(entries: int, dropped: int | None, severity: str | None) -
     assert (found.severity if found else None) == severity
     if found:
         assert "nf_conntrack_max=2000" in found.change
-        assert ("may drop" in found.title) == bool(dropped)
+        assert ("may have dropped" in found.title) == bool(dropped)

@@ -75,7 +75,7 @@ def test_clients_of_which_none_gets_an_answer() -> None:
     )
     finding = findings(none)["queue_wait"]
     assert finding.title == "Requests wait, and no request is completed: the threads wait for their clients."
-    assert finding.change.startswith("Check that the web server in front, or the router, speaks the protocol ")
+    assert finding.change.startswith("Check that the web server in front, or uWSGI's router, speaks the protocol ")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it() -
 def test_the_lock_is_evidence() -> None:
     """A saturated interpreter has the number of threads that wait for its lock as evidence, and so has a hot worker."""
     window_ = of_16_threads({"cpu": 1.9, "interpreter_lock": 9.0}, cpu=0.95, lock=4.5)
-    assert "up to 4.5 of them wait for the interpreter lock" in findings(window_)["interpreter_bound"].evidence
+    assert "at most 4.5 of these wait for the interpreter lock" in findings(window_)["interpreter_bound"].evidence
     example = the_example()
     workers = tuple(
         structs.replace(each, interpreter_lock_seconds=60 * (5.0 if each.worker_id == 2 else 0.5))
@@ -412,8 +412,8 @@ def test_a_pipe_at_which_nothing_completes() -> None:
 @pytest.mark.parametrize(
     ("lock", "severity", "title"),
     [
-        (3.0, "info", "Threads wait for a place in a pool of 5."),
-        (9.0, "warning", "Most threads are in use: the threads wait for a place in a pool of 5."),
+        (3.0, "info", "Threads wait for one of the 5 places in a pool."),
+        (9.0, "warning", "Most threads are in use: the threads wait for one of the 5 places in a pool."),
     ],
 )
 def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> None:
@@ -426,7 +426,7 @@ def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> Non
     assert by_code["pool_exhausted"].meaning.startswith(
         "Only 5 requests of a worker run at once, and the other requests wait"
     )
-    assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
+    assert "from 5 to 8, so that it equals the `threads`" in by_code["pool_exhausted"].change
     assert "16 connections" in by_code["pool_exhausted"].change
     assert "application_lock" not in by_code
 

@@ -88,7 +88,7 @@ def test_an_option_that_ends_workers() -> None:
     assert "workers_ended" not in judged(ended((0, 1, 1, 1)), (1, 65, 60, 70), **known)
     lost = judged(ended((0, 3, 1, 1), lost=1), **known)["requests_lost"]
     assert "no uWSGI option explains this" not in lost.evidence
-    assert lost.change.startswith("Check whether `reload-on-exception` and `reload-on-pss` should end workers: ")
+    assert lost.change.startswith("Check whether you want `reload-on-exception` and `reload-on-pss` to end workers: ")
 
 
 @pytest.mark.parametrize("reserve", [0, 2])
@@ -134,7 +134,7 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.severity == loop.severity == "critical"
     assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
     assert (
-        "In total, workers ended 31 times, and no uWSGI option explains why: if one request was lost each time, 1.5 %"
+        "In total, workers ended 31 times, and no uWSGI option explains why. If one request was lost each time, 1.5 %"
         in finding.evidence
     )
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
@@ -167,8 +167,8 @@ def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
     early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
     change = judged(early)["out_of_memory"].change
     assert change.endswith(
-        "Also set `min-worker-lifetime` to 0: otherwise, uWSGI replaces no worker before it is 10 s old, and these "
-        "workers already exit after 15 s on average."
+        "Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to workers that are at least 10 s "
+        "old, and these workers exit after 15 s on average."
     )
     assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY, Explanation, Settings, find_bottleneck
 from uwsgi_headroom.analysis.capacity import fits
-from uwsgi_headroom.analysis.demand import count_refused, describe_demand
+from uwsgi_headroom.analysis.demand import count_refused, write_at_once
 from uwsgi_headroom.analysis.destinations import TAKES_TURNS, UNKNOWN, is_one_at_a_time
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.shortages import LOCKED, UNLESS_LIMITED, are_waits_known, mean_load, mostly_sleeps
@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.sizing import (
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, ASYNC_FULL, name_slots, show_calls
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import percent, rate
+from uwsgi_headroom.words.formats import counted, percent, rate
 
 LEAST_BACKEND = 0.05
 """Below this share of the time, a backend is not named beside others."""
@@ -96,8 +96,8 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
     more = raise_processes(figures)
     return Explanation(
         "the interpreters are busy",
-        f"{more.change}. Each interpreter uses {load:.2f} of a CPU, so more {name_slots(figures.server)} would wait "
-        "for the interpreter lock.",
+        f"{more.change}. Additional {name_slots(figures.server)} would wait for the interpreter lock: each interpreter "
+        f"already uses {load:.2f} of a CPU.",
         more.settings,
         more.serves,
         all_busy=True,
@@ -154,7 +154,7 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     if step.stopped_by == "interpreters":
         more, most = raise_processes(figures), more_processes(figures).most
         if most and step.most and most > WORTH_PROCESSES * step.most:
-            return more._replace(change=f"{more.change}. More `threads` would wait for the interpreter lock.")
+            return more._replace(change=f"{more.change}. Additional `threads` would wait for the interpreter lock.")
     parts = [
         f"Raise `threads` from {each} to {step.threads}{_say_why(figures)}.",
         *(f"{part}." for part in _say_effect(figures, step)),
@@ -203,35 +203,43 @@ def _say_demand(figures: Figures) -> str:
     """The offered work, as a clause; empty if it is unknown."""
     if overload := find_overload(figures):
         is_counted = count_refused(figures.window, figures.server.queues)
-        arrive = "with retries, requests arrive" if is_counted else "requests arrive about"
-        return f"{arrive} {overload:.1f} times as fast as uWSGI serves them"
-    slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
-    if in_bursts > (figures.demand.at_once or 0.0):
-        of = f"{figures.ceiling or 0} {slots}"
-        return f"while all {slots} are busy, there are {in_bursts:.0f} requests at once for {of}"
-    offered = describe_demand(figures.demand, figures.ceiling, slots)
-    return f"there are {offered}" if offered else ""
+        about = "" if is_counted else "about "
+        faster = f"{about}{overload:.1f} times as fast as" if overload >= 1.05 else "slightly faster than"
+        return f"{'with retries, ' if is_counted else ''}requests arrive {faster} uWSGI serves them"
+    slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
+    if in_bursts > (at_once or 0.0):
+        return f"while all {figures.ceiling or 0} {slots} are busy, {in_bursts:.0f} requests at once compete for them"
+    if at_once is None or not figures.ceiling:
+        return ""
+    requests = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)} requests at once"
+    those = f"the {counted(figures.ceiling, slots.removesuffix('s'))} of all workers"
+    if at_once >= figures.ceiling:
+        return f"{requests} compete for {those}"
+    if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
+        return ""  # the reason is the interpreters
+    return f"on average, {requests} use {those}, and bursts need more"
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
     if promised := _promise(figures, step):
         most, now = rate(promised), rate(figures.flow.throughput or 0.0)
-        yield f"After this step, uWSGI can serve at least {most} (now: {now})"
+        yield f"After this step, uWSGI can serve at least {most} (it serves {now} now)"
     if figures.demand.queue_was_full:
         yield (
             "How long requests will wait after this step is not known: the clients that the full queue turned away "
             "were not counted"
         )
     if step.stopped_by is not None:
-        yield STOPS[step.stopped_by].format(wanted=step.wanted)
+        unit = "processes" if step.processes > len(figures.server.workers) else "threads in each process"
+        yield STOPS[step.stopped_by].format(wanted=step.wanted, unit=unit)
 
 
 STOPS: dict[Stop, str] = {
-    "memory": "There is not enough memory for the {wanted} that the load needs",
+    "memory": "There is not enough memory for the {wanted} {unit} that the load needs",
     "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
     "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
-    "step": "Then run `check` again: you may need up to {wanted}",
+    "step": "Then run `check` again: the load may need up to {wanted} {unit}",
     "size": "Even this step is not enough for the load: find out why requests take this long",
 }
 """What to know of a step that is smaller than the load needs."""
@@ -242,13 +250,13 @@ def _what_they_wait_for(figures: Figures) -> str:
     waits = figures.waits
     if waits and waits.share("lock") >= LOCKED:
         return (
-            f"Threads wait for a lock of the application for {percent(waits.share('lock'))} of their time, and more "
-            "threads would also wait for it."
+            f"Threads spend {percent(waits.share('lock'))} of their time waiting for a lock of the application, for "
+            "which additional threads will also wait."
         )
     if waits and mostly_sleeps(figures):
         return (
-            f"Threads sleep for {percent(waits.share('sleep'))} of their time. If a rate limit makes requests sleep "
-            "until it is their turn, more threads would also sleep, and would serve no more requests."
+            f"Threads spend {percent(waits.share('sleep'))} of their time in calls that sleep. If a rate limit makes "
+            "requests sleep until it is their turn, additional threads would also sleep."
         )
     if waits and waits.share("child") >= MOSTLY:
         return (
@@ -273,7 +281,7 @@ def _what_they_wait_for(figures: Figures) -> str:
         share, what = largest.share, largest.label
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" (for {largest.label}: {percent(largest.share)})"
-    named = "the backend" if what == UNKNOWN else what
+    named = "these backends" if what == UNKNOWN else what
     takes_more = f"More threads help only if {named} can take more requests at once; faster queries always help."
     if largest and what == largest.label and is_one_at_a_time(largest):
         takes_more = TAKES_TURNS

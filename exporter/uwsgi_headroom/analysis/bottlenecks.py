@@ -117,7 +117,7 @@ def _bring_workers_back(figures: Figures) -> Explanation | None:
     away = part_away(figures)
     if away is not None and away >= AWAY:
         why = see_log(figures.server, f"the reason why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
-        return Explanation("workers are down for a part of the time", why)
+        return Explanation("workers are down part of the time", why)
     return None
 
 
@@ -158,7 +158,7 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
     count = min(len(workers) - 1, max(up, needed))
     return Explanation(
-        "cheaper mode keeps workers in reserve",
+        "cheaper mode does not start more workers",
         f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late.",
         (("cheaper", count), ("cheaper-initial", count)),
     )
@@ -200,7 +200,7 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that never end hold the {slots}",
-            f"Before you add {slots}, find out what the requests wait for that exceed `harakiri`: requests on more "
+            f"Before you add {slots}, find out what the requests that exceed `harakiri` wait for: additional "
             f"{slots} would also wait.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
@@ -253,8 +253,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         if find_holder(figures) == "thread":
             return Explanation(
                 WAIT_FOR_THREADS,
-                "Find out what the threads do that the application itself has started, because requests wait for them: "
-                "more `threads` for requests may also wait for them.",
+                "Find out what the application's background threads do, because requests wait for them: additional "
+                "uWSGI `threads` would also wait.",
             )
         return Explanation(
             "the threads wait for a lock of the application",
@@ -323,8 +323,8 @@ def find_computing_thread(figures: Figures) -> str:
     """The advice about threads that serve no request, and compute."""
     pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
     return (
-        f"Find the threads that serve no request with `top -H -p {pid or 'PID'}` and `py-spy dump --pid "
-        f"{pid or 'PID'}`. Move their work into a process of its own, such as a mule or the spooler; if a library "
+        f"Run `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}` to find the threads that serve no "
+        f"request. Move their work into a process of its own, such as a mule or the spooler; if a library "
         "computes in threads, limit their number (`OMP_NUM_THREADS`). Each additional worker would also start such "
         "threads."
     )

@@ -311,7 +311,7 @@ def fits(memory: Memory | None, more_processes: int) -> str:
     """Whether this many more processes (at least 1) fit into memory, as a clause for parentheses or after a comma:
     `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     if memory is None:
-        return f"check first that {'it fits' if more_processes == 1 else 'they fit'} into memory"
+        return f"check first that memory suffices for {counted(more_processes, 'more worker')}"
     size = f"{'' if memory.is_exact else 'at most '}{byte_size(memory.per_worker)}"
     each = size if more_processes == 1 else f"{size} each"
     available, room = byte_size(memory.available), count_more_workers(memory)

@@ -24,7 +24,7 @@ from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, ju
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, ServerRecord, SocketHolders, is_tcp
-from uwsgi_headroom.words.formats import counted, fixed
+from uwsgi_headroom.words.formats import fixed
 
 SATURATED = 0.97
 """At or above this mean fraction of busy threads, the threads cut the completed rate off: below it, random arrivals
@@ -177,18 +177,6 @@ def find_longest_wait(flow: Flow, by_socket: Sequence[SocketDemand]) -> tuple[Fl
 
 WAITING = 0.1
 """A mean length of a queue below this shows no lack of threads: simultaneous arrivals explain it."""
-
-
-def describe_demand(demand: Demand, threads: int | None, slots: str = "threads") -> str | None:
-    """The offered work as a clause, such as `at least 48 requests at once for 8 threads`; None if it is unknown.
-
-    slots: the name of the threads, from `name_slots`.
-    """
-    if demand.at_once is None or not threads:
-        return None
-    least = "at least " if demand.is_floor else ""
-    number = write_at_once(demand.at_once)
-    return f"{least}{number} requests at once for {counted(threads, slots.removesuffix('s'))}"
 
 
 def write_at_once(number: float) -> str:

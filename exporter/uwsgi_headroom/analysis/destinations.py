@@ -279,15 +279,15 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
     """What to do about them: the first one decides, those that do not answer before others."""
     if any(each.name == ITSELF for each in destinations):
         return (
-            "Call the code of the inner requests directly, or let another uWSGI serve them. More `threads` only make "
-            "it rarer that all threads wait for inner requests."
+            "Call the code that serves these second requests directly, or let another uWSGI serve them. More "
+            "`threads` only make it rarer that all threads wait for second requests."
         )
     silent = [each for each in destinations if each.is_silent]
     if silent:
         return (
-            f"Find out why {join_labels(silent)} does not answer: it is down, a firewall drops packets, or its listen "
-            "queue is full. Set a connect timeout of a second or two in the application, and let it wait for a while "
-            "after a failure before it retries. More `threads` would also hang."
+            f"Find out why {join_labels(silent)} does not answer: it may be down, a firewall may drop packets, or its "
+            "listen queue may be full. Set a connect timeout of a second or two in the application, and let it wait "
+            "for a while after a failure before it retries. More `threads` would also hang."
         )
     if destinations and all(each.state == "dns" for each in destinations):
         return (
@@ -320,13 +320,13 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
     address = next((each.address for each in destinations if each.address), "")
     if not address:
         return "Find out which backend the threads wait for, and whether this backend is overloaded or waits for a lock"
-    what = "and check whether this program is overloaded or waits for a lock"
+    what = "and check whether that program is overloaded or waits for a lock"
     if address.startswith(("/", "@")):
-        return f"Run `ss -lxp src {shlex.quote(address)}` to see what listens there, {what}"
+        return f"Run `ss -lxp src {shlex.quote(address)}` to see which program listens there, {what}"
     host = address.rpartition(":")[0]
     if host.startswith("127.") or host == "[::1]":
-        return f"Run `ss -ltnp src {address}` to see what listens there, {what}"
-    return f"Find out what listens at {address}, {what}"
+        return f"Run `ss -ltnp src {address}` to see which program listens there, {what}"
+    return f"Find out which program listens at {address}, {what}"
 
 
 _LOOKS: Mapping[str, str] = {

@@ -38,26 +38,30 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     plain = plain or f"Check uWSGI's log for {why}."
     log = server.log
     if log is None or (log.off and not log.turn_on):
-        return plain + (f" The log is configured, but cannot be read: {log.off}." if log and log.off else "")
+        return plain + (f" uwsgi-headroom cannot read this log: {log.off}." if log and log.off else "")
     if log.turn_on:
-        return f"{plain.rstrip('.')}. With `{log.turn_on}`, known messages of this log are shown here."
-    quoted = [quote(code, log.messages[code]) for code in codes if code in log.messages]
-    if not quoted:
+        return (
+            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows known messages of this "
+            "log."
+        )
+    found = [code for code in codes if code in log.messages]
+    if not found:
         return f"Check uWSGI's log for {why}. uwsgi-headroom also reads this log, but recognized no message in it."
-    first, *more = quoted[:_MOST_QUOTED]
-    return " ".join([f"Correct the cause: {first[0].lower()}{first[1:]}", *more, *_explain_signal(log)])
+    first, *more = [_quote(code, log.messages[code]) for code in found[:_MOST_QUOTED]]
+    also = [f"The log also says{each}." for each in more]
+    return " ".join([f"Correct the cause: uWSGI's log says{first}.", *also, *_explain_signal(log)])
 
 
-def quote(code: str, message: LogMessage) -> str:
-    """Quote a message, as a sentence."""
+def _quote(code: str, message: LogMessage) -> str:
+    """Quote a message, as the end of a sentence."""
     worker = message.workers[0] if len(message.workers) == 1 else None
     signal = message.signals[0] if len(message.signals) == 1 else None
     clause = describe(code, worker, signal, message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
-    times = f", {repeated(message.count)}" if message.count > 1 else ""
+    times = f" ({repeated(message.count)})" if message.count > 1 else ""
     place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"According to uWSGI's log{'' if message.agreed else ' (unproven)'}, {clause}{place}{times}."
+    return f"{'' if message.agreed else ' (nothing else confirms it)'} that {clause}{place}{times}"
 
 
 def proven_signal(server: ServerRecord) -> str:

@@ -362,7 +362,7 @@ def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "max_worker_lifetime",
             "warning",
-            "uWSGI does not start: `max-worker-lifetime` is not above `min-worker-lifetime`.",
+            "The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
             "A worker would have to end before it is allowed to.",
             (f"min-worker-lifetime = {most // 2}",),
             "never.",
@@ -473,7 +473,7 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "listen_above_somaxconn",
             "warning",
-            "uWSGI does not start on this machine: `listen` is above the kernel's limit.",
+            "The next start of uWSGI will fail: `listen` is above the kernel's limit.",
             "uWSGI exits if a queue would be longer than net.core.somaxconn, even the queue of a UNIX socket.",
             (f"listen = {seen.somaxconn}",),
             "you raise net.core.somaxconn before you restart uWSGI, in the container's network namespace.",
@@ -557,7 +557,7 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "cheaper_too_large",
             "warning",
-            "uWSGI does not start: `cheaper` is not below `processes`.",
+            "The next start of uWSGI will fail: `cheaper` is not below `processes`.",
             "`cheaper` is the number of workers that keep running when there is little to do.",
             (f"cheaper = {max(1, workers // 2)}",),
             "never.",
@@ -659,7 +659,7 @@ def _stats_exposed(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "stats_exposed",
             "warning",
-            "The stats server shows the cookies and logins of requests to everybody who can reach it.",
+            "The stats server shows the cookies and passwords of requests to everybody who can reach it.",
             "Its document contains all variables of each request in service, and the stats server asks for no login.",
             ("stats = 127.0.0.1:1717",),
             "a firewall, or a network namespace of its own, keeps others away from the stats server.",

@@ -222,7 +222,7 @@ MESSAGES: tuple[Message, ...] = (
         "killed_by_signal",
         (rb"DAMN ! " + _WORKER + _PID + rb"\) (?:died, |MISTERIOUSLY )killed by signal (?P<signal>\d{1,2}) ",),
         "known",
-        "{worker} was killed by signal {signal}",
+        "{worker} was killed by {signal}",
         agrees="ended",
     ),
     Message(
@@ -303,7 +303,7 @@ MESSAGES: tuple[Message, ...] = (
         "inconsistent_worker",
         (rb"!!! inconsistent state reported by " + _WORKER + _PID,),
         "failed",
-        "{worker} reports that its state is inconsistent, so uWSGI replaces all workers at once",
+        "the state of {worker} was inconsistent, so uWSGI replaced all workers together",
         "Every request in service is lost.",
         "In uWSGI's log, the line before this message names the plugin that asked for this restart.",
         "ended",
@@ -504,7 +504,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "the spooler rejects tasks, or cannot run them",
         "Tasks of the application are lost, or are not run.",
-        "Load the module of the spooler function with `spooler-import`, and pass large values as `body`.",
+        "Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.",
     ),
     Message(
         "helper_died",
@@ -597,7 +597,7 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "uWSGI cannot bind a socket",
         "uWSGI does not start, or exits at a reload.",
-        "Check whether another program uses this address, and whether uWSGI's user may write to the socket's "
+        "Check whether another program uses the socket's address, and whether uWSGI's user may write to the socket's "
         "directory.",
     ),
     Message(
@@ -605,8 +605,8 @@ MESSAGES: tuple[Message, ...] = (
         (rb"Listen queue size is greater than the system max net\.core\.somaxconn",),
         "setting",
         "`listen` is above `net.core.somaxconn`, so uWSGI does not start",
-        "If uWSGI still runs, it will exit at its next start.",
-        "Raise `net.core.somaxconn` before you restart uWSGI: `sysctl net.core.somaxconn` prints it.",
+        "A uWSGI that is already running goes on, but its next start fails.",
+        "Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.",
     ),
     Message(
         "directory_missing",
@@ -654,7 +654,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[strict-mode\] unknown config directive: ",),
         "setting",
         "an option of the configuration does not exist, so `strict` ends uWSGI",
-        "If uWSGI still runs, it will exit at its next start.",
+        "A uWSGI that is already running goes on, but its next start fails.",
         "Correct the option: uWSGI's log names it.",
     ),
     Message(
@@ -683,8 +683,8 @@ MESSAGES: tuple[Message, ...] = (
         "setting",
         "`cpu-affinity` cannot be applied",
         "Workers run on any CPU.",
-        "Remove `cpu-affinity`: it counts CPUs from 0, but this host or container does not permit uWSGI to use these "
-        "CPUs.",
+        "Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, but this host or container does not let "
+        "uWSGI use all of these.",
     ),
     Message(
         "harakiri_without_buffering",
@@ -748,7 +748,7 @@ def describe(code: str, worker: int | None = None, signal: int | None = None, li
     """Say what a message reports, as a clause."""
     return BY_CODE[code].says.format(
         worker=f"worker {worker}" if worker else "a worker",
-        signal=name_signal(signal) if signal else "unknown",
+        signal=f"signal {name_signal(signal)}" if signal else "an unknown signal",
         limit=limit if limit is not None else "unknown",
     )
 

@@ -66,7 +66,10 @@ ROWS = (
         Expected(
             "critical",
             ("loop_held",),
-            words=("calls that are sleeping block the event loops of workers 1 and 2", "gevent-early-monkey-patch"),
+            words=(
+                "the event loops of workers 1 and 2 are blocked by calls that are sleeping",
+                "gevent-early-monkey-patch",
+            ),
             not_words=NO_MORE,
             limits=("other",),
         ),
@@ -90,7 +93,7 @@ ROWS = (
         Expected(
             "critical",
             ("loop_held",),
-            words=("calls that are connecting to 127.0.0.1:", "block the event loop", "gevent-early-monkey-patch"),
+            words=("blocked by calls that are connecting to 127.0.0.1:", "gevent-early-monkey-patch"),
             not_words=NO_MORE,
         ),
         (Load(clients=6, path="/new?n=0&timeout=5", vary=(1.0, 1.0)),),
@@ -115,7 +118,7 @@ ROWS = (
         Expected(
             "critical",
             ("loop_held",),
-            words=("calls that are waiting for the lock of a file block the event loop", "threadpool"),
+            words=("blocked by calls that are waiting for the lock of a file", "threadpool"),
             not_words=NO_MORE,
             limits=("other",),
         ),
@@ -131,7 +134,7 @@ ROWS = (
         Expected(
             "warning",
             ("loop_held",),
-            words=("calls that are computing block the event loop", "another process"),
+            words=("blocked by calls that are computing", "another process"),
             not_words=NO_MORE,
         ),
         (Load(clients=1, cpu_ms=4000), Load(clients=10, io_ms=50)),

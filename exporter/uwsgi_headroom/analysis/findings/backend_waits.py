@@ -104,8 +104,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, slots)}. {_compare(saturation)}",
-        meaning="If the backend had free capacity, more requests at once would not slow it down. They do, so requests "
-        "wait for each other in the backend.",
+        meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do, so "
+        "requests wait for each other in the backend.",
         clause=explained.cause,
         change=explained.change,
     )

@@ -139,24 +139,26 @@ def _reload_waits(figures: Figures) -> list[Finding]:
     which, gone = numbered("worker", numbers), found.gone
     requests = sum(len(worker.ages) for worker in found.left)
     mercy = options.worker_reload_mercy or (DEFAULT_MERCY if options.complete else None)
+    has, its = ("has", "its") if len(found.left) == 1 else ("have", "their")
     return [
         Finding(
             code="reload_waits",
             severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
-            title=f"A reload waits for requests in {which}, and no new request is served.",
+            title=f"A reload waits until {which} {has} completed {its} requests, and no new request is served.",
             evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
             f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
             f"service for {duration(found.oldest)}.",
-            meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only after all "
-            f"old workers have completed their requests{f', or {mercy} s after the reload' if mercy else ''}.",
-            clause=f"a reload waits for requests in {which}",
-            change=f"End {which} with {end(figures.server, found.left)}: uWSGI then starts all workers, but "
-            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Before you do this, "
-            f"{show_calls(figures.server, numbers[0])} shows what the request waits for. Then set "
-            "`worker-reload-mercy` to the longest time, in seconds, that a request may take"
+            meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only when all "
+            "old workers have completed their requests"
+            f"{f', or {mercy} s after the reload began, whichever comes first' if mercy else ''}.",
+            clause=f"a reload waits until {which} {has} completed {its} requests",
+            change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for, then end {which} "
+            f"with {end(figures.server, found.left)}: uWSGI then starts all workers, but "
+            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Then set `worker-reload-mercy`"
             + (f" (now {mercy})" if mercy else "")
-            + ": after this time, uWSGI kills the worker. Alternatively, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`), which replaces one worker after another.",
+            + " to the longest time, in seconds, that a request may take: after this time, uWSGI kills the worker. "
+            "Alternatively, use a chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after "
+            "another.",
         )
     ]
 
@@ -172,6 +174,9 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
         return []
     loading = [worker.worker_id for worker in workers if worker.starting is not None]
     longest = max((worker.starting or 0.0 for worker in workers), default=0.0)
+    still = (
+        f"; {numbered('worker', loading)} {'is' if len(loading) == 1 else 'are'} still loading it" if loading else ""
+    )
     options, step = figures.server.setup.options, spawn_earlier(figures)
     lazy = " Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
     return [
@@ -180,14 +185,14 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             severity="warning",
             title="Cheaper mode starts workers too late: the application takes a long time to load.",
             **add_wait(
-                f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
-                + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
+                f"In the last {duration(observed)}, workers spent {duration(seconds)} loading the application"
+                + (f"{still}, after {duration(longest)}" if loading else "")
                 + f". All threads of the running workers were busy for {percent(window.full_seconds / observed)} of "
                 "the time",
                 figures.flow,
             )._asdict(),
-            meaning="When no worker is idle, cheaper mode spawns one worker. It spawns the next worker only after that "
-            "worker has loaded the application. Until then, requests wait.",
+            meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the "
+            "first one has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes a long time to load",
             change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
@@ -207,8 +212,8 @@ def _handling(figures: Figures) -> Iterator[Finding]:
         severity="warning" if is_reached or shows_a_limit(figures.flow) else "info",
         title="Timers or cron jobs of the application keep threads from serving requests.",
         **add_wait(
-            f"On average, handlers of uWSGI's signals, such as timers and cron jobs, occupy {mean_count(handlers)} of "
-            f"{counted(threads, 'thread')}",
+            "On average, timers, cron jobs and other handlers of uWSGI's signals occupy "
+            f"{mean_count(handlers)} of {counted(threads, 'thread')}",
             figures.flow,
         )._asdict(),
         meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs "
@@ -240,10 +245,12 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     takes_long = "takes a long time to start" if is_one else "take a long time to start"
     how = takes_long if works else hangs
     names = numbered("Worker", numbers)
+    they_are = "it is" if is_one else "they are"
+    because = (f": {they_are} {what}" if works else f", {what}") if what else ""
     yield Finding(
         code="start_hangs",
         severity="critical" if len(hanging) == len(workers) else "warning",
-        title=f"{names} {how}, {what}." if what else f"{names} {how}.",
+        title=f"{names} {how}{because}.",
         evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no requests "
         f"yet, {duration(longest)} after the spawn.",
         meaning="A worker accepts requests only after it has imported the application. Until this import is complete, "
@@ -254,7 +261,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
             hanging,
             f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. ",
             f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
-            "Before that,",
+            "Before you end them,",
         )
         + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
         "calls that the application makes while it is imported, or make these calls after the import.",

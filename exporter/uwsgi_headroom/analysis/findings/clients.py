@@ -76,9 +76,9 @@ def _left(figures: Figures) -> Iterator[Finding]:
         else "Clients disconnect, or stop sending, before uWSGI has read their request."
         if uploads
         else _title(is_many),
-        evidence=f"At least {left} of {counted(flow.requests, 'request')}"
-        f"{f' ({percent(part)})' if part >= 0.005 else ''}: the client disconnected before uWSGI had written the "
-        f"response{f', or, in {unread} of them, uWSGI could not read the body' if unread else ''};{served} "
+        evidence=f"In at least {left} of {counted(flow.requests, 'request')}"
+        f"{f' ({percent(part)})' if part >= 0.005 else ''}, the client disconnected before uWSGI had written the "
+        f"response{f', or (in {unread} of these) before uWSGI had read the whole request' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
         meaning="The work for these requests is wasted, and is done again if the clients retry. This is not a failure "
         "of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and uWSGI "
@@ -137,19 +137,14 @@ def _advise(figures: Figures, *, uploads: bool) -> str:
             "Let the web server in front of uWSGI buffer requests (in nginx: `proxy_request_buffering`, "
             "`uwsgi_request_buffering`). If clients send their requests slowly, raise `socket-timeout`."
         )
-    shorter = (
-        "first shorten the wait in the listen queue"
-        if shows_a_limit(figures.flow)
-        else "make the slowest requests shorter"
-    )
     options = figures.server.setup.options
-    others = "and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
-    if options.http:
-        others += f" or of uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
-    return (
-        f"Compare the timeouts of the clients {others} with the response times. Raise the timeouts that are shorter "
-        f"than the response times, or {shorter}."
-    )
+    server = "the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
+    router = f"uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
+    others = f", of {server} and of {router}" if options.http else f" and of {server}"
+    compare = f"ompare the timeouts of the clients{others} with the response times"
+    if shows_a_limit(figures.flow):
+        return f"First shorten the wait in the listen queue. Then c{compare}, and raise those that are shorter."
+    return f"C{compare}. Raise the timeouts that are shorter, or make the slowest requests shorter."
 
 
 def _exceptions(figures: Figures) -> Iterator[Finding]:

@@ -70,8 +70,8 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     lines = _share_out(code, ABOUT.get(finding.code, ()))
     if not lines:
         return finding
-    named = [f"{_describe(line)} {percent(share)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]
-    where = f" Where in the code: {', '.join(named)}." if named else ""
+    named = [f"{percent(share)} in {_describe(line)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]
+    where = f" Where these threads are in the code: {', '.join(named)}." if named else ""
     if finding.code == "application_lock":
         where += _describe_holder(code)
     line, share = lines[0]
@@ -133,10 +133,11 @@ def _describe_stuck(figures: Figures, code: CodeWindow) -> str:
     if not found:
         return ""
     parts = [
-        f"{counted(number, 'request')} in {_describe(line)}{f' {doing}' if doing else ''}"
+        f"{counted(number, 'stuck request')} {'is' if number == 1 else 'are'} in {_describe(line)}"
+        f"{f', {doing}' if doing else ''}"
         for (line, doing), number in found.most_common(MOST_NAMED)
     ]
-    return f" Where in the code: {listed(parts)}."
+    return f" In the code, {listed(parts)}."
 
 
 def _describe(line: Line, *, callee: bool = True) -> str:

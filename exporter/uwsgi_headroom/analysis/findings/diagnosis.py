@@ -134,8 +134,6 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
-    if clause == NOT_SEEN and harms[0].code == "clients_refused":
-        clause = "why it is full is not known"
     is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
     if is_full and not (cause and cause.code in BROKEN):
         change = f"{change} {queue.advise_longer_queue(figures)}".strip()

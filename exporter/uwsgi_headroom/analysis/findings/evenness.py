@@ -180,7 +180,10 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
             f"Worker {hottest} takes {percent(parts[hottest])} of the requests, and each of the other {len(others)} "
             f"workers takes {percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
-    return f"{shares}; the largest is {factor(hot_ratio)} an even share (chance alone explains at most {factor(floor)})"
+    return (
+        f"{shares}; the largest share is {factor(hot_ratio)} an even share (chance alone explains at most "
+        f"{factor(floor)})"
+    )
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
@@ -194,7 +197,7 @@ def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None)
     return Finding(
         code="unevenness_harmless",
         severity="info",
-        title="Requests are spread unevenly; no impact.",
+        title="Requests are spread unevenly, but this has no impact.",
         evidence=f"{shares}. The busiest interpreter uses {load:.2f} of a CPU{saved}.",
         meaning=f"{_cause(mapped)} Uneven shares are harmless here: {why}.",
     )
@@ -227,8 +230,8 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
         code="uneven",
         severity="info",
         title=f"Requests of worker {slow.worker_id} take much longer than requests of other workers.",
-        evidence=f"Requests of this worker take {duration(slow.response_time or 0.0)} on average, and requests of the "
-        f"other workers take {duration(rest)}: {factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
+        evidence=f"Requests of this worker take {factor((slow.response_time or 0.0) / rest)} as long as requests of "
+        f"the other workers: {duration(slow.response_time or 0.0)} on average, against {duration(rest)}. {shares}.",
         meaning="Either this worker served other kinds of requests than the other workers, or something in this worker "
         "makes requests wait, such as a lock or a broken connection.",
         change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "

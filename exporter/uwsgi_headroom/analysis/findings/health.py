@@ -73,8 +73,7 @@ def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, ar
     if not are_many:
         return f"Run {see} to see what the stuck request waits for"
     command = f"the command that {print_pids(figures, affected)} prints"
-    restart = f"Restart the workers in which requests are stuck, with {command}"
-    return f"{restart} (to see before that what the stuck requests wait for, run {see})"
+    return f"Run {see} to see what the stuck requests wait for, then restart their workers with {command}"
 
 
 def _what_they_hold(figures: Figures) -> str:
@@ -142,8 +141,8 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
             evidence=f"Worker {most.worker_id} now takes {byte_size(most.resident_bytes or 0)}, which is "
             f"{byte_size(most.resident_growth or 0)} more than {duration(figures.window.seconds)} ago.",
-            meaning="Soon after a start, memory may grow only because the application fills its caches. If the memory "
-            "keeps growing, the application has a leak.",
+            meaning="Soon after a start, the reason may be that the application fills its caches. If the memory keeps "
+            "growing, the application has a leak.",
             change=_bound_memory(figures.server.setup.options),
         )
 
@@ -173,13 +172,13 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', ids)} {'keeps' if len(ids) == 1 else 'keep'} starting threads that do not end."
         if growing
         else "The threads of the workers take up most of the limit of processes.",
-        evidence=f"Worker {worst.worker_id} has {worst.process_threads:,} threads, and "
-        f"{serve} of them {'serves' if serve == 1 else 'serve'} requests{_describe_growth(figures, worst)}."
+        evidence=f"Worker {worst.worker_id} has {worst.process_threads:,} threads"
+        f"{_describe_growth(figures, worst)}, and {serve} of them {'serves' if serve == 1 else 'serve'} requests."
         f"{_describe_limit(figures, growing)}",
-        meaning="Each thread takes memory. At a limit of processes (`pids.max`, `ulimit -u`) or of memory, the "
-        "application gets `can't start new thread`, and the request fails.",
-        change="Create one pool of threads in each worker, instead of one for each request, and make sure that all "
-        "other threads that the application starts end."
+        meaning="Each thread takes memory. When a limit of processes (`pids.max`, `ulimit -u`) or of memory is "
+        "reached, the application gets `can't start new thread`, and the request fails.",
+        change="Create one pool of threads in each worker, instead of one for each request, and make sure that "
+        "all threads outside of this pool end."
         if growing
         else "Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container), or let the "
         "application start fewer threads.",
@@ -190,7 +189,7 @@ def _describe_growth(figures: Figures, worker: WorkerWindow) -> str:
     if worker.threads_growth is None:
         return ""
     before = (worker.process_threads or 0) - worker.threads_growth
-    return f"; {duration(figures.window.seconds)} ago there were {before:,}"
+    return f" ({duration(figures.window.seconds)} ago: {before:,})"
 
 
 def _describe_limit(figures: Figures, growing: Sequence[WorkerWindow]) -> str:
@@ -200,4 +199,4 @@ def _describe_limit(figures: Figures, growing: Sequence[WorkerWindow]) -> str:
         return ""
     left = max(0, tasks.most - tasks.used)
     when = f"; at this rate, none is left in {duration(left * figures.window.seconds / grown)}" if grown else ""
-    return f" {tasks.used:,} of the {tasks.most:,} processes and threads that `pids.max` permits are in use{when}."
+    return f" Of the {tasks.most:,} processes and threads that `pids.max` permits, {tasks.used:,} are in use{when}."

@@ -28,7 +28,7 @@ TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
 that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
-SEE_ROUTES = "Or make the slowest requests faster: the exporter's flag `--routes` shows their paths."
+SEE_ROUTES = "You can also make the slowest requests faster: the exporter's flag `--routes` shows their paths."
 
 RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
@@ -51,8 +51,9 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     existing = mean_threads(figures.threads)
-    up = f" ({existing} of them running)" if existing not in ("0", str(ceiling)) else ""
+    is_up = existing not in ("0", str(ceiling))
     slots = name_slots(figures.server)
+    slot = slots.removesuffix("s")
     slowest, advice = _describe_slowest(figures, slots), advise_capacity(figures)
     if slowest and figures.routes is None:
         advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
@@ -61,8 +62,14 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
         **add_wait(
-            f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), and all of them "
-            f"at once for {percent(full)} of the time",
+            (
+                f"On average, {existing} of the {counted(ceiling, slot)} are up, and {mean_count(observed)} are busy "
+                f"({percent(used)} of {ceiling})"
+                if is_up
+                else f"On average, {mean_count(observed)} of {counted(ceiling, slot)} "
+                f"{'is' if ceiling == 1 else 'are'} busy ({percent(used)})"
+            )
+            + (f"; for {percent(full)} of the time, no {slot} is free" if full >= 0.005 else ""),
             figures.flow,
             slowest,
         )._asdict(),
@@ -108,8 +115,8 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
         **add_wait(
-            f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} "
-            f"{'is' if fullest.threads == 1 else 'are'} busy on average ({percent(fullest.used)})",
+            f"On average, {mean_count(fullest.busy)} of the {counted(fullest.threads, slot)} for {fullest.socket} "
+            f"{'is' if fullest.threads == 1 else 'are'} busy ({percent(fullest.used)})",
             flow,
         )._asdict(),
         meaning=UNREACHABLE,
@@ -127,14 +134,14 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="cheaper_does_not_scale",
             severity="warning",
-            title="Requests wait while cheaper mode keeps workers in reserve.",
-            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. All threads of the running "
-            f"workers were busy for {percent(full)} of the time, no worker was spawned, and "
-            f"{waiting_clause(figures.flow)}.",
+            title="Requests wait, but cheaper mode does not start more workers.",
+            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve: "
+            f"{'it is' if len(reserve) == 1 else 'they are'} not running. For {percent(full)} of the time, no "
+            f"thread of the running workers was free, but no worker was spawned; {waiting_clause(figures.flow)}.",
             meaning=_describe_cheaper(figures.server.setup.options)
             + " Cheaper mode spawns no worker for shorter bursts, or when memory is at its limit "
             "(`cheaper-rss-limit-soft`).",
-            clause="cheaper mode keeps workers in reserve",
+            clause="cheaper mode does not start more workers",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",
         )
 

@@ -47,7 +47,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         saturated = f"The interpreters of all {len(full)} workers are"
     else:
         saturated = "The interpreters of several workers are"  # which ones changes from window to window
-    which = "" if len(full) == 1 or everywhere else f" of {numbered('worker', [worker.worker_id for worker in full])}"
+    only = f"worker {full[0].worker_id}" if len(full) == 1 else ""
+    which = "" if only or everywhere else f" of {numbered('worker', [worker.worker_id for worker in full])}"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
     waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
@@ -61,9 +62,9 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         **add_wait(
-            f"{'An' if len(full) == 1 else 'The busiest'} interpreter{which} uses {highest:.2f} of a CPU (none can use "
-            f"more than one CPU); the busiest worker serves {mean_count(most)} requests at once on average"
-            f"{_lock_clause(full)}",
+            f"{f'The interpreter of {only}' if only else f'The busiest interpreter{which}'} uses {highest:.2f} of a "
+            f"CPU (an interpreter cannot use more than one); {only or 'the busiest worker'} serves {mean_count(most)} "
+            f"requests at once on average{_lock_clause(full)}",
             figures.flow,
             describe_own_threads(figures),
         )._asdict(),
@@ -93,13 +94,17 @@ _MORE_PROCESSES = "If CPUs are free, use more `processes` and fewer `threads`."
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     """How many threads wait for the lock, as a clause; empty if that is not measured."""
     waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
-    return f"; up to {mean_count(max(waiting))} of them wait for the interpreter lock" if waiting else ""
+    return f"; at most {mean_count(max(waiting))} of these wait for the interpreter lock" if waiting else ""
 
 
-def _cpu_wait_clause(figures: Figures) -> str:
-    """How much of their time requests wait for a CPU, as the end of a clause; empty if that is not measured."""
+def _say_in_service(figures: Figures) -> str:
+    """How many requests are in service, as a clause, and how much of their time they wait for a CPU, if that is
+    measured."""
     waits = figures.waits
-    return f", which wait for a CPU for {percent(waits.share('cpu_wait'))} of their time" if waits else ""
+    serving = f"{mean_count(figures.flow.observed or 0.0)} requests"
+    if waits is None:
+        return f"{serving} are in service"
+    return f"the {serving} in service wait for a CPU for {percent(waits.share('cpu_wait'))} of their time"
 
 
 THROTTLED = (0.1, 0.25)
@@ -143,8 +148,8 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
         **add_wait(
             f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
-            f"{duration(window.throttled_seconds or 0.0)} in total; on average, {used:.2f} of {quota.cpus:g} CPUs are "
-            f"in use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}",
+            f"{duration(window.throttled_seconds or 0.0)} in total; on average, the workers use {used:.2f} of the "
+            f"{_cpus(quota.cpus)} that the quota permits; {_say_in_service(figures)}",
             figures.flow,
             describe_busy(figures),
         )._asdict(),
@@ -186,19 +191,23 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         return
     if next(find_throttled(figures), None):
         return  # it says why
-    idle = "how much CPU is idle is not known" if figures.cpu is None else f"{figures.cpu.idle:.2f} CPUs are idle"
+    idle = (
+        f", {'although' if figures.cpu.idle >= 1 else 'and'} {figures.cpu.idle:.2f} CPUs are idle"
+        if figures.cpu
+        else ""
+    )
     yield Finding(
         code="cpu_wait",
         severity="warning",
         title="Requests spend most of their time waiting for a CPU.",
         **add_wait(
-            f"An average request waits {duration(each)} of its {duration(sum((waits.per_request or {}).values()))} for "
-            f"a CPU ({percent(waits.share('cpu_wait'))}); {idle}",
+            f"A request is in service for {duration(sum((waits.per_request or {}).values()))} on average, and waits "
+            f"for a CPU for {duration(each)} of this time ({percent(waits.share('cpu_wait'))}){idle}",
             figures.flow,
             describe_busy(figures),
         )._asdict(),
-        meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
-        "wait.",
+        meaning="Requests could run, but other programs or other workers use the CPUs on which the workers may run. "
+        "More threads or processes would also wait.",
         change=GET_CPU,
         clause="requests in service wait for a CPU",
         of_host=is_full_host(figures),
@@ -240,7 +249,6 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         "quota": _raise_quota(figures),
         "host": "Add CPUs, or move load to another host.",
     }
-    in_service = figures.flow.observed or 0.0
     alone = used >= CPU_FULL * cpus.count
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
     # Beside others, a short wait in the queue may be that of a burst for a thread.
@@ -263,7 +271,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else "The workers and other programs use all CPUs.",
         **add_wait(
             f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {_cpus(cpus.count)}"
-            f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}",
+            f"{idle}; {_say_in_service(figures)}",
             figures.flow,
             ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
         )._asdict(),
@@ -301,7 +309,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
             "would not be faster.",
             change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
-            "`processes`.",
+            f"`processes` (now {len(figures.server.workers)}).",
         )
 
 
@@ -331,8 +339,9 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
         if own
         else "Other programs use more CPU than the workers do.",
-        evidence=f"Of {_cpus(capacity)}, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
-        f"and {cpu.idle:.2f} are idle; the CPU headroom is {factor(room)}.{describe_busy(figures)}",
+        evidence=f"Of {_cpus(capacity)}, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, and "
+        f"{cpu.idle:.2f} are idle: the workers can use {factor(room)} the CPU that they use "
+        f"now.{describe_busy(figures)}",
         meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",
         change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "

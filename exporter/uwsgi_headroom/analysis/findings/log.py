@@ -25,7 +25,7 @@ PROVEN = 0.4
 """The part of the lines about refused requests with which something must agree: those of the last two seconds of a
 window cannot be judged yet, and single ones agree by chance."""
 
-_UNPROVEN = "The only evidence is uWSGI's log, to which the application can also write."
+_UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
 
 _MOST_OTHERS = 3
 

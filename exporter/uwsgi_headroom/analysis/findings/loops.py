@@ -42,7 +42,7 @@ class _Held(NamedTuple):
     @property
     def calls(self) -> str:
         """The calls, with what they do if it is known."""
-        return f"Calls that are {self.activity}" if self.activity else "Calls"
+        return f"calls that are {self.activity}" if self.activity else "calls"
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -53,8 +53,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     worst = held[0]
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
-    loops = "loops" if len(alike) > 1 else "loop"
-    title = f"{worst.calls} block the event {loops} of {numbered('worker', alike)}"
+    loops = "event loops" if len(alike) > 1 else "event loop"
+    title = f"The {loops} of {numbered('worker', alike)} {'are' if len(alike) > 1 else 'is'} blocked by {worst.calls}"
     yield Finding(
         code="loop_held",
         severity=_judge(figures, held),
@@ -62,7 +62,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
         meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
         "requests of the worker stop.",
-        clause=f"c{title[1:]}" if makes_wait else "",
+        clause=f"t{title[1:]}" if makes_wait else "",
         change=_advise(figures, held),
     )
 
@@ -118,7 +118,8 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
         f"service, and {say_completed(window.requests)}."
         + "".join(
-            f" In worker {each.worker.worker_id}: {percent(each.part)}{f' ({each.activity})' if each.activity else ''}."
+            f" In worker {each.worker.worker_id}, {each.calls} occupied the thread for {percent(each.part)} of this "
+            "time."
             for each in others[:3]
         )
     )
@@ -139,22 +140,21 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 def _advise(figures: Figures, held: list[_Held]) -> str:
     """One change. More cores would only be held as well. A loop that never goes on needs a restart first."""
     worst, blocked = held[0], _find_blocked(figures, held)
-    restart, find, later = "", "Find", ", and "
+    see = show_calls(figures.server, worst.worker.worker_id)
+    find_it = f"Find the call with {see}, and "
     if blocked:
         which = numbered("worker", sorted(worker.worker_id for worker in blocked))
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
-        restart = (
-            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}. The restart loses {its} "
-            "requests. "
+        find_it = (
+            f"Run {see} to find the call, then restart {which} with {kill('KILL', blocked)}. SIGTERM does not end "
+            f"{it}, and {its} requests are lost. Later, "
         )
-        find, later = "Before the restart, find", "; later, "
-    find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}{later}"
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
-            f"{find_it}move its work out of the event loop into another process, such as a spooler or a mule. If "
-            "you cannot move the work, let the call yield to other requests between its steps (`gevent.sleep(0)`). "
-            "More async cores do not help: their requests would also wait."
+            f"{find_it}move the work of this call out of the event loop into another process, such as a spooler or a "
+            "mule. If you cannot move the work, let the call yield to other requests between its steps "
+            "(`gevent.sleep(0)`). More async cores do not help: their requests would also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
@@ -167,8 +167,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
             "the event loop that uWSGI runs. More async cores do not help: their requests would also wait."
         )
     return (
-        f"{find_it}make this call yield to other requests while it waits. Before uWSGI imports the application, "
-        "`gevent-early-monkey-patch` patches Python's own functions for sockets, locks and sleeping. A client library "
+        f"{find_it}make this call yield to other requests while it waits. The option "
+        "`gevent-early-monkey-patch` does this for Python's own functions (sockets, locks, sleeping). A client library "
         "that is written in C needs a patch of its own (`psycogreen` for psycopg2). More async cores do not help: "
         "their requests would also wait."
     )

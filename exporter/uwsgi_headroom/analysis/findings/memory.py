@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.record import Memory
-from uwsgi_headroom.words.formats import byte_size, counted, counted_or_no, numbered, percent
+from uwsgi_headroom.words.formats import byte_size, counted, numbered, percent
 
 FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
@@ -69,7 +69,9 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         f"available {place}.",
         meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
-        else f"If load grows, memory suffices for {counted_or_no(room, 'more worker')}.",
+        else f"If load grows, memory suffices for {counted(room, 'more worker')}."
+        if room
+        else "If load grows, no worker can be added.",
         change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, the workers share the memory "
         "of everything that the application loads at its start.",
     )
@@ -114,7 +116,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="descriptors_used_up",
         severity="critical" if full else "warning",
-        title=f"{numbered('Worker', numbers)} {have} no file descriptors left."
+        title=f"{numbered('Worker', numbers)} {have} hardly any file descriptors left."
         if full
         else f"{numbered('Worker', numbers)} {have} few file descriptors left.",
         evidence=f"Worker {worst.worker_id} has {worst.open_fds} of {worst.most_fds} file descriptors open "
@@ -123,7 +125,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         f"{percent(NEAR_DESCRIPTORS)} of {'its' if len(near) == 1 else 'their'} descriptors open.",
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
-        clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
+        clause=f"{numbered('worker', numbers)} {have} hardly any file descriptors left" if full else "",
         change=(f"To gain time, restart {numbered('worker', every)}: {end(figures.server, workers)}. " if full else "")
         + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the application "
         f"does not close them. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "

@@ -72,19 +72,16 @@ def _permitted(objective: ObjectiveFigures) -> str:
 
 
 def _evidence(burn: Burn) -> str:
-    other = "".join(
-        f", {number:.0f} {what}"
-        for number, what in (
-            (burn.waited, "too slow only because of the wait in the listen queue"),
-            (burn.lost, "lost"),
-            (burn.refused, "refused"),
-        )
-        if round(number)
+    kinds = (
+        (burn.slow, "too slow"),
+        (burn.waited, "too slow only because of the wait in the listen queue"),
+        (burn.lost, "lost"),
+        (burn.refused, "refused"),
     )
-    return (
-        f"the last {duration(burn.seconds)}, {burn.slow:.0f} of {burn.requests} requests were too slow{other} (burn "
-        f"rate {burn.rate:.1f})"
-    )
+    parts = [f"{number:.0f}{{}} {what}" for number, what in kinds if round(number)] or ["0{} too slow"]
+    first = parts[0].format(f" of {burn.requests} requests were")
+    others = "".join(f", {part.format('')}" for part in parts[1:])
+    return f"the last {duration(burn.seconds)}, {first}{others} (burn rate {burn.rate:.1f})"
 
 
 def _advise(figures: Figures, burn: Burn) -> str:

@@ -43,8 +43,8 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
         title=f"The cache `{names[0]}` is full."
         if len(names) == 1
         else f"The caches {listed([f'`{name}`' for name in names], MOST_NAMED)} are full.",
-        evidence=f"In the last {duration(figures.window.seconds)}, the {noun} had no room for "
-        f"{'at most ' if options.purging_caches else ''}{counted(refused, 'item')}; "
+        evidence=f"In the last {duration(figures.window.seconds)}, {'at most ' if options.purging_caches else ''}"
+        f"{counted(refused, 'new item')} found no room in the {noun}; "
         f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
         meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
         "again each time."
@@ -69,7 +69,10 @@ def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
 def _describe(cache: CacheRecord) -> str:
     if cache.items is None or not cache.max_items:
         return f"how many items `{cache.name}` holds is not known"
-    return f"`{cache.name}` holds {cache.items:,} of at most {counted(cache.max_items, 'item')}"
+    most = cache.max_items - 1  # uWSGI keeps one of `items` for itself
+    if cache.items >= most:
+        return f"`{cache.name}` holds {counted(cache.items, 'item')}, and has no room for more"
+    return f"`{cache.name}` holds {cache.items:,} of at most {counted(most, 'item')}: probably its blocks are used up"
 
 
 def _late_spoolers(figures: Figures) -> Iterator[Finding]:
@@ -93,7 +96,7 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         else "The spooler has a long list of tasks to process.",
         evidence=f"{counted(waiting, 'task')} {'is' if waiting == 1 else 'are'} in "
         f"{listed([spooler.directory for spooler in behind], MOST_NAMED)}"
-        f"{f', {growth:,} more than {duration(window.seconds)} ago' if growth > 0 else ''}; {processes:,} "
+        f"{f' ({duration(window.seconds)} ago: {waiting - growth:,})' if growth > 0 else ''}; {processes:,} "
         f"{'process' if processes == 1 else 'processes'} completed {counted(done, 'task')} in "
         f"{duration(window.seconds)}"
         + (f"; at this rate, a new task waits {duration(seconds)}." if seconds is not None else "."),

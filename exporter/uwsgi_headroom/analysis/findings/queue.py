@@ -44,8 +44,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
-                meaning="It is not known whether requests wait in this queue: uWSGI's own figure for such a queue is "
-                "always 0.",
+                meaning="It is not known whether requests wait in this queue. uWSGI itself reports the length of a "
+                "queue only for TCP sockets.",
             )
 
 
@@ -63,10 +63,10 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="connections_tracked",
         severity="critical" if is_full and dropped >= max(many, part * figures.flow.requests) else "warning",
-        title="The kernel may drop new connections: its table of tracked connections is full."
+        title="The kernel may have dropped new connections: its table of tracked connections was full."
         if is_full
         else "The kernel's table of tracked connections is nearly full.",
-        evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; in the last "
+        evidence=f"{tracked.entries:,} of {tracked.most:,} entries ({percent(used)}) are in use; in the last "
         f"{duration(figures.window.seconds)}, the kernel dropped {counted_or_no(dropped, 'packet')} (counted over all "
         "programs in the network namespace).",
         meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send "
@@ -106,9 +106,9 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue{of} was full ({backlog.limit} connections) for {percent(full)} of the last "
-        f"{duration(window.seconds)}: on average, {in_queue(mean, backlog.limit)} connections waited, and "
-        f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
+        evidence=f"The queue{of} ({backlog.limit} connections) was full for {percent(full)} of the last "
+        f"{duration(window.seconds)}, and held {in_queue(mean, backlog.limit)} connections on average "
+        f"({in_queue(backlog.queue or 0, backlog.limit)} now); {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -120,11 +120,11 @@ def _count_drops(window: Window) -> str:
         return "it is not known how often the kernel dropped a connection"
     if window.refused is None:  # of an earlier version's history
         return (
-            f"the kernel dropped {counted(window.overflows, 'connection')} of all TCP listeners of the network "
-            "namespace"
+            f"the kernel dropped {counted(window.overflows, 'connection')} (counted over all TCP listeners in the "
+            "network namespace)"
         )
     others = window.overflows - window.refused
-    rest = f", and {others} more that may belong to other TCP listeners of the network namespace" if others else ""
+    rest = f", and {others} more, perhaps of other TCP listeners in the network namespace" if others else ""
     return f"in this time, the kernel dropped {counted(window.refused, 'connection')}{rest}"
 
 
@@ -134,8 +134,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"On average, {mean_count(mean)} of at most {backlog.limit} connections wait in the queue{of} "
-        f"({percent(mean / (backlog.limit or 1))}), and {backlog.queue} wait there now.",
+        evidence=f"On average, {mean_count(mean)} connections ({backlog.queue} now) wait in the queue{of}, which holds at "
+        f"most {backlog.limit} ({percent(mean / (backlog.limit or 1))}).",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),

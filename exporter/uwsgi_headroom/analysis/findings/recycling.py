@@ -109,7 +109,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         title="All workers reach `max-requests` at the same time, and are replaced together.",
         **add_wait(
             f"All {len(records)} workers were replaced within {duration(max(1, spread))}, after {served} requests each"
-            + (f"; for {duration(nobody)} of {duration(window.seconds)}, no worker served" if nobody else ""),
+            + (f"; for {duration(nobody)} of {duration(window.seconds)}, no worker was up" if nobody else ""),
             figures.flow,
         )._asdict(),
         meaning="Workers that start together and share the requests evenly also restart together, again and again. "
@@ -134,9 +134,9 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
         enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
         delta = max(1, enough // workers)
         return Advice(
-            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. With the present setting, all "
-            f"workers complete {most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`). "
-            "uWSGI then replaces all of them at this age.",
+            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. All workers now complete "
+            f"{most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`), so uWSGI replaces "
+            "all of them when they reach this age.",
             (("max-requests", enough), ("max-requests-delta", delta)),
         )
     now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
@@ -181,8 +181,8 @@ def find_leak(figures: Figures) -> Leak | None:
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
         f"Memory grows by at least {byte_size(round(leak.each))} per request (measured over {leak.processes:,} "
-        f"processes, one after another in {counted(len(figures.window.workers), 'worker')}); uWSGI replaces each "
-        f"process above {leak.limit} MB, after {duration(leak.life)} on average"
+        f"successive processes of {counted(len(figures.window.workers), 'worker')}); uWSGI replaces each process above "
+        f"{leak.limit} MB, after {duration(leak.life)} on average"
     )
 
 
@@ -194,10 +194,14 @@ def advise_on_leak(figures: Figures, leak: Leak) -> str:
         if leak.option == EVIL
         else ""
     )
+    raise_it = (
+        f"Set `reload-on-rss` as high as the memory allows (higher than the present limit of {leak.limit} MB)"
+        if instead
+        else f"Raise `{leak.option}` (now {leak.limit} MB) as far as the memory allows"
+    )
     return (
-        f"{instead}Raise {'this limit' if instead else f'`{leak.option}`'} (now {leak.limit} MB) as far as the memory "
-        "allows, so that a worker lives for some minutes. Then find out what the application keeps in memory after "
-        "each request."
+        f"{instead}{raise_it}, so that a worker lives for some minutes. Then find out what the application keeps in "
+        "memory after each request."
     )
 
 
@@ -239,8 +243,8 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
             f"{counted(respawns, 'respawn')} in {duration(window.seconds)}",
             figures.flow,
         )._asdict(),
-        meaning="uWSGI replaces a worker when a request ends and the worker has more memory than that, but not before "
-        f"the worker is {min_lifetime(figures)} s old (`min-worker-lifetime`).",
+        meaning="uWSGI replaces a worker when a request ends and the worker has more memory than `reload-on-rss`, but "
+        f"not before the worker is {min_lifetime(figures)} s old (`min-worker-lifetime`).",
         clause="a worker has more memory than `reload-on-rss` allows",
         change=f"Raise `reload-on-rss` from {limit} to {enough}, if there is enough memory for all workers at this "
         "size, or let the application load less.",
@@ -276,8 +280,8 @@ def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
         meaning="uWSGI replaces each worker that reaches `max-worker-lifetime`, and the new worker first has to load "
         "the application. Workers that start together also end together.",
         clause="workers are replaced too often",
-        change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (uWSGI 2.0.20) to {apart}, so "
-        "that the workers end at different times, or remove `max-worker-lifetime`.",
+        change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (since uWSGI 2.0.20) to "
+        f"{apart}, so that the workers end at different times, or remove `max-worker-lifetime`.",
         settings=(("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)),
     )
 
@@ -313,6 +317,6 @@ def say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        f" Also set `min-worker-lifetime` to 0: otherwise, uWSGI replaces no worker before it is {least} s old, and "
-        f"these workers already exit after {duration(life)} on average."
+        f" Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to workers that are at least "
+        f"{least} s old, and these workers exit after {duration(life)} on average."
     )

@@ -25,7 +25,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="workers_share_one_cpu",
             severity="warning" if _is_busy(figures) else "info",
-            title=f"{sharing} workers each share their only CPU with another worker.",
+            title=f"{sharing} workers may run on one CPU only, which another worker also uses.",
             evidence="The affinity mask of each of these workers has only one CPU, which is also the only CPU of "
             "another worker.",
             meaning="Workers on the same CPU wait for one another, even if other CPUs are idle.",
@@ -38,7 +38,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="The CPU use, memory and affinity of the workers are not visible.",
             evidence=f"{figures.server.processes_off[0].upper()}{figures.server.processes_off[1:]}.",
-            meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
+            meaning="The load of the interpreters, the CPU headroom and the effect of uneven shares of the requests "
+            "are therefore unknown.",
         )
     if figures.configured is None and figures.server.workers:
         yield Finding(

@@ -125,7 +125,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
         change="Restart the program at the other end of the pipe, so that it reads again: `lsof +E -a -p "
-        f"{pid or 'PID'} -d 1,2` names this program. If this program hangs again, or is too "
+        f"{pid or 'WORKER_PID'} -d 1,2` names this program. If this program hangs again, or is too "
         "slow, let uWSGI write its log to a file (`logto`), and log less.",
     )
 
@@ -148,8 +148,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         meaning="The application opened the connection before uWSGI forked the workers. "
         + (
             "Several requests wait for a response on this connection at the same time, and each takes the response "
-            "that arrives first: users get wrong data, or the data of other users, unless the protocol numbers its "
-            "responses."
+            "that arrives first: users get wrong data, or the data of other users, unless each response carries the "
+            "number of its request."
             if mixes
             else "If two of these workers use the connection at once, one worker may read the response to the other "
             "worker's request."
@@ -185,9 +185,9 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 _PROTOCOL = (
-    "Check that the web server in front, or the router, speaks the protocol of the socket: `uwsgi_pass` and `http-to` "
-    "need a `socket`, `proxy_pass` needs an `http-socket`. If the protocols differ, a worker waits for the rest of "
-    "each request until a timeout. "
+    "Check that the web server in front, or uWSGI's router, speaks the protocol of the socket: `uwsgi_pass` and "
+    "`http-to` need a `socket`, `proxy_pass` needs an `http-socket`. If the protocols differ, a worker waits for the "
+    "rest of each request until a timeout. "
 )
 """Of what clients may wait for as well if no request is completed: with an `http-socket` behind uWSGI's router, all
 threads read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -224,8 +224,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"for the lock{_each(waits, 'lock')}. This lock is not Python's interpreter lock."
         f"{_describe_lock(figures.lock)}"
         + (f" The thread that holds the lock waits for {behind.label}." if behind else ""),
-        meaning="Requests wait for each other: a lock lets one request at a time run the code that it protects, and a "
-        "semaphore lets a fixed number of requests run it."
+        meaning="Requests wait for each other: only one request at a time (or, with a semaphore, a fixed number of "
+        "requests) can run the code that the lock protects."
         if of_all
         else "Requests wait for each other: only one request at a time can run the code that the lock protects."
         if figures.lock is not None
@@ -246,7 +246,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 def _hold_less(holder: int | None, *, is_behind: bool) -> str:
     """What the code should do instead. is_behind: whether the holder waits for something, which is known."""
     if holder == 0:
-        return "starts programs without its own open files (`close_fds`)"
+        return "starts programs that do not inherit its open files (`close_fds`)"
     return "does not wait while it holds the lock" if is_behind else "holds the lock for less time"
 
 
@@ -266,9 +266,9 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
         )
     if holder == 0:
         return (
-            "Run `lsof FILE`: apart from the workers, it names the program that keeps the lock. End this program with "
-            "`kill -9`, because a program that a thread of uWSGI starts ignores SIGTERM. The process that took the "
-            "lock has ended, but it had started this program, which still has the file open"
+            "Run `lsof FILE` with the locked file: it lists the workers, and the program that keeps the lock. End this "
+            "program with `kill -9`: it ignores SIGTERM, because a thread of uWSGI started it. The process that took "
+            "the lock has ended, but this program still has the file open"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
@@ -299,9 +299,9 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
     ]
     evidence = (
-        f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait as if "
-        f"for a lock{_each(waits, 'lock')}. No other request in their worker is running, so it is not another request "
-        "that keeps them waiting."
+        f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
+        f"wait for a lock{_each(waits, 'lock')}. In these workers, no other request is running, so these "
+        "requests do not wait for another request."
     )
     if standing:
         which = numbered("worker", standing)
@@ -311,11 +311,12 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
             meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
-            "for; a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or "
-            "that was started before uWSGI forked the workers, which therefore do not have it. More threads would also "
-            "hang. Requests that wait on purpose, such as long polls, are not a problem: they end by themselves.",
+            "for; a lock, or a place in a pool, that was never released; a thread of the application that hangs; or "
+            "one that was started before uWSGI forked the workers, and does not exist in the workers. More threads "
+            "would also hang. Requests that wait on purpose, such as long polls, are not a problem: they end by "
+            "themselves.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for "
+            change=f"{_see_or_end(figures, standing)}. If requests wait for "
             "each other, change the code so that it takes the locks in the same order everywhere, and give each wait a "
             "timeout. Until you have done this, such requests can block the workers again after a restart. If the "
             "worker lacks the thread that the requests wait for, set `lazy-apps`, or start this thread in a function "
@@ -330,20 +331,20 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         "the consumer of a queue, or the event loop of a client library (gRPC, Cassandra). What this thread does "
         "cannot be seen from outside the worker.",
         clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
-        change=f"Run {show_calls(figures.server)} to see what the worker's other threads do. Make their work faster, "
+        change=f"Run {show_calls(figures.server)} to see what the worker's other threads do. Speed up their work, "
         "or let more of it run at once (for example, `max_workers` of an executor). More `threads` for requests help "
-        "only if each request gets its response as soon as the response arrives, as from gRPC, and waits for no other "
-        "request.",
+        "only if the background threads work for several requests at the same time, as those of gRPC do.",
     )
 
 
 def _see_or_end(figures: Figures, standing: list[int]) -> str:
     """What to do first about workers none of whose requests goes on: where nothing else is served, they have to end."""
-    see = f"{show_calls(figures.server, standing[0])} shows at which lines the threads wait"
+    see = f"Run {show_calls(figures.server, standing[0])} to see at which lines the threads wait"
     if not is_standing(figures.flow):
-        return see
+        return f"{see}, and which other threads the worker has"
     workers = [worker for worker in figures.server.workers if worker.worker_id in standing]
-    return f"End {numbered('worker', standing)} with {end(figures.server, workers)}. Before that, {see}"
+    ended = f"{numbered('worker', standing)} with {end(figures.server, workers)}"
+    return f"{see}, and which other threads the worker has, then end {ended}"
 
 
 def _are_scarce(figures: Figures) -> bool:
@@ -358,16 +359,16 @@ def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
     return Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
-        title="Threads wait as if for a lock, each thread at a different place.",
+        title="Threads seem to wait for a lock, but not for the same one.",
         evidence=f"On average, {mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('lock'))}) wait{_each(waits, 'lock')}; no two threads of a worker wait at the same "
         "address.",
-        meaning="Each thread waits for something of its own (a condition variable), such as a gRPC response, an item "
-        "of a queue, or a free place in a pool.",
-        clause="the threads wait as if for a lock, each thread at a different place" if is_cause else "",
-        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Make what they wait for "
-        "faster, or let more of it run at once. Until you know what the threads wait for, do not add `threads`: they "
-        "may also wait.",
+        meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a free "
+        "place in a pool.",
+        clause="the threads wait, but not for the same lock" if is_cause else "",
+        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Then speed up what they "
+        "wait for, or let more of it run at once. Until you know what the threads wait for, do not add `threads`: the "
+        "new threads may also wait.",
     )
 
 
@@ -377,17 +378,17 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
     return Finding(
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
-        title=f"Threads wait for a place in a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock (probably that of the pool), exactly {size} other threads "
-        f"of this worker wait for a backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of "
+        title=f"Threads wait for one of the {size} places in a pool.",
+        evidence=f"Whenever threads of a worker wait for a lock (probably the pool's), exactly {size} other threads of "
+        f"this worker wait for a backend or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of "
         f"{mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait for the "
         f"lock{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
-        clause=f"the threads wait for a place in a pool of {size}" if is_cause else "",
-        change=f"Raise the size of the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: "
-        f"`pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections "
-        "from all workers without getting slower. Otherwise, let requests hold a connection for less time.",
+        clause=f"the threads wait for one of the {size} places in a pool" if is_cause else "",
+        change=f"Raise the size of the pool from {size} to {threads}, so that it equals the `threads` of a worker (in "
+        f"SQLAlchemy: `pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} "
+        "connections from all workers without getting slower. Otherwise, let requests hold a connection for less time.",
     )
 
 
@@ -401,10 +402,11 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Requests sleep, go on for a moment, and sleep again.",
         evidence=f"On average, {mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
-        meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. While one request uses it, the others sleep, and check again and again "
-        "whether it is free. Alternatively, a backend fails, and requests retry after a pause. Event streams and long "
-        "polls also sleep and check again while they wait for new events; they hold a thread on purpose.",
+        meaning="Most likely, requests wait for something that only one request at a time can use, such as a SQLite "
+        "file, a lock file, a lock in Redis or a rate limit. While one request uses it, the others sleep, and check "
+        "again and again whether it is free. Another possible cause: a backend fails, and requests retry after a "
+        "pause. Event streams and long polls also sleep and check again while they wait for new events; they hold a "
+        "thread on purpose.",
         clause="requests sleep again and again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Run {show_calls(figures.server)} to find the line that sleeps. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
@@ -462,8 +464,8 @@ def _held(figures: Figures) -> Iterator[Finding]:
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, busy threads spend "
         f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
         f"wait{_each(figures.waits, 'interpreter_lock')}.{describe_own_threads(figures)}",
-        meaning="A thread that computes keeps the lock for another 5 ms when a request asks for it. So a request waits "
-        "for these 5 ms each time that it needs the lock again."
+        meaning="A thread that computes gives up the lock only 5 ms after another thread asks for it. A request waits "
+        "for these 5 ms each time that it needs the lock."
         if by_own
         else "The thread that holds the interpreter lock waits for something without releasing the lock. The usual "
         "cause is an extension module.",

@@ -99,8 +99,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers whose requests exceed `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}. These "
-        f"workers were serving at least {counted(lost, 'request')}"
+        evidence=f"uWSGI killed a worker {repeated(window.harakiris)} in the last {duration(window.seconds)}. The "
+        f"killed workers were serving at least {counted(lost, 'request')}"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
@@ -176,11 +176,12 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
         f"({_part_of(figures, lost)} of all requests).",
         meaning=(
             "Without `die-on-term`, SIGTERM does not stop uWSGI. SIGTERM makes uWSGI reload, and the requests in "
-            "service are lost. SIGHUP makes uWSGI complete its requests before it reloads"
+            "service are lost. On SIGHUP"
             if by_signal
-            else "A reload waits for requests"
+            else "At a reload"
         )
-        + f", for {mercy or DEFAULT_MERCY} s at most (`worker-reload-mercy`).",
+        + f", uWSGI waits until its requests are complete, for {mercy or DEFAULT_MERCY} s at most "
+        "(`worker-reload-mercy`)" + (", and then reloads." if by_signal else "."),
         change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI. To reload uWSGI, send SIGHUP."
         if by_signal
         else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the duration of the "
@@ -202,20 +203,21 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     is_evil = leak is not None and leak.option == EVIL
     if ends > lost:
         ended.update(worker_id for worker_id, _, _ in unexplained)
+    signal = proven_signal(figures.server)
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
-        title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
+        title=f"Workers {f'were killed{signal}' if signal else 'ended'} with requests in service.",
         evidence=f"{numbered('Worker', sorted(ended))}{' together' if len(ended) > 1 else ''} lost at least "
         f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
         "requests), and `harakiri` was not the cause."
         + (
-            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option explains why: if one request was "
+            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option explains why. If one request was "
             f"lost each time, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),
-        meaning=f"uWSGI kills a worker that exceeds `{EVIL}` at once (SIGKILL), with all of its requests."
+        meaning=f"If a worker exceeds `{EVIL}`, uWSGI kills it immediately (SIGKILL), and all of its requests are lost."
         if is_evil
         else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
         change=advise_on_leak(figures, leak) if leak and is_evil else _see_why(figures),
@@ -280,7 +282,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             title="Workers were restarted.",
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
-            + (f"; each process ran for {duration(seconds)} on average." if short else "."),
+            + (f"; on average, each worker is replaced after {duration(seconds)}." if short else "."),
             meaning="The workers were reloaded, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
@@ -335,8 +337,8 @@ def _check_options(figures: Figures) -> str:
     if not names:
         return ""
     return (
-        f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets "
-        f"{'it' if len(names) == 1 else 'them'}. "
+        f"Check whether you want {listed([f'`{name}`' for name in names])} to end workers: the configuration sets "
+        f"{'this option' if len(names) == 1 else 'these options'}. "
     )
 
 
