@@ -35,8 +35,8 @@ _BY_STATE = {
 """By the state in which most threads are. For the backend, what to raise follows."""
 
 _OTHERWISE = (
-    "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the threads wait "
-    "for none of these, raise "
+    "If the threads wait for a lock, for slow clients or for a backend at its limit, fix that cause first. If the "
+    "threads wait for none of these, raise "
 )
 
 HOW_MUCH = (

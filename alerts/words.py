@@ -107,7 +107,7 @@ def pids(query: str) -> str:
 def since(alert: str, severity: str) -> str:
     """Since when the alert's condition has been true, as the end of a sentence; empty where the rule engine does not
     record it."""
-    return if_any(_began(alert, severity), f" (since {of_dot(CLOCK)})")
+    return if_any(_began(alert, severity), f" (began {of_dot(CLOCK)})")
 
 
 def numbered(acts: Sequence[str], alert: str, severity: str, *, deploys: bool) -> str:

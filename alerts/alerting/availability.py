@@ -209,8 +209,9 @@ and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
             "If the host is too busy, let the exporter sample less often (`--samples-per-second`).",
         ),
         evidence=f"For {percent()} of the last {r}, there are no samples, although uWSGI was up. Figures about busy "
-        "threads and waiting requests may miss what happened in these gaps. Request counts, response times and the "
-        f"workers' shares are not affected. {answer(errors, WHOLE)} reads of the stats server failed in this time; the "
-        f"interval between samples is {answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
+        "threads and waiting requests may miss what happened in these gaps. Request counts, response times and each "
+        f"worker's share of the requests are not affected. {answer(errors, WHOLE)} reads of the stats server failed in "
+        "the same time; the interval between samples is "
+        f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
         dashboard=SERVER_DASHBOARD,
     )

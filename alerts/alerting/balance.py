@@ -61,7 +61,8 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         f"worker {{{{ $id }}}} is saturated and takes {part} % of the requests, while other workers have free threads",
         acts=(
             EVEN_OUT,
-            "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets instead.",
+            "If `map-socket` assigns sockets to certain workers, skip step 1, and spread the load evenly over these "
+            "sockets.",
             f"If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: {CHECK} "
             "names the kind of request.",
         ),

@@ -149,8 +149,8 @@ and ({count} - 2) * {explained}
             "Open Grafana's dashboard `Capacity review` to see whether the load grows steadily, or whether one event "
             "raised it.",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix that cause before you "
-            "add capacity.",
+            "If the threads mostly wait for a lock, for slow clients or for a backend at its limit, fix that cause "
+            "before you add capacity.",
         ),
         evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)

@@ -105,8 +105,8 @@ def _figures(t: Thresholds, *windows: str) -> str:
 
 
 ACTS = (
-    "If another alert about this uWSGI is firing, do what that alert says first: it names the cause.",
-    f"Run {CHECK}: it says what requests spend their time on, and what to do.",
+    "If another alert about this uWSGI is firing, first do what that alert says: it names the cause.",
+    f"Run {CHECK}: it shows where requests spend their time, and what to do.",
     "If a backend is slow, tell the team that runs it. If one kind of request is slow, tell the developers. If clients "
     "send more requests than uWSGI can serve, rate-limit the clients in the web server.",
 )

@@ -108,11 +108,11 @@ unless (
         ),
         evidence=f"The listen queue is full: its limit is {LIMIT} connections (the kernel admits one more), and "
         f"{answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait in it now. "
-        f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
-        "counted over all TCP listeners of the network namespace. A client whose connection was dropped tries again "
-        "after a second or more.{{ else }}The kernel does not count connections that a UNIX socket refuses. When nginx "
-        "is refused, it logs `Resource temporarily unavailable` and responds with status 502; other clients wait in "
-        "connect().{{ end }}"
+        f'{{{{ if match "^{TCP}$" $labels.socket }}}}In the last {within}, the kernel dropped '
+        f"{answer(dropped, WHOLE)} new connections (counted over all TCP listeners in the network namespace). A client "
+        "whose connection was dropped tries again after a second or more.{{ else }}The kernel does not count "
+        "connections that a UNIX socket refuses. When nginx is refused, it logs `Resource temporarily unavailable` and "
+        "responds with status 502; other clients wait in connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
             f" Requests that enter the queue wait {of_dot(DURATION)} in it on average.",

@@ -170,8 +170,8 @@ def _harakiri(t: Thresholds) -> Alert:
             "they make to databases and other services.",
             "Raise `harakiri` only if it is normal for these requests to take this long.",
         ),
-        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a killed worker is "
-        "lost, and uWSGI's request counters do not include it.",
+        evidence=f"`harakiri` killed processes of {workers(f'round({_of_self(ended)}) > 0')}. Every request in a "
+        "killed process is lost, and uWSGI's request counters do not include it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -245,8 +245,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
             "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise the value of this "
             "option.",
         ),
-        evidence=f"These are in a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last "
-        f"{r}: "
+        evidence=f"In a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last {r}: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
         + ". Each restart loses the worker's requests and, if `lazy-apps` is set, loads the application again; "
         + answer("uwsgi_threads_available{$self}")
@@ -307,8 +306,8 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         ),
         evidence=if_any(
             f"{without}{{$self}} > 0",
-            "In {{ . | first | value }} of its workers, no application is loaded. These workers answer every request "
-            "with status 500 (`no python application found`). ",
+            "In {{ . | first | value }} workers of this uWSGI, no application is loaded. These workers answer every "
+            "request with status 500 (`no python application found`). ",
         )
         + if_any(
             unanswered,

@@ -87,7 +87,8 @@ def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None
     assert "a reload waits until worker 2 has completed its requests" in finding.title.lower()
     assert "2 workers of 3 ended 16 s ago" in finding.evidence
     assert finding.change.startswith(
-        "End worker 2 with `kill -TERM 5002`: uWSGI then starts all workers, but 1 request "
+        "Run `py-spy dump --pid 5002` to see what the request waits for, then end worker 2 with `kill -TERM 5002`: "
+        "uWSGI then starts all workers, but 1 request is lost."
     )
     assert "`worker-reload-mercy` (now 60) to the longest time, in seconds, that a request may take" in finding.change
     assert "chain reload" in finding.change

@@ -59,9 +59,9 @@ def _quote(code: str, message: LogMessage) -> str:
     clause = describe(code, worker, signal, message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
-    times = f" ({repeated(message.count)})" if message.count > 1 else ""
+    times = f" {repeated(message.count)}" if message.count > 1 else ""
     place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"{'' if message.agreed else ' (nothing else confirms it)'} that {clause}{place}{times}"
+    return f"{times}{'' if message.agreed else ' (nothing else confirms it)'} that {clause}{place}"
 
 
 def proven_signal(server: ServerRecord) -> str:

@@ -73,8 +73,8 @@ def add_check_flags(parser: Parser) -> None:
         "--code",
         action="store_true",
         help="ten times a second, also read from the workers' memory which Python function and line each busy thread "
-        "runs, and print the functions that take the most time. check reads the names of functions and files, and line "
-        "numbers, but no values of variables",
+        "runs, and print the functions that take the most time. Only names of functions and files, and line numbers, "
+        "are read, no values of variables",
     )
     parser.add_argument(
         "--code-prefix",
@@ -95,7 +95,7 @@ def add_check_flags(parser: Parser) -> None:
         metavar="PROCESSESxTHREADS",
         action="append",
         help="also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
-        "threads each); repeatable, or separate several settings with commas",
+        "threads each). For several settings, repeat the flag, or put commas between the settings",
     )
     parser.add_argument(
         "--since-reload",
@@ -145,15 +145,16 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s; check estimates "
-        "it from samples. The shortest threshold allowed is twice the time between samples: 50ms if check itself reads "
-        "the stats server",
+        help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
+        "is estimated from samples, so a threshold has to be at least twice the time between samples; it has to be at "
+        "least 50ms if `check` itself reads the stats server",
     )
     parser.add_argument(
         "--max-p99",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the highest acceptable 99th percentile of response times, such as 1s:3s; check needs at least 100 "
-        "requests to judge it. Your thresholds apply in addition to the built-in checks, and never improve a verdict",
+        help="the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
+        "needed to judge it. The thresholds that you set apply in addition to the built-in checks: they can only make "
+        "a verdict worse",
     )

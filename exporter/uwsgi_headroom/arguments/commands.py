@@ -164,7 +164,7 @@ def _add_pids(parser: Parser) -> None:
         "--stuck",
         action="store_true",
         help="list only workers with stuck requests. A request is stuck if it has been in service for "
-        f"{STUCK_SECONDS:g} s or longer; the exporter's option --stuck changes this time",
+        f"{STUCK_SECONDS:g} s or longer, or for the time that you gave to the exporter (`serve --stuck`)",
     )
     add_http_config_flag(parser)
 
@@ -233,8 +233,8 @@ def _add_hash_password(parser: Parser) -> None:
         type=whole_between(*PASSWORD_COST_RANGE),
         default=DEFAULT_PASSWORD_COST,
         help="the cost of the bcrypt hash, from {} to {}: each step doubles the time that the exporter takes to check "
-        "a password. At the default of {}, a check takes a quarter of a second; later requests with the same password "
-        "need no check".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
+        "a password. At the default of {}, a check takes a quarter of a second; the exporter remembers a password "
+        "that was right, so later requests with it are not slow".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
     )
 
 
@@ -275,8 +275,8 @@ COMMANDS = (
     ),
     _Command(
         "pids",
-        "print the command that restarts the workers that you choose",
-        "Print the command that restarts some workers of a server, with the current PIDs of these workers. "
+        "print (not run) the command that restarts some workers",
+        "Print the command that restarts the workers that you choose (--worker, --stuck), with their current PIDs. "
         "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
         "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
         _add_pids,
@@ -314,7 +314,7 @@ COMMANDS = (
     _Command(
         "hash-password",
         "hash a password for the exporter's login",
-        "Ask for a password, and print its bcrypt hash. Write the hash under basic_auth_users in the file "
+        "Ask for a password, and print its bcrypt hash. You then write the hash under basic_auth_users in the file "
         "that you give to `serve --web.config.file`. Type the password twice; the terminal does not show it. If "
         "standard input is not a terminal, the first line of standard input is the password. This command needs the "
         "Python package bcrypt, which the extra `login` installs.",

@@ -21,7 +21,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
     ),
     "report": (
         (0, "the report was written"),
-        (1, "no report was written: the source has no data, it cannot be read, or report was interrupted"),
+        (1, "no report was written: the source has no data, it cannot be read, or the command was interrupted"),
         (2, "an argument is wrong"),
         (3, "a partial report was written, because the source failed halfway"),
     ),
@@ -35,8 +35,8 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (2, "an argument, the ini file or the access log is wrong"),
     ),
     "review": (
-        (0, "no setting will cause trouble, but some may"),
-        (1, "a setting will cause trouble, or there is no uWSGI or file to review"),
+        (0, "no setting is certain to cause trouble (some may)"),
+        (1, "a setting is certain to cause trouble, or there is no uWSGI or file to review"),
         (2, "an argument is wrong"),
     ),
     "hash-password": (

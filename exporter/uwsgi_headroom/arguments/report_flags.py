@@ -46,7 +46,8 @@ def _add_choice(parser: Parser) -> None:
     parser.add_argument(
         "--until",
         metavar="TIME",
-        help="the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now, or the end of the records)",
+        help="the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now; with --history, the end of "
+        "the records)",
     )
     parser.add_argument(
         "--time-zone",

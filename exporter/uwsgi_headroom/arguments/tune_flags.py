@@ -87,8 +87,8 @@ def _add_load(parser: Parser) -> None:
         metavar="METHODS",
         type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
-        help="with --access-log: use the log's requests with these methods (default GET); tune sends all of them as "
-        "GET",
+        help="with --access-log: use the log's requests with these methods (default GET); tune sends each of them as a "
+        "GET, whatever its method in the log",
     )
     parser.add_argument(
         "--clients",

@@ -172,8 +172,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--web.allowed-hosts",
         metavar="NAME",
         help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
-        "and this machine's name; repeatable. On loopback, the exporter refuses requests for any other host name. On "
-        "other addresses, it does so only if you give this flag",
+        "and this machine's name; repeatable. On loopback, the exporter refuses requests for any other host name. If "
+        "it listens on other addresses, it refuses such requests only if you give this flag",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -203,7 +203,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_windows,
         flag="--window",
         metavar="LENGTH",
-        help="average figures over this length of time, from 10s to 1h; repeatable (default {default})",
+        help="the length of time over which to average the figures, from 10s to 1h; repeatable (default {default})",
         default="`1m` and `5m`",
         key="sampling.windows",
         is_repeatable=True,
@@ -223,7 +223,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--stuck",
         metavar="AGE",
         help="count a request as stuck once it has been in service for this long, from 1s to 24h (default {default}); "
-        "applies to every server that has no `stuck` of its own",
+        "applies to every server for which the configuration sets no `stuck`",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
     SettingRow(
@@ -231,8 +231,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_logs,
         flag="--log",
         metavar="NAME=PATH",
-        help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count known messages, "
-        "and name causes of problems that only the log shows; repeatable (default: no log is read)",
+        help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count the messages that "
+        "the exporter knows, and report causes that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),
@@ -259,8 +259,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_backends,
         flag="--backends",
         metavar="NAME=ADDRESS",
-        help="a name for a backend that requests wait for. ADDRESS is 10.0.0.5:5432, *:5432 for a port on any host, or "
-        f"the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
+        help="give a name to a backend for which requests wait. ADDRESS is 10.0.0.5:5432, *:5432 for a port on any "
+        f"host, or the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
         default="none",
         key="backends",
         is_repeatable=True,

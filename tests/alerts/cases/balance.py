@@ -47,7 +47,8 @@ MORE_PROCESSES = (
 PAGE = (
     acts(
         MORE_PROCESSES,
-        "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets instead.",
+        "If `map-socket` assigns sockets to certain workers, skip step 1, and spread the load evenly over these "
+        "sockets.",
         "If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: `uwsgi-headroom "
         "check` on the host names the kind of request.",
     )

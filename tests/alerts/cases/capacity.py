@@ -104,8 +104,8 @@ PROCESSES = (
     "threads would only wait for it."
 )
 SEE_FIRST = (
-    "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the threads wait "
-    "for none of these, raise "
+    "If the threads wait for a lock, for slow clients or for a backend at its limit, fix that cause first. If the "
+    "threads wait for none of these, raise "
 )
 MORE = SEE_FIRST + "`threads` or `processes`, one of them at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`; raise `threads` only if the application is thread-safe."

@@ -65,7 +65,7 @@ def firing(alert: str, severity: str, summary: str, description: str, since: str
     return {
         "exp_labels": {"severity": severity, **labels},
         "exp_annotations": {
-            "summary": f"{summary}{since and f' (since 1 Jan {since} UTC)'}.",
+            "summary": f"{summary}{since and f' (began 1 Jan {since} UTC)'}.",
             "description": description,
             "runbook_url": f"http://{labels['instance']}/runbooks/{alert}?server={labels.get('server', '')}",
         },

@@ -57,8 +57,8 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
             "Open Grafana's dashboard `Capacity review` to see whether the load grows steadily, or whether one event "
             "raised it.",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix that cause before you "
-            "add capacity.",
+            "If the threads mostly wait for a lock, for slow clients or for a backend at its limit, fix that cause "
+            "before you add capacity.",
         )
         + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
         f"grows by {points} percentage points per week. If this trend of {count} days continues, the share reaches 90 "

@@ -128,10 +128,10 @@ CASES = [
                     "uWSGI api on web1:9238 fails its users: in the last 5m, 21.0 % of its requests were too slow, "
                     "refused or lost",
                     acts(
-                        "If another alert about this uWSGI is firing, do what that alert says first: it names the "
+                        "If another alert about this uWSGI is firing, first do what that alert says: it names the "
                         "cause.",
-                        "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
-                        "to do.",
+                        "Run `uwsgi-headroom check` on the host: it shows where requests spend their time, and what to "
+                        "do.",
                         "If a backend is slow, tell the team that runs it. If one kind of request is slow, tell the "
                         "developers. If clients send more requests than uWSGI can serve, rate-limit the clients in the "
                         "web server.",

@@ -134,8 +134,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"On average, {mean_count(mean)} connections ({backlog.queue} now) wait in the queue{of}, which holds at "
-        f"most {backlog.limit} ({percent(mean / (backlog.limit or 1))}).",
+        evidence=f"On average, {mean_count(mean)} connections ({backlog.queue} now) wait in the queue{of}, which holds "
+        f"at most {backlog.limit} ({percent(mean / (backlog.limit or 1))}).",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
