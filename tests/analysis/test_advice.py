@@ -110,7 +110,7 @@ def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     assert "sudo" not in finding.change
     assert (
         judged(mostly, seen)["waits_not_known"].evidence
-        == "A thread waits for several servers at once, or for a socket without a server."
+        == "A thread waits for several backends at once, or on a socket whose other end is not known."
     )
     assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 

@@ -79,7 +79,7 @@ def test_the_server_itself() -> None:
         parts = divide(seconds, {}, {}, {"backend": 6.0}, None, [own])
         assert {each.label: each.threads for each in parts} == found
         advice = advise([each for each in parts if each.name == ITSELF])
-        assert ("directly" in advice) == (own != ":8001")
+        assert ("Instead of making these second requests" in advice) == (own != ":8001")
 
 
 def test_what_is_known_less_well() -> None:

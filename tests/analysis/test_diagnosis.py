@@ -257,7 +257,8 @@ def test_a_lock_whose_holder_has_ended() -> None:
     reading = replace(reading, host=replace(reading.host, waits=waits))
     first = collect_findings(compute_figures(full({"lock": 8.0}), describe_server(reading)))[0]
     assert first.change.startswith(
-        "Run `lsof FILE` with the locked file: it lists the workers, and the program that keeps the lock. End this "
+        "Run `lsof FILE`, where FILE is the locked file: it lists the workers, and another program, which keeps the "
+        "lock. End this "
     )
     assert "(`close_fds`)" in first.change
 

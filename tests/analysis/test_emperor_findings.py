@@ -27,8 +27,11 @@ def test_a_throttled_vassal_is_a_warning() -> None:
     (finding,) = collect_emperor_findings(emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3)))
     assert (finding.code, finding.severity) == ("vassals_throttled", "warning")
     assert finding.title == "1 vassal of the emperor fails to start."
-    assert finding.evidence == "The emperor holds back shop.ini for 12 s after 3 attempts."
-    assert "2 vassals run." in finding.meaning
+    assert (
+        finding.evidence
+        == "The emperor waits before it starts these vassals again: shop.ini (for 12 s, after 3 attempts)."
+    )
+    assert "2 other vassals are running." in finding.meaning
     assert finding.change.startswith("Check the emperor's log")
     assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
 
@@ -38,5 +41,5 @@ def test_only_some_of_many_throttled_vassals_are_listed(count: int, end: str) ->
     """The sentence lists the first three, without figures that uWSGI omits; the document lists all of them."""
     (finding,) = collect_emperor_findings(emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1))
     assert finding.title == f"{count} vassals of the emperor fail to start."
-    assert finding.evidence == f"The emperor holds back a; b; {end}"
-    assert "1 vassal runs." in finding.meaning
+    assert finding.evidence == f"The emperor waits before it starts these vassals again: a; b; {end}"
+    assert "1 other vassal is running." in finding.meaning

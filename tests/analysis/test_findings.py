@@ -292,14 +292,17 @@ def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> Non
     assert "clients_refused" not in findings_by_code(queued(60, 0.5, ":8080", overflows=0), server)
     mixed = replace(queued(60, 0.5, ":8080", overflows=7), refused=5)
     evidence = findings_by_code(mixed, server)["clients_refused"].evidence
-    assert "dropped 5 connections, and 2 more, perhaps of other TCP listeners" in evidence
+    assert "dropped 5 connections, and 2 more that may belong to other TCP listeners" in evidence
     own = replace(queued(60, 0.5, ":8080", overflows=7), refused=7)
     assert "other" not in findings_by_code(own, server)["clients_refused"].evidence
 
 
 @pytest.mark.parametrize(
     ("listen", "somaxconn", "words"),
-    [(40, 4096, "raise `listen`, which is 40; net.core.somaxconn is 4096"), (100, 100, "raise net.core.somaxconn")],
+    [
+        (40, 4096, "raise `listen` from 40 (at most to net.core.somaxconn, which is 4096)"),
+        (100, 100, "raise net.core.somaxconn"),
+    ],
 )
 def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str) -> None:
     """The kernel caps `listen` at net.core.somaxconn: the smaller one is the limit to raise."""
@@ -373,7 +376,7 @@ def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
     rows = tuple(msgspec.structs.replace(row, respawns=3, requests=450) for row in idle().workers)
     finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
     assert finding.severity == "info"
-    assert "on average, each worker is replaced after 20 s" in finding.evidence
+    assert "on average, a worker is replaced after 20 s" in finding.evidence
     assert finding.change.startswith("Raise `max-requests`")
 
 
@@ -638,7 +641,7 @@ def test_several_workers_are_named_in_the_plural() -> None:
         (
             [1, 2],
             "The interpreters of several workers are saturated.",
-            "The busiest interpreter of workers 1 and 2 uses 0.98 of a CPU ",
+            "The busiest interpreter among those of workers 1 and 2 uses 0.98 of a CPU ",
         ),
         ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "The busiest interpreter uses 0.98 of a CPU "),
     ],
@@ -699,7 +702,7 @@ def test_workers_pinned_to_one_cpu() -> None:
     server[1].affinity = server[3].affinity = (2,)
     server[2].affinity = (1,)
     finding = findings_by_code(idle(), server)["workers_share_one_cpu"]
-    assert (finding.severity, finding.title[:20]) == ("info", "2 workers may run on")
+    assert (finding.severity, finding.title[:18]) == ("info", "2 workers are each")
     busy = window(60, *(worker(worker_id, 500, cpu=30.0, busy=30.0) for worker_id in (1, 2, 3, 4)))
     assert findings_by_code(busy, server)["workers_share_one_cpu"].severity == "warning"
 
@@ -710,7 +713,7 @@ def test_cheaper_that_never_scales() -> None:
     assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
     assert alone(full, server)["cheaper_does_not_scale"].evidence.startswith(
-        "Cheaper mode keeps 2 workers in reserve: they are not running. "
+        "Cheaper mode keeps 2 workers in reserve, which are not running. "
     )
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
     for options, words in (

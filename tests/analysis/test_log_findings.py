@@ -105,15 +105,14 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
     assert finding.title == "Workers were killed by signal 11 (SIGSEGV) with requests in service."
     assert finding.change.startswith(
-        "Correct the cause: uWSGI's log says 5 times that worker 1 was killed by signal 11 (SIGSEGV). Native code "
-        "crashed"
+        "Correct what uWSGI's log reports 5 times: worker 1 was killed by signal 11 (SIGSEGV). Native code crashed"
     )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
     assert caught["requests_lost"].title == finding.title
     unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
     assert unproven.title == "Workers ended with requests in service."
     assert unproven.change.startswith(
-        "Correct the cause: uWSGI's log says 5 times (nothing else confirms it) that worker 1 was killed by signal 11 "
+        "Correct what uWSGI's log reports 5 times (nothing else confirms it): worker 1 was killed by signal 11 "
         "(SIGSEGV)."
     )
     several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
@@ -132,8 +131,8 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
     [
         (None, SEE),
         (
-            LogRecord(off="this user may not read it"),
-            f"{SEE} uwsgi-headroom cannot read this log: this user may not read it.",
+            LogRecord(off="the user that runs uwsgi-headroom has no right to read it"),
+            f"{SEE} uwsgi-headroom cannot read this log: the user that runs uwsgi-headroom has no right to read it.",
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
@@ -157,7 +156,7 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Correct the cause: uWSGI's log says 500 times that an exception was raised (KeyError at shop/views.py:12)."
+        "Correct what uWSGI's log reports 500 times: an exception was raised (KeyError at shop/views.py:12)."
     )
 
 

@@ -120,7 +120,7 @@ def test_loops_that_different_calls_hold() -> None:
     """The title is about the worst, and the evidence has the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(LoopHold("cpu"), 5.0)})["loop_held"]
     assert found.title == "The event loop of worker 2 is blocked by calls that are computing."
-    assert found.evidence.endswith("In worker 1, calls that are sleeping occupied the thread for 67 % of this time.")
+    assert found.evidence.endswith("Worker 1 was blocked for 67 % of the time, by calls that are sleeping.")
 
 
 @pytest.mark.parametrize("requests", [30, 0])
@@ -143,8 +143,8 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
         "loop_held"
     ]
     first = (
-        "Run `py-spy dump --pid 101` to find the call, then restart worker 1 with `kill -KILL 101`. SIGTERM does not "
-        "end it, and its requests are lost. Later, make "
+        "Run `py-spy dump --pid 101` to find the call, then restart worker 1 with `kill -KILL 101` (SIGTERM "
+        "does not end it): its requests are lost. Later, make "
     )
     assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
 

@@ -129,7 +129,7 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     assert finding.severity == "info"
     assert finding.evidence == (
         "Memory grows by at least 475 kB per request (measured over 6 successive processes of 2 workers); "
-        "uWSGI replaces each process above 70 MB, after 30 s on average; no request was lost."
+        "uWSGI replaces each process above 70 MB, on average 30 s after its start; no request was lost."
     )
 
 

@@ -60,7 +60,7 @@ def test_ages_are_of_requests_in_service_now() -> None:
 def test_the_sentence() -> None:
     """The route with most threads, its share, and its oldest request, if any is in service."""
     routes = compute_routes(WINDOW)
-    sentence = " `POST /export` holds 61 % of the busy threads"
+    sentence = " `POST /export` holds 61 % of all busy threads"
     three = describe_server(read(s3=1, s14=2, s5=2))
     assert describe_route(routes, three) == f"{sentence}; its oldest request is 14 s old."
     assert describe_route(routes, describe_server(read(s3=1))) == f"{sentence}."
@@ -73,7 +73,7 @@ def test_stuck_requests_name_their_route() -> None:
     """The route with most of the stuck requests, not the one with most threads; nothing changes but the evidence."""
     reading = read(s3=2, s45=1, s5=2)
     on, off = (findings(window(60.0), reading, routes)["request_stuck"] for routes in (WINDOW, None))
-    assert on.evidence == f"{off.evidence} `GET /a` holds 19 % of the busy threads; its oldest request is 45 s old."
+    assert on.evidence == f"{off.evidence} `GET /a` holds 19 % of all busy threads; its oldest request is 45 s old."
     assert replace(on, evidence="") == replace(off, evidence="")
 
 
@@ -85,7 +85,7 @@ def test_stuck_requests_without_a_route_have_no_sentence() -> None:
 
 def test_uneven_workers_name_the_route_that_holds_most_threads() -> None:
     """Both if they hurt, and if the harm is not known."""
-    words = " `POST /export` holds 61 % of the busy threads; its oldest request is 3.0 s old."
+    words = " `POST /export` holds 61 % of all busy threads; its oldest request is 3.0 s old."
     reading = read(s3=2)
     for of, code in ((the_example(), "unevenness_hurts"), (_without_cpu(the_example()), "uneven")):
         on, off = (findings(of, reading, routes)[code] for routes in (WINDOW, None))

@@ -119,7 +119,7 @@ def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: i
 def test_the_route_of_the_slowest_requests() -> None:
     """Where routes are on, the one that holds most threads is named, and no flag is."""
     block = full_with(0.1, 10.0, 15, RouteWindow(60.0, {"/report": 300.0, "/": 120.0}))
-    assert re.search(r"The slowest 1 % .* or more\. `/report` holds 71 % of the busy threads\.", block.evidence)
+    assert re.search(r"The slowest 1 % .* or more\. `/report` holds 71 % of all busy threads\.", block.evidence)
     assert "--routes" not in block.change
 
 

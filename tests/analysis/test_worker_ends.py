@@ -168,7 +168,7 @@ def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
     change = judged(early)["out_of_memory"].change
     assert change.endswith(
         "Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to workers that are at least 10 s "
-        "old, and these workers exit after 15 s on average."
+        "old, and yours exit after 15 s on average."
     )
     assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 
@@ -177,7 +177,7 @@ def test_a_killed_worker_is_named() -> None:
     """The worker, how often, and the requests that it had."""
     finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
     assert finding.title == "Worker 2 was killed because memory ran out."
-    assert "killed a process once" in finding.evidence
+    assert "killed 1 process" in finding.evidence
     assert "workers ended once, with at least 1 request in service" in finding.evidence
     assert finding.severity == "warning"
     assert finding.change.startswith("Raise the memory limit of the cgroup"), "whose memory ran out is not known"

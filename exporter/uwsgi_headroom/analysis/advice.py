@@ -208,16 +208,16 @@ def _say_demand(figures: Figures) -> str:
         return f"{'with retries, ' if is_counted else ''}requests arrive {faster} uWSGI serves them"
     slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
     if in_bursts > (at_once or 0.0):
-        return f"while all {figures.ceiling or 0} {slots} are busy, {in_bursts:.0f} requests at once compete for them"
+        return f"while all {figures.ceiling or 0} {slots} are busy, {in_bursts:.0f} requests are in service or wait"
     if at_once is None or not figures.ceiling:
         return ""
-    requests = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)} requests at once"
-    those = f"the {counted(figures.ceiling, slots.removesuffix('s'))} of all workers"
+    number = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)}"
+    of = f"{counted(figures.ceiling, slots.removesuffix('s'))} of all workers"
     if at_once >= figures.ceiling:
-        return f"{requests} compete for {those}"
+        return f"on average, {number} requests are in service or wait, for the {of}"
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
-    return f"on average, {requests} use {those}, and bursts need more"
+    return f"on average, {number} of the {of} are in use, but bursts need more than these"
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
@@ -237,8 +237,8 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
 
 STOPS: dict[Stop, str] = {
     "memory": "There is not enough memory for the {wanted} {unit} that the load needs",
-    "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
-    "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
+    "cpu": "To serve even more, add CPUs: they are the next limit",
+    "interpreters": "To serve even more, raise `processes`: the interpreters are the next limit",
     "step": "Then run `check` again: the load may need up to {wanted} {unit}",
     "size": "Even this step is not enough for the load: find out why requests take this long",
 }

@@ -136,8 +136,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
             return Explanation(
                 "uWSGI is reloaded again and again",
                 f"Find out what reloads uWSGI ({times} times in the last {duration(figures.window.seconds)}): "
-                "something touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to "
-                "`master-fifo`, or sends SIGHUP. At each reload, requests wait until the application is loaded.",
+                "something sends SIGHUP, writes to `master-fifo`, or touches a file (that of `touch-reload`, or a "
+                "module that `py-autoreload` watches). At each reload, requests wait until the application is loaded.",
             )
         return Explanation(
             "uWSGI was reloaded",
@@ -207,7 +207,7 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
         return Explanation(
             f"the requests in service do not end, and hold the {slots}",
             f"Run {show_calls(figures.server)} to see what the requests in service wait for: no request was completed, "
-            f"and requests on more {slots} would most likely also wait.",
+            f"and additional {slots} would most likely also wait.",
         )
     return None
 
@@ -246,8 +246,9 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     if tries_again(figures):
         return Explanation(
             "requests sleep again and again",
-            "Find out why requests sleep again and again. If they retry something, more threads would only retry more "
-            "often; event streams and long polls need a thread each.",
+            "Most busy threads sleep: find out why requests sleep again and again. If they retry something, more "
+            "threads would only retry more often; but if they are event streams or long polls, each needs a thread of "
+            "its own.",
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":
@@ -258,7 +259,7 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             )
         return Explanation(
             "the threads wait for a lock of the application",
-            "Find out which lock of the application the threads wait for: more threads would also wait for it.",
+            "Find out which lock of the application the threads wait for: additional threads would also wait for it.",
         )
     return explain_saturation(figures)
 
@@ -301,7 +302,9 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
 
 
 def _say_most(figures: Figures, saturation: Saturation) -> str:
-    return f", and load can hardly grow beyond {rate(saturation.high)}" if fills_threads(figures, saturation) else ""
+    return (
+        f", and uWSGI can hardly serve more than {rate(saturation.high)}" if fills_threads(figures, saturation) else ""
+    )
 
 
 def _why_backends_hang(figures: Figures) -> Explanation | None:

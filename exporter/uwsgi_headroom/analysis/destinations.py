@@ -279,7 +279,7 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
     """What to do about them: the first one decides, those that do not answer before others."""
     if any(each.name == ITSELF for each in destinations):
         return (
-            "Call the code that serves these second requests directly, or let another uWSGI serve them. More "
+            "Instead of making these second requests, call the code behind them, or let another uWSGI serve them. More "
             "`threads` only make it rarer that all threads wait for second requests."
         )
     silent = [each for each in destinations if each.is_silent]

@@ -48,8 +48,8 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     if not found:
         return f"Check uWSGI's log for {why}. uwsgi-headroom also reads this log, but recognized no message in it."
     first, *more = [_quote(code, log.messages[code]) for code in found[:_MOST_QUOTED]]
-    also = [f"The log also says{each}." for each in more]
-    return " ".join([f"Correct the cause: uWSGI's log says{first}.", *also, *_explain_signal(log)])
+    also = [f"The log also reports{each}." for each in more]
+    return " ".join([f"Correct what uWSGI's log reports{first}.", *also, *_explain_signal(log)])
 
 
 def _quote(code: str, message: LogMessage) -> str:
@@ -61,7 +61,7 @@ def _quote(code: str, message: LogMessage) -> str:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
     times = f" {repeated(message.count)}" if message.count > 1 else ""
     place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"{times}{'' if message.agreed else ' (nothing else confirms it)'} that {clause}{place}"
+    return f"{times}{'' if message.agreed else ' (nothing else confirms it)'}: {clause}{place}"
 
 
 def proven_signal(server: ServerRecord) -> str:

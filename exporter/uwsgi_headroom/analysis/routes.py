@@ -61,7 +61,7 @@ def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str
         return ""
     age = oldest(find_ages(server).get(route, []))
     old = "" if age is None else f"; its oldest request is {duration(age)} old"
-    return f" `{route}` holds {percent(routes.share(route))} of the busy threads{old}."
+    return f" `{route}` holds {percent(routes.share(route))} of all busy threads{old}."
 
 
 def describe_stuck_route(routes: RouteFigures | None, server: ServerRecord, least_seconds: float) -> str:

@@ -598,7 +598,7 @@ def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "evil_reload_on_rss",
             "warning",
-            "A worker above the memory limit is killed in the middle of its requests.",
+            "A worker that exceeds `evil-reload-on-rss` is killed in the middle of its requests.",
             "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker "
             "is as old as `min-worker-lifetime`.",
             (f"reload-on-rss = {options.evil_reload_on_rss}",),

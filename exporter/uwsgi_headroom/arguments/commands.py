@@ -174,7 +174,9 @@ def _parse_numbers(text: str) -> list[int]:
 
 
 def _add_compare(parser: Parser) -> None:
-    parser.add_argument("server", metavar="SERVER", help="the name of a uWSGI server, or its URL on an exporter")
+    parser.add_argument(
+        "server", metavar="SERVER", help="the name of a uWSGI server, or the URL of its page on an exporter"
+    )
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
     parser.add_argument(
         "--around",

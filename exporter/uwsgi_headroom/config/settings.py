@@ -239,8 +239,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.cpu_residency",
         flag="--cpu-residency",
-        help="also export the CPU time of each worker on each CPU, which adds workers x CPUs time series (default "
-        "{default})",
+        help="also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
+        "(default {default})",
         default="`false`",
         key="sampling.cpu_residency",
         **_SWITCH,

@@ -514,7 +514,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "failed",
         "a spooler or a mule ended and was restarted",
-        "What it was doing is lost.",
+        "The work of this process is lost.",
         "Check the lines before this message in uWSGI's log for a traceback or a signal.",
     ),
     Message(
@@ -543,7 +543,7 @@ MESSAGES: tuple[Message, ...] = (
         "a process could not get memory",
         "The request, or the start of the worker, failed.",
         "Find out which limit was reached, and raise it: `limit-as` (of each process), the limit of the cgroup, or the "
-        "memory of the host. For the last two, you can also use fewer workers.",
+        "memory of the host. Fewer workers need less memory.",
     ),
     Message(
         "fork_failed",
@@ -558,7 +558,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"pthread_create\(\): ", rb"unable to start offload thread", rb"RuntimeError: can't start new thread$"),
         "failed",
         "a process cannot start a thread",
-        "The process serves with fewer threads, or the request fails.",
+        "The process serves with fewer threads, or the request that needs a new thread fails.",
         "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
     ),
     Message(
@@ -722,8 +722,8 @@ SIGNALS: Mapping[int, tuple[str, str]] = {
     8: ("SIGFPE", "Native code divided by zero."),
     9: (
         "SIGKILL",
-        "The kernel sends SIGKILL when memory runs out (`dmesg` shows it), uWSGI sends it for `harakiri`, and an "
-        "administrator can send it.",
+        "SIGKILL comes from the kernel when memory runs out (`dmesg` shows this), from uWSGI for `harakiri`, or from "
+        "an administrator.",
     ),
     11: (
         "SIGSEGV",
@@ -748,7 +748,7 @@ def describe(code: str, worker: int | None = None, signal: int | None = None, li
     """Say what a message reports, as a clause."""
     return BY_CODE[code].says.format(
         worker=f"worker {worker}" if worker else "a worker",
-        signal=f"signal {name_signal(signal)}" if signal else "an unknown signal",
+        signal=f"signal {name_signal(signal)}" if signal else "a signal",
         limit=limit if limit is not None else "unknown",
     )
 

@@ -20,7 +20,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("it is not another request that keeps them waiting", "max_workers"),
+            words=("do not wait for another request", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),

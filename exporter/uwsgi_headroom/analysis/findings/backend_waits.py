@@ -104,8 +104,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, slots)}. {_compare(saturation)}",
-        meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do, so "
-        "requests wait for each other in the backend.",
+        meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
+        "down, so requests wait for each other in the backend.",
         clause=explained.cause,
         change=explained.change,
     )
@@ -114,9 +114,9 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
 def _compare(saturation: Saturation) -> str:
     """What shows that a backend is saturated, as a sentence."""
     return (
-        f"At {rate(saturation.low)}, the backend served {mean_count(saturation.few)} requests at once, and each took "
-        f"{duration(saturation.few_seconds)}; at {rate(saturation.high)}, it served {mean_count(saturation.many)} "
-        f"requests at once, and each took {duration(saturation.many_seconds)}."
+        f"At {rate(saturation.low)}, the backend worked on {mean_count(saturation.few)} requests at a time, and each "
+        f"took {duration(saturation.few_seconds)}; at {rate(saturation.high)}, it worked on "
+        f"{mean_count(saturation.many)} at a time, and each took {duration(saturation.many_seconds)}."
     )
 
 

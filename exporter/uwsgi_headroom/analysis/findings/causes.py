@@ -125,7 +125,8 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         else f"{numbered('Worker', without)} {'has not loaded its' if len(without) == 1 else 'have not loaded their'} "
         f"application{raised}",
         evidence="The configuration names an application, but uWSGI has not loaded it.",
-        meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
+        meaning="uWSGI itself answers every request to a worker without an application with status 500 (`no python "
+        "application found`).",
         change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
     )
 

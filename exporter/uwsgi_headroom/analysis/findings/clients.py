@@ -78,11 +78,11 @@ def _left(figures: Figures) -> Iterator[Finding]:
         else _title(is_many),
         evidence=f"In at least {left} of {counted(flow.requests, 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''}, the client disconnected before uWSGI had written the "
-        f"response{f', or (in {unread} of these) before uWSGI had read the whole request' if unread else ''};{served} "
+        f"response{f', or stopped sending its request ({unread:,} times)' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
-        meaning="The work for these requests is wasted, and is done again if the clients retry. This is not a failure "
-        "of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and uWSGI "
-        "counts an exception.",
+        meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are "
+        "not a failure of the application. For each client that disconnects, uWSGI's log has a line with `write "
+        "error`, and uWSGI counts an exception.",
         **(shorter or Advice(change))._asdict(),
     )
 

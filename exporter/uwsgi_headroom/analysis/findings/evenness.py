@@ -260,8 +260,8 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
         f"other workers take {duration(rest)}. {shares}.",
         meaning="A worker that responds faster is free sooner for the next request. If every request of a worker "
         "fails, for example because the worker has lost its connection to a database, this worker takes most of the "
-        "requests. Alternatively, this worker served other kinds of requests than the other workers. uWSGI does not "
-        "count the status codes of its responses, so the cause is not known.",
+        "requests. It is also possible that this worker served other kinds of requests than the other workers. uWSGI "
+        "does not count the status codes of its responses, so the cause is not known.",
         change="Check the access log of the web server for failed requests, and uWSGI's log for errors of worker "
         f"{fast.worker_id}. If requests of this worker fail, restart the worker: run `kill -HUP` with its PID.",
     )

@@ -135,8 +135,8 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             code="cheaper_does_not_scale",
             severity="warning",
             title="Requests wait, but cheaper mode does not start more workers.",
-            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve: "
-            f"{'it is' if len(reserve) == 1 else 'they are'} not running. For {percent(full)} of the time, no "
+            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve, which "
+            f"{'is' if len(reserve) == 1 else 'are'} not running. For {percent(full)} of the time, no "
             f"thread of the running workers was free, but no worker was spawned; {waiting_clause(figures.flow)}.",
             meaning=_describe_cheaper(figures.server.setup.options)
             + " Cheaper mode spawns no worker for shorter bursts, or when memory is at its limit "

@@ -48,7 +48,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     else:
         saturated = "The interpreters of several workers are"  # which ones changes from window to window
     only = f"worker {full[0].worker_id}" if len(full) == 1 else ""
-    which = "" if only or everywhere else f" of {numbered('worker', [worker.worker_id for worker in full])}"
+    which = "" if only or everywhere else f" among those of {numbered('worker', [worker.worker_id for worker in full])}"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
     waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
@@ -104,7 +104,7 @@ def _say_in_service(figures: Figures) -> str:
     serving = f"{mean_count(figures.flow.observed or 0.0)} requests"
     if waits is None:
         return f"{serving} are in service"
-    return f"the {serving} in service wait for a CPU for {percent(waits.share('cpu_wait'))} of their time"
+    return f"{serving} are in service, and spend {percent(waits.share('cpu_wait'))} of their time waiting for a CPU"
 
 
 THROTTLED = (0.1, 0.25)
@@ -206,8 +206,8 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             describe_busy(figures),
         )._asdict(),
-        meaning="Requests could run, but other programs or other workers use the CPUs on which the workers may run. "
-        "More threads or processes would also wait.",
+        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs that their worker "
+        "may use. Additional threads or processes would also wait.",
         change=GET_CPU,
         clause="requests in service wait for a CPU",
         of_host=is_full_host(figures),
@@ -308,8 +308,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             f"response time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
             "would not be faster.",
-            change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
-            f"`processes` (now {len(figures.server.workers)}).",
+            change=f"If requests mostly compute, {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
+            f"`processes` are enough (now {len(figures.server.workers)}).",
         )
 
 

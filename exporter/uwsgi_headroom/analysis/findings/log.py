@@ -117,7 +117,7 @@ def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
 
 def _evidence(figures: Figures, message: LogMessage) -> str:
     lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
-    agrees = "uWSGI's counters or the state of its processes confirm this." if message.agreed else _UNPROVEN
+    agrees = "uWSGI's counters, or the state of its processes, show the same problem." if message.agreed else _UNPROVEN
     return f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}"
 
 

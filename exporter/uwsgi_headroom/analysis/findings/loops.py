@@ -118,8 +118,7 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
         f"service, and {say_completed(window.requests)}."
         + "".join(
-            f" In worker {each.worker.worker_id}, {each.calls} occupied the thread for {percent(each.part)} of this "
-            "time."
+            f" Worker {each.worker.worker_id} was blocked for {percent(each.part)} of the time, by {each.calls}."
             for each in others[:3]
         )
     )
@@ -146,8 +145,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         which = numbered("worker", sorted(worker.worker_id for worker in blocked))
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
         find_it = (
-            f"Run {see} to find the call, then restart {which} with {kill('KILL', blocked)}. SIGTERM does not end "
-            f"{it}, and {its} requests are lost. Later, "
+            f"Run {see} to find the call, then restart {which} with {kill('KILL', blocked)} (SIGTERM does not end "
+            f"{it}): {its} requests are lost. Later, "
         )
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):

@@ -69,9 +69,9 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         f"available {place}.",
         meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
-        else f"If load grows, memory suffices for {counted(room, 'more worker')}."
+        else f"If load grows, you can add only {counted(room, 'worker')}."
         if room
-        else "If load grows, no worker can be added.",
+        else "If load grows, you can add no worker.",
         change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, the workers share the memory "
         "of everything that the application loads at its start.",
     )
@@ -111,7 +111,6 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     affected = full or [worker for _, worker in near]
     worst = min(near, key=lambda each: each[0])[1]
     numbers, workers = [worker.worker_id for worker in affected], [worker for _, worker in near]
-    every = [worker.worker_id for worker in workers]
     have, pid = "has" if len(affected) == 1 else "have", worst.local_pid or worst.pid or "PID"
     yield Finding(
         code="descriptors_used_up",
@@ -126,7 +125,11 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} hardly any file descriptors left" if full else "",
-        change=(f"To gain time, restart {numbered('worker', every)}: {end(figures.server, workers)}. " if full else "")
+        change=(
+            f"To gain time, restart the workers that have few descriptors left: {end(figures.server, workers)}. "
+            if full
+            else ""
+        )
         + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the application "
         f"does not close them. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
         "LimitNOFILE of uWSGI's service unit).",

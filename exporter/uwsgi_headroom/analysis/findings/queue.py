@@ -124,8 +124,8 @@ def _count_drops(window: Window) -> str:
             "network namespace)"
         )
     others = window.overflows - window.refused
-    rest = f", and {others} more, perhaps of other TCP listeners in the network namespace" if others else ""
-    return f"in this time, the kernel dropped {counted(window.refused, 'connection')}{rest}"
+    rest = f", and {others} more that may belong to other TCP listeners in the network namespace" if others else ""
+    return f"in the same time, the kernel dropped {counted(window.refused, 'connection')}{rest}"
 
 
 def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:
@@ -134,8 +134,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"On average, {mean_count(mean)} connections ({backlog.queue} now) wait in the queue{of}, which holds "
-        f"at most {backlog.limit} ({percent(mean / (backlog.limit or 1))}).",
+        evidence=f"On average, {mean_count(mean)} connections wait in the queue{of} ({backlog.queue} now): "
+        f"{percent(mean / (backlog.limit or 1))} of the {backlog.limit} that it can hold.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
@@ -166,12 +166,12 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
         )
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
-        now = "" if backlog.limit is None else f" (the limit is now {backlog.limit})"
-        how = f"raise `listen` and net.core.somaxconn, which limits `listen`{now}"
+        now = "" if backlog.limit is None else f" (the lower of the two is now {backlog.limit})"
+        how = f"raise `listen`, and first net.core.somaxconn, above which `listen` cannot be{now}"
     elif backlog.limit < somaxconn:
-        how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
+        how = f"raise `listen` from {backlog.limit} (at most to net.core.somaxconn, which is {somaxconn})"
     else:
-        how = f"raise net.core.somaxconn, which is {somaxconn}, and then `listen`"
+        how = f"raise net.core.somaxconn from {somaxconn}, and then `listen`"
     return f"If the queue fills only in bursts, {how}."
 
 

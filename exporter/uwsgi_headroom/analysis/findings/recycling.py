@@ -134,15 +134,15 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
         enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
         delta = max(1, enough // workers)
         return Advice(
-            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. All workers now complete "
-            f"{most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`), so uWSGI replaces "
-            "all of them when they reach this age.",
+            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. At present, all workers "
+            f"complete {most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`), so uWSGI "
+            "replaces all of them when they reach this age.",
             (("max-requests", enough), ("max-requests-delta", delta)),
         )
     now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
     what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
     return Advice(
-        f"{what} to {delta}: each worker then ends {delta} requests later than the previous worker.",
+        f"{what} to {delta}: the workers then end {delta} requests apart.",
         (("max-requests-delta", delta),),
     )
 
@@ -182,7 +182,7 @@ def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
         f"Memory grows by at least {byte_size(round(leak.each))} per request (measured over {leak.processes:,} "
         f"successive processes of {counted(len(figures.window.workers), 'worker')}); uWSGI replaces each process above "
-        f"{leak.limit} MB, after {duration(leak.life)} on average"
+        f"{leak.limit} MB, on average {duration(leak.life)} after its start"
     )
 
 
@@ -318,5 +318,5 @@ def say_too_young(figures: Figures, ends: int) -> str:
         return ""
     return (
         f" Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to workers that are at least "
-        f"{least} s old, and these workers exit after {duration(life)} on average."
+        f"{least} s old, and yours exit after {duration(life)} on average."
     )

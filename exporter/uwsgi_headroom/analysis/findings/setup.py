@@ -25,7 +25,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="workers_share_one_cpu",
             severity="warning" if _is_busy(figures) else "info",
-            title=f"{sharing} workers may run on one CPU only, which another worker also uses.",
+            title=f"{sharing} workers are each restricted to one CPU that another worker also uses.",
             evidence="The affinity mask of each of these workers has only one CPU, which is also the only CPU of "
             "another worker.",
             meaning="Workers on the same CPU wait for one another, even if other CPUs are idle.",

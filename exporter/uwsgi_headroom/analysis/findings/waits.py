@@ -120,7 +120,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         title=f"Workers are blocked writing to a pipe (their {what}).",
         evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} busy threads wait to write to the pipe, and "
         f"{mean_count(waits.threads.get('lock', 0.0))} wait for a lock that one of these threads holds; "
-        f"{say_completed(figures.flow.requests)}.",
+        f"{say_completed(figures.flow.requests)} in the same time.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
@@ -149,7 +149,7 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         + (
             "Several requests wait for a response on this connection at the same time, and each takes the response "
             "that arrives first: users get wrong data, or the data of other users, unless each response carries the "
-            "number of its request."
+            "ID of its request."
             if mixes
             else "If two of these workers use the connection at once, one worker may read the response to the other "
             "worker's request."
@@ -238,7 +238,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        f"roll the deploy back. Then change the code so that it {_hold_less(holder, is_behind=bool(behind))}. "
+        f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind))}. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
@@ -246,8 +246,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 def _hold_less(holder: int | None, *, is_behind: bool) -> str:
     """What the code should do instead. is_behind: whether the holder waits for something, which is known."""
     if holder == 0:
-        return "starts programs that do not inherit its open files (`close_fds`)"
-    return "does not wait while it holds the lock" if is_behind else "holds the lock for less time"
+        return "the programs that it starts do not inherit its open files (`close_fds`)"
+    return "it does not wait while it holds the lock" if is_behind else "it holds the lock for less time"
 
 
 def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> str:
@@ -266,9 +266,9 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
         )
     if holder == 0:
         return (
-            "Run `lsof FILE` with the locked file: it lists the workers, and the program that keeps the lock. End this "
-            "program with `kill -9`: it ignores SIGTERM, because a thread of uWSGI started it. The process that took "
-            "the lock has ended, but this program still has the file open"
+            "Run `lsof FILE`, where FILE is the locked file: it lists the workers, and another program, which keeps "
+            "the lock. End this program with `kill -9` (it ignores SIGTERM, because a thread of uWSGI started it). The "
+            "process that took the lock has ended, but this program still has the file open"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
@@ -300,8 +300,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
-        f"wait for a lock{_each(waits, 'lock')}. In these workers, no other request is running, so these "
-        "requests do not wait for another request."
+        f"wait for a lock{_each(waits, 'lock')}. No request is running in their worker, so they do not "
+        "wait for another request."
     )
     if standing:
         which = numbered("worker", standing)
@@ -361,14 +361,14 @@ def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
         severity="warning" if is_cause else "info",
         title="Threads seem to wait for a lock, but not for the same one.",
         evidence=f"On average, {mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads "
-        f"({percent(waits.share('lock'))}) wait{_each(waits, 'lock')}; no two threads of a worker wait at the same "
-        "address.",
+        f"({percent(waits.share('lock'))}) wait{_each(waits, 'lock')}; no two threads of a worker wait for the same "
+        "lock.",
         meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a free "
         "place in a pool.",
         clause="the threads wait, but not for the same lock" if is_cause else "",
-        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Then speed up what they "
-        "wait for, or let more of it run at once. Until you know what the threads wait for, do not add `threads`: the "
-        "new threads may also wait.",
+        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Then make what they wait for "
+        "faster, or allow more of it at the same time. Until you know what the threads wait for, do not add `threads`: "
+        "the new threads may also wait.",
     )
 
 
@@ -380,15 +380,15 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         severity="warning" if is_cause else "info",
         title=f"Threads wait for one of the {size} places in a pool.",
         evidence=f"Whenever threads of a worker wait for a lock (probably the pool's), exactly {size} other threads of "
-        f"this worker wait for a backend or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of "
-        f"{mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait for the "
+        f"this worker are sleeping or waiting for a backend; on average, {mean_count(waits.threads.get('lock', 0.0))} "
+        f"of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait for the "
         f"lock{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for one of the {size} places in a pool" if is_cause else "",
         change=f"Raise the size of the pool from {size} to {threads}, so that it equals the `threads` of a worker (in "
         f"SQLAlchemy: `pool_size` and `max_overflow`), if the backend can take {threads * len(figures.server.workers)} "
-        "connections from all workers without getting slower. Otherwise, let requests hold a connection for less time.",
+        "connections in total without getting slower. Otherwise, let requests hold a connection for less time.",
     )
 
 
@@ -461,11 +461,11 @@ def _held(figures: Figures) -> Iterator[Finding]:
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
         title="Threads wait for the interpreter lock of a worker that uses little CPU.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
-        f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, busy threads spend "
+        f"the worker uses {worst.interpreter_load:.2f} of a CPU; averaged over all workers, busy threads spend "
         f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
         f"wait{_each(figures.waits, 'interpreter_lock')}.{describe_own_threads(figures)}",
-        meaning="A thread that computes gives up the lock only 5 ms after another thread asks for it. A request waits "
-        "for these 5 ms each time that it needs the lock."
+        meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request "
+        "waits for these 5 ms each time that it needs the lock."
         if by_own
         else "The thread that holds the interpreter lock waits for something without releasing the lock. The usual "
         "cause is an extension module.",

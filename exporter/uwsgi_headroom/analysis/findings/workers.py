@@ -132,9 +132,9 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         code="out_of_memory",
         severity="critical" if often else _severity(figures, max(lost, number)),
         title=f"{numbered('Worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out.",
-        evidence=f"The kernel killed a process {repeated(kills)} for lack of memory in the last "
-        f"{duration(figures.window.seconds)}, and workers ended {repeated(number)}, with at least "
-        f"{counted(lost, 'request')} in service."
+        evidence=f"In the last {duration(figures.window.seconds)}, the kernel killed {kills:,} "
+        f"{'process' if kills == 1 else 'processes'} because memory ran out, and workers ended {repeated(number)}, "
+        f"with at least {counted(lost, 'request')} in service."
         + (f" A worker takes {byte_size(memory.per_worker)}." if memory else ""),
         meaning="The kernel kills a process without warning (signal 9) when "
         + ("the cgroup reaches its memory limit." if is_cgroup else "the host, or a cgroup, has no memory left."),
@@ -282,7 +282,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             title="Workers were restarted.",
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
-            + (f"; on average, each worker is replaced after {duration(seconds)}." if short else "."),
+            + (f"; on average, a worker is replaced after {duration(seconds)}." if short else "."),
             meaning="The workers were reloaded, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "

@@ -297,7 +297,11 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
     worst = max(full, key=lambda pair: pair[0])[1]
     number = f"{users.overflows:,.0f}" if users.overflows else "no"
-    dropped = "" if users.overflows is None else f" The hosts' kernels dropped {number} TCP connections."
+    dropped = (
+        ""
+        if users.overflows is None
+        else f" The hosts' kernels counted {number} dropped TCP connections (they do not count those of UNIX sockets)."
+    )
     others = [each.server for _, each in full if each is not worst]
     too = f" The queues of {listed(others)} were also full at times." if others else ""
     harm = Finding(
