@@ -400,7 +400,7 @@ def test_recycling_that_costs(
     most: int, respawns: int, requests: int, up: float, queue: float, severity: str | None
 ) -> None:
     """A `max-requests` that is too low is reported as the cause, before its consequences."""
-    host = with_setup(Server(), max_requests=most, complete=True)
+    host = with_setup(Server(), max_requests=most, min_worker_lifetime=1, complete=True)
     by_code = findings_by_code(recycled(respawns, requests, up, **{"app.sock": queue}), host=host)
     finding = by_code.get("respawn_loop")
     if severity is None:

@@ -137,7 +137,7 @@ def test_a_saturated_backend() -> None:
         r"At \d\d\.\d/s, the backend worked on \d\.\d requests at a time, and each took 1?\d\d ms", block.evidence
     )
     assert "More threads or processes would also wait" in block.change
-    assert f"load can hardly grow beyond {rate(found.high)}." in block.change
+    assert f"uWSGI can hardly serve more than {rate(found.high)}." in block.change
     assert block.settings == ()
     assert not any("more `threads`" in finding.change or "Raise `" in finding.change for finding in (block, *others))
     with pytest.raises(CannotPredictError, match=r"^The backend postgres is saturated: in any other"):

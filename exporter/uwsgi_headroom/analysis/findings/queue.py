@@ -88,16 +88,17 @@ MANY_DROPPED = (3, 0.01)
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
     window, of = figures.window, f" of {name}" if len(figures.server.queues) > 1 else ""
+    is_full = "is full" if full >= FULL[0] else "is full at times"
     if is_tcp(name):
         counted_ = _count_drops(window)
-        title = f"Clients are turned away at {name}, whose listen queue is full."
+        title = f"Clients are turned away at {name}, whose listen queue {is_full}."
         meaning = (
             "If the kernel drops a connection, the client tries again after one second, and then after two more. The "
             "client gets its response late, or not at all."
         )
     else:
         counted_ = "how many were refused is not known"
-        title = f"Clients are refused at {name}, whose listen queue is full."
+        title = f"Clients are refused at {name}, whose listen queue {is_full}."
         meaning = (
             "A web server in front gets `Resource temporarily unavailable`, and responds with status 502. The kernel "
             "does not count these refusals."
