@@ -259,6 +259,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     role = find_main_role(figures)
     others = "" if left is None or left.others is None else f", other programs use {left.others:.2f}"
     idle = "" if alone or left is None else f"{others}, and {left.idle:.2f} CPUs are idle"
+    shown = used if alone or left is None else left.own  # so that the figures add up
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
@@ -270,7 +271,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         if role
         else "The workers and other programs use all CPUs.",
         **add_wait(
-            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {_cpus(cpus.count)}"
+            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {shown:.2f} of {_cpus(cpus.count)}"
             f"{idle}; {_say_in_service(figures)}",
             figures.flow,
             ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
