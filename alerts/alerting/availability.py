@@ -129,9 +129,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "If a server was removed on purpose, lower `expect` in the exporter's configuration, and reload the "
             "exporter.",
         ),
-        evidence="Fewer sockets match the pattern than `expect` in the exporter's configuration says. The "
-        "configuration contains only the number of servers, so the exporter does not know the names of the missing "
-        "servers.",
+        evidence="Fewer sockets match the pattern than the setting `expect` of the exporter demands. The configuration "
+        "contains only the number of servers, so the exporter does not know the names of the missing servers.",
     )
     return [ticket, page]
 

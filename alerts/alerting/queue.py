@@ -112,7 +112,7 @@ unless (
         f"{answer(dropped, WHOLE)} new connections (counted over all TCP listeners in the network namespace). A client "
         "whose connection was dropped tries again after a second or more.{{ else }}The kernel does not count "
         "connections that a UNIX socket refuses. When nginx is refused, it logs `Resource temporarily unavailable` and "
-        "responds with status 502; other clients wait in connect().{{ end }}"
+        "responds with status 502; other programs that connect to the socket wait in connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
             f" Requests that enter the queue wait {of_dot(DURATION)} in it on average.",

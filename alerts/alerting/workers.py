@@ -170,8 +170,8 @@ def _harakiri(t: Thresholds) -> Alert:
             "they make to databases and other services.",
             "Raise `harakiri` only if it is normal for these requests to take this long.",
         ),
-        evidence=f"`harakiri` killed processes of {workers(f'round({_of_self(ended)}) > 0')}. Every request in a "
-        "killed process is lost, and uWSGI's request counters do not include it.",
+        evidence=f"`harakiri` killed worker processes (of {workers(f'round({_of_self(ended)}) > 0')}). Every request "
+        "in a killed process is lost, and uWSGI's request counters do not include it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -236,7 +236,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         expr=most,
         hold=t.respawn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: one worker keeps restarting, {value(WHOLE)} times in {r}",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: workers keep restarting, one of them {value(WHOLE)} times in {r}",
         acts=(
             "Check uWSGI's log for the reason why the workers exit, such as `died, killed by signal 9` (out of memory: "
             "check `dmesg`), `Segmentation Fault` (a C extension), `HARAKIRI` (a request took too long) or an import "
@@ -387,7 +387,7 @@ max without (worker_id) (
         summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grew by {percent()} in {2 * hours} hours",
         acts=(
             "To gain time, set `reload-on-rss` or `max-requests`. With `max-requests`, also set `max-requests-delta`, "
-            "which prevents that all workers restart at once.",
+            "so that the workers do not all restart at the same time.",
             "Find the leak: Python's `tracemalloc` shows which lines of the application allocate memory that is never "
             "freed.",
             "If the growth began with a new release of the application, check what that release changed.",

@@ -344,7 +344,7 @@ def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
     """The requests in service of a worker that ends are lost: a few are a warning, a hundredth of all is critical."""
     finding = findings_by_code(with_worker(2, respawns=1, lost=lost))["requests_lost"]
     assert finding.severity == severity
-    assert finding.title == "Workers ended with requests in service."
+    assert finding.title == "Workers ended while they served requests."
     assert finding.evidence.startswith(f"Worker 2 lost at least {lost} request")
 
 

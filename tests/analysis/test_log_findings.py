@@ -103,20 +103,21 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     """If their processes agree; the change says what such a signal mostly is."""
     message = LogMessage(5, 5, (1,), (11,))
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
-    assert finding.title == "Workers were killed by signal 11 (SIGSEGV) with requests in service."
+    assert finding.title == "Workers were killed by signal 11 (SIGSEGV) while they served requests."
     assert finding.change.startswith(
-        "Correct what uWSGI's log reports 5 times: worker 1 was killed by signal 11 (SIGSEGV). Native code crashed"
+        "Fix the cause of what uWSGI's log reports 5 times: worker 1 was killed by signal 11 (SIGSEGV). Native code "
+        "crashed"
     )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
     assert caught["requests_lost"].title == finding.title
     unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
-    assert unproven.title == "Workers ended with requests in service."
+    assert unproven.title == "Workers ended while they served requests."
     assert unproven.change.startswith(
-        "Correct what uWSGI's log reports 5 times (nothing else confirms it): worker 1 was killed by signal 11 "
-        "(SIGSEGV)."
+        "Fix the cause of what uWSGI's log reports 5 times (nothing else confirms it): worker 1 was killed by signal "
+        "11 (SIGSEGV)."
     )
     several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
-    assert several.title == "Workers ended with requests in service."
+    assert several.title == "Workers ended while they served requests."
 
 
 def replace_agreed(message: LogMessage, agreed: int) -> LogMessage:
@@ -156,7 +157,7 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Correct what uWSGI's log reports 500 times: an exception was raised (KeyError at shop/views.py:12)."
+        "Fix the cause of what uWSGI's log reports 500 times: an exception was raised (KeyError at shop/views.py:12)."
     )
 
 

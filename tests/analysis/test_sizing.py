@@ -99,9 +99,10 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
 def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
     assert add_capacity(figures(overload(), SMALL)).startswith(
-        "Raise `threads` from 4 to 39: on average, at least 48 requests are in service or wait, for the 8 threads of "
-        "all workers. After this step, uWSGI can serve at least 363/s (it serves 40.0/s now). How long requests will "
-        "wait after this step is not known: the clients that the full queue turned away were not counted. "
+        "Raise `threads` from 4 to 39: on average, at least 48 requests are in service or waiting, and all workers "
+        "together have only 8 threads. After this step, uWSGI can serve at least 363/s (it serves 40.0/s now). How "
+        "long requests will wait after this step is not known: the clients that the full queue turned away were not "
+        "counted. "
     )
 
 

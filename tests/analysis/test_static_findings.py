@@ -30,7 +30,9 @@ def test_files_that_hold_the_threads() -> None:
     finding = by_code["queue_wait"]
     assert (finding.code, finding.severity) == ("static_files", "critical")
     assert finding.title == "Requests wait in the listen queue: static files hold the threads."
-    assert finding.evidence.startswith("90 % of 1,000 requests are for static files, and hold 3.8 of 4 threads.")
+    assert finding.evidence.startswith(
+        "90 % of 1,000 requests are for static files, and occupy 3.8 of 4 threads on average."
+    )
     assert finding.settings == (("offload-threads", 2),)
     assert "slow_clients" not in by_code
 

@@ -132,7 +132,7 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     (finding,) = loop.harms
     assert finding.code == "requests_lost"
     assert finding.severity == loop.severity == "critical"
-    assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
+    assert loop.title == "Workers ended while they served requests: worker 2 keeps restarting."
     assert (
         "In total, workers ended 31 times, and no uWSGI option explains why. If one request was lost each time, 1.5 %"
         in finding.evidence

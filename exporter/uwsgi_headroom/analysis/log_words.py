@@ -49,7 +49,7 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         return f"Check uWSGI's log for {why}. uwsgi-headroom also reads this log, but recognized no message in it."
     first, *more = [_quote(code, log.messages[code]) for code in found[:_MOST_QUOTED]]
     also = [f"The log also reports{each}." for each in more]
-    return " ".join([f"Correct what uWSGI's log reports{first}.", *also, *_explain_signal(log)])
+    return " ".join([f"Fix the cause of what uWSGI's log reports{first}.", *also, *_explain_signal(log)])
 
 
 def _quote(code: str, message: LogMessage) -> str:

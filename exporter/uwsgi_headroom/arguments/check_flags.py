@@ -146,8 +146,8 @@ def add_check_flags(parser: Parser) -> None:
         type=parse_maximum,
         default=UNSET,
         help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
-        "is estimated from samples, so a threshold has to be at least twice the time between samples; it has to be at "
-        "least 50ms if `check` itself reads the stats server",
+        "is estimated from samples, so a threshold has to be at least twice the time between samples; if `check` "
+        "itself reads the stats server, a threshold has to be at least 50ms",
     )
     parser.add_argument(
         "--max-p99",
@@ -155,6 +155,6 @@ def add_check_flags(parser: Parser) -> None:
         type=parse_maximum,
         default=UNSET,
         help="the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
-        "needed to judge it. The thresholds that you set apply in addition to the built-in checks: they can only make "
-        "a verdict worse",
+        "needed to judge it. All thresholds that you set with flags apply in addition to the built-in checks: they can "
+        "only make a verdict worse",
     )

@@ -115,8 +115,8 @@ def _add_serve(parser: Parser) -> None:
     parser.add_argument(
         "--check-config",
         action="store_true",
-        help="check the flags, the environment and the configuration file; print the resulting settings and any "
-        "errors in them, then exit without reading any uWSGI. Exit status: 0 if nothing is wrong, else 1",
+        help="check the flags, the environment and the configuration file; print the resulting settings and any errors "
+        "in them, then exit without connecting to any uWSGI. Exit status: 0 if nothing is wrong, else 1",
     )
     add_settings(parser)
 
@@ -277,7 +277,7 @@ COMMANDS = (
     ),
     _Command(
         "pids",
-        "print (not run) the command that restarts some workers",
+        "print (not run) the command that restarts the workers you choose",
         "Print the command that restarts the workers that you choose (--worker, --stuck), with their current PIDs. "
         "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
         "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
@@ -296,11 +296,11 @@ COMMANDS = (
     ),
     _Command(
         "review",
-        "list the settings of a uWSGI that will cause trouble",
+        "list settings of uWSGI that will cause trouble",
         "Review the configuration of uWSGI: list the settings that can cause trouble later. For each setting, print "
-        "why it causes trouble, which line in the configuration prevents the trouble, and when the setting does no "
-        "harm. Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
-        "because other values may be secret.",
+        "why it causes trouble, which line to add to the configuration, and when the setting does no harm. Without "
+        "arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, because other "
+        "values may be secret.",
         _add_review,
     ),
     _Command(

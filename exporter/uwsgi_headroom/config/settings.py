@@ -172,8 +172,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--web.allowed-hosts",
         metavar="NAME",
         help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
-        "and this machine's name; repeatable. On loopback, the exporter refuses requests for any other host name. If "
-        "it listens on other addresses, it refuses such requests only if you give this flag",
+        "and this machine's name; repeatable. If the exporter listens on loopback only, it refuses requests for any "
+        "other host name; if it listens on other addresses, it does so only if you give this flag",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -232,7 +232,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--log",
         metavar="NAME=PATH",
         help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count the messages that "
-        "the exporter knows, and report causes that only the log shows; repeatable (default: no log is read)",
+        "the exporter knows, and report problems that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),
@@ -259,8 +259,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_backends,
         flag="--backends",
         metavar="NAME=ADDRESS",
-        help="give a name to a backend for which requests wait. ADDRESS is 10.0.0.5:5432, *:5432 for a port on any "
-        f"host, or the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
+        help="give a name to a backend for which requests wait. ADDRESS is a host and port (10.0.0.5:5432), a port of "
+        f"any host (*:5432), or the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
         default="none",
         key="backends",
         is_repeatable=True,

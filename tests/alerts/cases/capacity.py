@@ -107,7 +107,7 @@ SEE_FIRST = (
     "If the threads wait for a lock, for slow clients or for a backend at its limit, fix that cause first. If the "
     "threads wait for none of these, raise "
 )
-MORE = SEE_FIRST + "`threads` or `processes`, one of them at a time."
+MORE = SEE_FIRST + "`threads` or `processes`, but change only one of these two settings at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`; raise `threads` only if the application is thread-safe."
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks the "
@@ -124,7 +124,8 @@ BY_STATE = {
     "wait for slow clients. Do not add threads: they would also wait for slow clients.",
     "backend": "Check whether the backend (a database or another service) is at its limit: on average, 4.5 of 7.5 busy "
     "threads wait for it. If the backend is at its limit, make it faster, or let it handle more requests at once. If "
-    "the backend is not at its limit, raise `threads` or `processes`, one of them at a time.",
+    "the backend is not at its limit, raise `threads` or `processes`, but change only one of these two settings at a "
+    "time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""

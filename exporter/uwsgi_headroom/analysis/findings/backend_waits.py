@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import duration, mean_count, percent, rate
 
@@ -135,13 +135,6 @@ def _by_destination(waits: WaitFigures, slots: str) -> str:
         )
     return "; ".join(
         f"{mean_count(each.threads)}{'' if place else f' of {mean_count(waits.total)} busy {slots}'} "
-        f"({percent(each.share)}) wait for {each.label}" + _part_of_request(waits, each)
+        f"({percent(each.share)}) wait for {each.label}{of_request(waits, each.per_request)}"
         for place, each in enumerate(listed)
     )
-
-
-def _part_of_request(waits: WaitFigures, destination: DestinationFigures) -> str:
-    times, part = waits.per_request, destination.per_request
-    if times is None or part is None:
-        return ""
-    return f" ({duration(part)} of the {duration(sum(times.values()))} that a request takes)"

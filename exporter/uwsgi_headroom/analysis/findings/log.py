@@ -62,7 +62,7 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
         code="requests_rejected",
         severity=_severity(number, part, is_proven=is_proven),
         title=_title(code, message, is_proven=is_proven),
-        evidence=f"uWSGI's log reports {counted(number, 'such request')} in the last "
+        evidence=f"uWSGI's log reports this for {counted(number, 'request')} in the last "
         f"{duration(figures.window.seconds)} ({some} of all requests). "
         + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
         + _others(rejected),

@@ -15,7 +15,17 @@ from uwsgi_headroom.analysis.bottlenecks import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, clients, loops, memory, waits, workers
+from uwsgi_headroom.analysis.findings import (
+    accepting,
+    backend_waits,
+    causes,
+    clients,
+    lock_waits,
+    loops,
+    memory,
+    waits,
+    workers,
+)
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
@@ -30,7 +40,8 @@ _MODULES = (
     accepting.find,
     loops.find,
     workers.find,
-    waits.find_known,
+    waits.find,
+    lock_waits.find,
     backend_waits.find,
 )
 

@@ -40,7 +40,11 @@ def find(figures: Figures) -> Iterator[Finding]:
         title="Most requests are for static files, which uWSGI's workers serve themselves.",
         **add_wait(
             f"{percent(files / requests)} of {counted(requests, 'request')} are for static files"
-            + ("" if held is None else f", and hold {mean_count(held)} of {mean_threads(figures.threads)} threads"),
+            + (
+                ""
+                if held is None
+                else f", and occupy {mean_count(held)} of {mean_threads(figures.threads)} threads on average"
+            ),
             figures.flow,
         )._asdict(),
         meaning="uWSGI does not measure the time of static files: "
