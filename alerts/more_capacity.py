@@ -79,5 +79,6 @@ def _more() -> str:
     """What to raise: a worker with one thread may have an application that is not thread-safe."""
     return (
         f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}`processes`; raise `threads` only if the "
-        "application is thread-safe.{{ else }}`threads` or `processes`, but change only one of these two settings at a time.{{ end }}"
+        "application is thread-safe.{{ else }}`threads` or `processes`, but change only one of these two settings at a "
+        "time.{{ end }}"
     )
