@@ -96,7 +96,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
         wait_until(is_seen, what="the lines")
         holder = "that thread holds the lock, and is in query (shop/orders.py:4) sleeping"
         wait_until(lambda: holder in evidence(running, "application_lock"), what="the holder of the lock")
-        assert "audit (shop/orders.py:6) 100 %" in evidence(running, "application_lock")
+        assert "100 % in audit (shop/orders.py:6)" in evidence(running, "application_lock")
 
         file = f'file="{application}"'
         name = f'uwsgi_code_busy_thread_seconds_total{{{file},function="query",server="shop",state="sleep"}}'

@@ -97,8 +97,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.missing_hold,
         severity="warning",
         summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves {value(WHOLE)} servers "
-        "unwatched: more sockets match than its limit allows{{ else }}watches no server: no socket matches its "
-        "patterns{{ end }}",
+        "unwatched: more sockets match its pattern than its limit allows{{ else }}watches no server: no socket matches "
+        "its patterns{{ end }}",
         acts=(
             "{{ if $labels.pattern }}Remove stale sockets, on which no process listens.{{ else }}Run `uwsgi-headroom "
             "discover` on the host: it lists every uWSGI and its stats server.{{ end }}",

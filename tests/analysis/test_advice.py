@@ -55,7 +55,7 @@ def test_the_right_is_named_once_with_its_price() -> None:
     """One finding says what to grant to see the waits permanently, and that this is close to root."""
     finding = judged(full())["waits_not_known"]
     assert finding.severity == "info"
-    assert finding.evidence == "The user that runs uwsgi-headroom has no right to see what uWSGI's threads wait for."
+    assert finding.evidence == "There is no right to see what uWSGI's threads wait for."
     assert finding.change.startswith(
         "To see at all times what the threads wait for, give the exporter CAP_SYS_PTRACE and "
     )

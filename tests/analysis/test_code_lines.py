@@ -98,6 +98,6 @@ def test_stuck_requests_by_their_line(also: list[CodeSight], known: bool) -> Non
         goes_on = sight(2, f"{OTHER}_{second % 2}", 9, "cpu", worker=2)
         code.add(float(second), CodeLook(None, (stays, goes_on, *also)), 3.0)
     finding = judged(idle(), code, server)["request_stuck"]
-    where = " In the code, 1 stuck request is in export (shop/orders.py:88), waiting for 10.0.0.5:5432."
+    where = " In the code, 1 stuck request is in the function export (shop/orders.py:88), waiting for 10.0.0.5:5432."
     assert finding.evidence.endswith(where) == known
     assert ("In the code" in finding.evidence) == known

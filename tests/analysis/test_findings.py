@@ -376,7 +376,7 @@ def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
     rows = tuple(msgspec.structs.replace(row, respawns=3, requests=450) for row in idle().workers)
     finding = findings_by_code(replace(idle(), workers=rows, respawns=12))["workers_respawned"]
     assert finding.severity == "info"
-    assert "on average, a worker is replaced after 20 s" in finding.evidence
+    assert "on average over all workers, a worker lives for 20 s" in finding.evidence
     assert finding.change.startswith("Raise `max-requests`")
 
 
@@ -473,11 +473,11 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("reloads", "ago", "first"),
     [
-        (1, 5, "Roll back what was deployed with the last reload and then reload uWSGI"),
+        (1, 5, "Roll back what was deployed with the last reload, and then reload uWSGI"),
         (
             0,
             5,
-            "If this began with a deploy, roll the deploy back and then reload uWSGI, otherwise check uWSGI's log for ",
+            "If this began with a deploy, roll the deploy back, and then reload uWSGI, otherwise check uWSGI's log for ",
         ),
         (0, 5000, "Check uWSGI's log for the reason why the import fails"),
     ],
@@ -886,7 +886,7 @@ def test_a_quota_is_named_with_what_to_set() -> None:
     assert "of the cgroup /system.slice/uwsgi.service from 0.5 to 2 CPUs" in finding.change
     container = under_quota(throttled(0.43, cpu=0.12, cpu_wait=0.36), Quota("/", 3.0, 8))["cpu_throttled"]
     assert container.title == "Requests wait for the CPU quota of their container."
-    assert "of the container, which is now 3 CPUs" in container.change
+    assert "of the container (now 3 CPUs;" in container.change
     assert "other programs" in container.change
 
 

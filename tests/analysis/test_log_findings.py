@@ -105,16 +105,15 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
     assert finding.title == "Workers were killed by signal 11 (SIGSEGV) while they served requests."
     assert finding.change.startswith(
-        "Fix the cause of what uWSGI's log reports 5 times: worker 1 was killed by signal 11 (SIGSEGV). Native code "
-        "crashed"
+        "Find out why worker 1 was killed by signal 11 (SIGSEGV): uWSGI's log reports this 5 times. Native code crashed"
     )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
     assert caught["requests_lost"].title == finding.title
     unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
     assert unproven.title == "Workers ended while they served requests."
     assert unproven.change.startswith(
-        "Fix the cause of what uWSGI's log reports 5 times (nothing else confirms it): worker 1 was killed by signal "
-        "11 (SIGSEGV)."
+        "Find out why worker 1 was killed by signal 11 (SIGSEGV): uWSGI's log reports this 5 times, but nothing else "
+        "confirms it."
     )
     several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
     assert several.title == "Workers ended while they served requests."
@@ -133,17 +132,17 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
         (None, SEE),
         (
             LogRecord(off="the user that runs uwsgi-headroom has no right to read it"),
-            f"{SEE} uwsgi-headroom cannot read this log: the user that runs uwsgi-headroom has no right to read it.",
+            f"{SEE} uwsgi-headroom cannot read uWSGI's log: the user that runs uwsgi-headroom has no right to read it.",
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
-            f"{SEE} If you start uwsgi-headroom with `--log shop=/var/log/shop.log`, it shows known messages of this "
-            "log.",
+            f"{SEE} If you start uwsgi-headroom with `--log shop=/var/log/shop.log`, it shows the messages of "
+            "uWSGI's log that it knows.",
         ),
         (
             LogRecord(),
             "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`. "
-            "uwsgi-headroom also reads this log, but recognized no message in it.",
+            "uwsgi-headroom also reads uWSGI's log, but recognized no message in it.",
         ),
     ],
 )
@@ -157,7 +156,7 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Fix the cause of what uWSGI's log reports 500 times: an exception was raised (KeyError at shop/views.py:12)."
+        "Find out why an exception was raised (KeyError at shop/views.py:12): uWSGI's log reports this 500 times."
     )
 
 

@@ -64,7 +64,7 @@ def test_workers_that_their_age_ends_together() -> None:
     finding = together(served=3000, max_requests_delta=250)["queue_wait"]
     assert "after 3000 requests each" in finding.evidence
     assert finding.change.startswith("Raise `max-requests` to 18000, and set `max-requests-delta` to 4500. ")
-    assert "before they are 10 s old (`min-worker-lifetime`)" in finding.change
+    assert "before they are 10 s old. uWSGI replaces no worker before this age" in finding.change
     assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
 
 
@@ -128,7 +128,7 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     finding = leak(leaking())["memory_recycled"]
     assert finding.severity == "info"
     assert finding.evidence == (
-        "Memory grows by at least 475 kB per request (measured over 6 successive processes of 2 workers); "
+        "Memory grows by at least 475 kB per request (measured in 6 worker processes); "
         "uWSGI replaces each process above 70 MB, on average 30 s after its start; no request was lost."
     )
 

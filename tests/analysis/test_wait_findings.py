@@ -536,7 +536,7 @@ def test_a_thread_that_serves_no_request_computes(cpu: float, waits: Mapping[Sta
     """The workers use CPU, and their request threads hardly any: another process would have such a thread, too. If the
     request threads use it, nothing else does."""
     finding = findings(of_16_threads(waits, cpu=cpu, lock=4.0))[code]
-    assert "threads that serve no request use" in finding.evidence
+    assert "background threads, which serve no requests, use" in finding.evidence
     assert "mule" in finding.change
     assert finding.settings == ()
     assert finding.serves is None

@@ -463,7 +463,7 @@ def test_the_demo_application(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         yes=True,
     )
     assert command.run(asked) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if re.match(r"\d+x\d+ ", line)]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if re.match(r"\d+x\d+ +(?:\* +)?\d", line)]
     assert rows[0][0] == "4x1"
     assert len(rows) >= 3
     assert all(float(row[1 + row.count("*") + 1]) > 0 for row in rows)

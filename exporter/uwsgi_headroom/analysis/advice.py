@@ -207,19 +207,18 @@ def _say_demand(figures: Figures) -> str:
         faster = f"{about}{overload:.1f} times as fast as" if overload >= 1.05 else "slightly faster than"
         return f"{'with retries, ' if is_counted else ''}requests arrive {faster} uWSGI serves them"
     slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
+    ceiling = figures.ceiling or 0
     if in_bursts > (at_once or 0.0):
-        return f"while all {figures.ceiling or 0} {slots} are busy, {in_bursts:.0f} requests are in service or waiting"
-    if at_once is None or not figures.ceiling:
+        return f"while all {ceiling} {slots} are busy, {in_bursts - ceiling:.0f} more requests wait"
+    if at_once is None or not ceiling:
         return ""
     number = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)}"
-    all_slots = counted(figures.ceiling, slots.removesuffix("s"))
-    if at_once >= figures.ceiling:
-        return (
-            f"on average, {number} requests are in service or waiting, and all workers together have only {all_slots}"
-        )
+    all_slots = counted(ceiling, slots.removesuffix("s"))
+    if at_once >= ceiling:
+        return f"on average, {number} requests are in service or waiting, and all workers together have {all_slots}"
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
-    return f"on average, {number} of the {all_slots} of all workers are in use, but bursts need more than these"
+    return f"on average, {number} of the {all_slots} of all workers are in use, but bursts need more than all {ceiling}"
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:

@@ -235,8 +235,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             return Explanation(
                 "clients that keep connections open hold the threads between requests",
                 "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
-                "With `http11-socket`, each connection holds a thread until it is closed. `http-socket` closes the "
-                "connection after the response.",
+                "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, "
+                "closes it after each response.",
             )
         return Explanation(
             "slow clients hold the threads",

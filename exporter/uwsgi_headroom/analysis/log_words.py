@@ -38,30 +38,37 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     plain = plain or f"Check uWSGI's log for {why}."
     log = server.log
     if log is None or (log.off and not log.turn_on):
-        return plain + (f" uwsgi-headroom cannot read this log: {log.off}." if log and log.off else "")
+        return plain + (f" uwsgi-headroom cannot read uWSGI's log: {log.off}." if log and log.off else "")
     if log.turn_on:
         return (
-            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows known messages of this "
-            "log."
+            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows the messages of "
+            "uWSGI's log that it knows."
         )
     found = [code for code in codes if code in log.messages]
     if not found:
-        return f"Check uWSGI's log for {why}. uwsgi-headroom also reads this log, but recognized no message in it."
-    first, *more = [_quote(code, log.messages[code]) for code in found[:_MOST_QUOTED]]
-    also = [f"The log also reports{each}." for each in more]
-    return " ".join([f"Fix the cause of what uWSGI's log reports{first}.", *also, *_explain_signal(log)])
+        return f"Check uWSGI's log for {why}. uwsgi-headroom also reads uWSGI's log, but recognized no message in it."
+    first, *more = [log.messages[code] for code in found[:_MOST_QUOTED]]
+    doubt = "" if first.agreed else ", but nothing else confirms it"
+    why = f"Find out why {_quote(found[0], first)}: uWSGI's log reports this{_count(first)}{doubt}."
+    also = [
+        f"The log also reports{_count(each)}: {_quote(code, each)}."
+        for code, each in zip(found[1:], more, strict=False)
+    ]
+    return " ".join([why, *also, *_explain_signal(log)])
 
 
 def _quote(code: str, message: LogMessage) -> str:
-    """Quote a message, as the end of a sentence."""
+    """What a message says, as a clause."""
     worker = message.workers[0] if len(message.workers) == 1 else None
     signal = message.signals[0] if len(message.signals) == 1 else None
     clause = describe(code, worker, signal, message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
-    times = f" {repeated(message.count)}" if message.count > 1 else ""
-    place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"{times}{'' if message.agreed else ' (nothing else confirms it)'}: {clause}{place}"
+    return f"{clause} ({message.place})" if message.place and message.agreed else clause
+
+
+def _count(message: LogMessage) -> str:
+    return f" {repeated(message.count)}" if message.count > 1 else ""
 
 
 def proven_signal(server: ServerRecord) -> str:

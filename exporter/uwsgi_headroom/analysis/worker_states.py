@@ -23,8 +23,8 @@ FAILING = 3
 """A worker that ends this often without serving a request in between cannot start."""
 
 RESUME = (
-    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: a "
-    "second signal, or a second `p`, pauses the workers again."
+    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: each "
+    "`p` and each SIGTSTP pauses running workers, and resumes paused ones."
 )
 """The advice about paused workers."""
 
@@ -184,15 +184,15 @@ LATELY = 900.0
 reload (`journal`)."""
 
 
-def after_deploy(
-    figures: Figures, workers: Iterable[WorkerRecord], act: str, also: str = "", order: str = "Then"
-) -> str:
+def after_deploy(figures: Figures, workers: Iterable[WorkerRecord], act: str, also: str = "", then: str = "") -> str:
     """What to do first about workers whose application does not start: to roll the deploy back if uWSGI was reloaded in
     the window; else `act`, a sentence, unless a deploy that nobody saw may have started them. also: what the rollback
-    needs to take effect, such as ` and then reload uWSGI`. order: when to do `act` if there is a rollback."""
+    needs to take effect, such as `, and then reload uWSGI`. then: what to do after a rollback in the same sentence,
+    instead of `act`."""
     ended, later = find_ends(figures), f"{act[0].lower()}{act[1:]}"
     if figures.window.reloads or (ended and are_reloaded(figures, ended)):
-        return f"Roll back what was deployed with the last reload{also}. {order} {later}"
+        first = "Roll back what was deployed with the last reload"
+        return f"{first}, {then}" if then else f"{first}{also}. Then {later}"
     started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
     if now is None or any(now - each > LATELY for each in started):
         return act

@@ -72,9 +72,9 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--code",
         action="store_true",
-        help="ten times a second, also read from the workers' memory which Python function and line each busy thread "
-        "runs, and print the functions that take the most time. Only names of functions and files, and line numbers, "
-        "are read, no values of variables",
+        help="ten times a second, also find out, from the workers' memory, which Python function and line each busy "
+        "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
+        "numbers, are read, no values of variables",
     )
     parser.add_argument(
         "--code-prefix",

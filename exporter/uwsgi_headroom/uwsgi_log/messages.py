@@ -176,7 +176,7 @@ MESSAGES: tuple[Message, ...] = (
         "setting",
         "the application reads each large request body in a single call",
         "The whole body of each such request is held in memory.",
-        "Read request bodies in pieces, or set `post-buffering`, and limit the size of bodies in the web server.",
+        "Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.",
     ),
     # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
     Message("body_timeout", (rb"\[uwsgi-body-read\] Timeout reading ",), "event", "request bodies arrive too slowly"),

@@ -106,8 +106,8 @@ def _explain(figures: Figures) -> tuple[str, str]:
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"Kill worker {worker.worker_id} with {kill('KILL', [worker])}: uWSGI then starts another worker, and the "
-            "accept lock is free again. If the problem comes back, remove `thunder-lock`.",
+            f"Kill worker {worker.worker_id}, which holds the accept lock, with {kill('KILL', [worker])}: uWSGI then "
+            "starts another worker, and the lock is free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:
         return (

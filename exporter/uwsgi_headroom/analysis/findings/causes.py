@@ -115,7 +115,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
     see = see_log(figures.server, "the reason why the import fails", STARTS)
-    first = after_deploy(figures, known[1], see, " and then reload uWSGI")
+    first = after_deploy(figures, known[1], see, ", and then reload uWSGI")
     need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",
@@ -219,8 +219,8 @@ def _handling(figures: Figures) -> Iterator[Finding]:
         )._asdict(),
         meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs "
         "it takes no request until the handler ends.",
-        change="Let a mule run the handlers: set `mules = 1` in uWSGI's configuration, and give the decorators of the "
-        "application this target, as in `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
+        change="Let a mule run the handlers: set `mules = 1` in uWSGI's configuration, and add `target='mule'` to the "
+        "application's decorators, as in `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
         clause="timers or cron jobs of the application occupy workers",
     )
 
@@ -246,6 +246,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     takes_long = "takes a long time to start" if is_one else "take a long time to start"
     how = takes_long if works else hangs
     names = numbered("Worker", numbers)
+    see = f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits"
+    and_end = f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}"
     they_are = "it is" if is_one else "they are"
     because = (f": {they_are} {what}" if works else f", {what}") if what else ""
     yield Finding(
@@ -257,13 +259,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         meaning="A worker accepts requests only after it has imported the application. Until this import is complete, "
         "the worker serves nothing.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
-        change=after_deploy(
-            figures,
-            hanging,
-            f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. ",
-            f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
-            "Before you end them,",
-        )
+        change=after_deploy(figures, hanging, f"{see}. ", and_end, f"{see[0].lower()}{see[1:]}{and_end}. ")
         + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
         "calls that the application makes while it is imported, or make these calls after the import.",
     )

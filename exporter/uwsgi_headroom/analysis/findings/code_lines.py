@@ -133,7 +133,7 @@ def _describe_stuck(figures: Figures, code: CodeWindow) -> str:
     if not found:
         return ""
     parts = [
-        f"{counted(number, 'stuck request')} {'is' if number == 1 else 'are'} in {_describe(line)}"
+        f"{counted(number, 'stuck request')} {'is' if number == 1 else 'are'} in the function {_describe(line)}"
         f"{f', {doing}' if doing else ''}"
         for (line, doing), number in found.most_common(MOST_NAMED)
     ]

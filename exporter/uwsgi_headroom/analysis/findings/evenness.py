@@ -258,8 +258,8 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
         title=f"Worker {fast.worker_id} takes more requests than the others, and responds much faster.",
         evidence=f"Requests of this worker take {duration(fast.response_time or 0.0)} on average, and requests of the "
         f"other workers take {duration(rest)}. {shares}.",
-        meaning="A worker that responds faster is free sooner for the next request. If every request of a worker "
-        "fails, for example because the worker has lost its connection to a database, this worker takes most of the "
+        meaning="A worker that responds faster is free sooner for the next request. For example, every request "
+        "of a worker that has lost its connection to a database may fail at once, and such a worker takes most of the "
         "requests. It is also possible that this worker served other kinds of requests than the other workers. uWSGI "
         "does not count the status codes of its responses, so the cause is not known.",
         change="Check the access log of the web server for failed requests, and uWSGI's log for errors of worker "
@@ -280,5 +280,5 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
         evidence=f"{shares}. {known}.{route}",
         meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
         "loads of the workers are missing.",
-        change="Compare the workers again under more load, or for a longer time.",
+        change="Look again under more load, or after a longer time: these figures need more requests.",
     )

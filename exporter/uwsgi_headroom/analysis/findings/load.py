@@ -63,8 +63,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         **add_wait(
             f"{f'The interpreter of {only}' if only else f'The busiest interpreter{which}'} uses {highest:.2f} of a "
-            f"CPU (an interpreter cannot use more than one); {only or 'the busiest worker'} serves {mean_count(most)} "
-            f"requests at once on average{_lock_clause(full)}",
+            f"CPU (an interpreter cannot use more than one); {only or 'the busiest worker'} has {mean_count(most)} "
+            f"requests in service on average{_lock_clause(full)}",
             figures.flow,
             describe_own_threads(figures),
         )._asdict(),
@@ -80,7 +80,7 @@ def describe_own_threads(figures: Figures) -> str:
     if not rest:
         return ""
     used = sum(list_loads(figures))
-    return f" Of the {used:.2f} CPUs that the workers use, threads that serve no request use {rest:.2f}."
+    return f" Of the {used:.2f} CPUs that the workers use, background threads, which serve no requests, use {rest:.2f}."
 
 
 def _see_own_threads(figures: Figures) -> str:
@@ -171,7 +171,7 @@ def _raise_quota(figures: Figures) -> str:
     most = min(quota.most, max(1, len(figures.balance.active)))
     where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
     if most <= quota.cpus:
-        step = f"Raise the CPU quota of {where}, which is now {_cpus(quota.cpus)} ({how})"
+        step = f"Raise the CPU quota of {where} (now {_cpus(quota.cpus)}; {how})"
         return f"{step}, or move other programs out of {where}."
     return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
 
@@ -309,8 +309,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             f"response time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
             "would not be faster.",
-            change=f"If requests mostly compute, {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
-            f"`processes` are enough (now {len(figures.server.workers)}).",
+            change=f"If requests mostly compute, do not add `processes`: {max(1, round(cpus.count))} to "
+            f"{max(2, round(2 * cpus.count))} are enough (now {len(figures.server.workers)}).",
         )
 
 

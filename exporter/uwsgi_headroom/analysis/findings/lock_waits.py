@@ -64,7 +64,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
-        title="Threads of all processes wait for the lock of one file."
+        title="Threads of all processes wait for a lock on the same file."
         if is_file
         else "Threads of all processes wait for one lock of the application."
         if of_all
@@ -81,7 +81,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Requests wait for a lock that another request holds, or for work that another thread does for them.",
         clause=""
         if not is_cause
-        else "the threads of all processes wait for the lock of one file"
+        else "the threads of all processes wait for a lock on the same file"
         if is_file
         else "the threads of all processes wait for one lock of the application"
         if of_all
@@ -116,8 +116,8 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
     if holder == 0:
         return (
             "Run `lsof FILE`, where FILE is the locked file: it lists the workers, and another program, which keeps "
-            "the lock. End this program with `kill -9` (it ignores SIGTERM, because a thread of uWSGI started it). The "
-            "process that took the lock has ended, but this program still has the file open"
+            "the lock. End this program with `kill -9` (SIGTERM does not end programs that a thread of uWSGI started). "
+            "The process that took the lock has ended, but this program still has the file open"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
@@ -150,8 +150,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
-        f"wait for a lock{of_request(waits, waits.each('lock'))}. No request is running in their worker, so they do "
-        "not wait for another request."
+        f"wait for a lock{of_request(waits, waits.each('lock'))}. In their worker, no request is running "
+        "that could hold this lock."
     )
     if standing:
         which = numbered("worker", standing)
@@ -209,16 +209,16 @@ def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
     return Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
-        title="Threads seem to wait for a lock, but not for the same one.",
+        title="Threads seem to wait for locks, but each for a different one.",
         evidence=f"On average, {mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('lock'))}) wait{of_request(waits, waits.each('lock'))}; no two threads of a worker "
         "wait for the same lock.",
         meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a free "
         "place in a pool.",
-        clause="the threads wait, but not for the same lock" if is_cause else "",
-        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Then make what they wait for "
-        "faster, or allow more of it at the same time. Until you know what the threads wait for, do not add `threads`: "
-        "the new threads may also wait.",
+        clause="the threads wait, but each for a different lock" if is_cause else "",
+        change=f"Run {show_calls(figures.server)} to see at which line the threads wait. Then speed up whatever they "
+        "wait for, or provide more of it (such as places in a pool). Until you know what the threads wait for, do not "
+        "add `threads`: the new threads may also wait.",
     )
 
 
@@ -229,10 +229,10 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for one of the {size} places in a pool.",
-        evidence=f"Whenever threads of a worker wait for a lock (probably the pool's), exactly {size} other threads of "
-        f"this worker are sleeping or waiting for a backend; on average, {mean_count(waits.threads.get('lock', 0.0))} "
-        f"of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait for the "
-        f"lock{of_request(waits, waits.each('lock'))}.",
+        evidence=f"On average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} busy threads "
+        f"({percent(waits.share('lock'))}) wait for a lock{of_request(waits, waits.each('lock'))}. Whenever threads of "
+        f"a worker wait for it, exactly {size} other threads of this worker are sleeping or waiting for a backend: the "
+        f"lock is probably that of a pool of {size}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for one of the {size} places in a pool" if is_cause else "",
@@ -252,13 +252,13 @@ def _describe_lock(lock: LockFigures | None) -> str:
     """How much a lock is used and what it permits, as a sentence; empty if that is not known."""
     if lock is None or not lock.is_known:
         return ""
-    where = " in the worker that uses the lock most" if lock.scope == "worker" else ""
+    where = "In the worker that uses its lock most, threads " if lock.scope == "worker" else "Threads "
     most = rate(lock.limit).removesuffix("/s")
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit).removesuffix('/s')} to {rate(lock.most_limit).removesuffix('/s')}"
     return (
-        f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. At most {most} requests per second "
-        "can pass this lock."
+        f" {where}hold the lock for {percent(lock.hottest)} of the time. At most {most} requests per second can pass "
+        "this lock."
     )
 
 

@@ -157,7 +157,7 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
-            f"{find_it}make this call in a thread beside the event loop (`gevent.get_hub().threadpool`), or in a "
+            f"{find_it}move this call to a thread beside the event loop (`gevent.get_hub().threadpool`), or to a "
             "spooler. More async cores do not help: their requests would also wait."
         )
     if options.gevent is None and options.complete:

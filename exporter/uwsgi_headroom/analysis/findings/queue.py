@@ -12,7 +12,16 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, counted_or_no, duration, in_queue, least, mean_count, percent
+from uwsgi_headroom.words.formats import (
+    counted,
+    counted_or_no,
+    duration,
+    fine_percent,
+    in_queue,
+    least,
+    mean_count,
+    percent,
+)
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -107,9 +116,10 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue{of} ({backlog.limit} connections) was full for {percent(full)} of the last "
-        f"{duration(window.seconds)}, and held {in_queue(mean, backlog.limit)} connections on average "
-        f"({in_queue(backlog.queue or 0, backlog.limit)} now); {counted_}.",
+        evidence=f"The queue{of} ({backlog.limit} connections) was full for "
+        f"{fine_percent(full) if full < 0.001 else percent(full)} of the last {duration(window.seconds)}, and held "
+        f"{in_queue(mean, backlog.limit)} connections on average ({in_queue(backlog.queue or 0, backlog.limit)} now); "
+        f"{counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -168,7 +178,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         now = "" if backlog.limit is None else f" (the lower of the two is now {backlog.limit})"
-        how = f"raise `listen`, and first net.core.somaxconn, above which `listen` cannot be{now}"
+        how = f"raise net.core.somaxconn, and then `listen`, which cannot be higher{now}"
     elif backlog.limit < somaxconn:
         how = f"raise `listen` from {backlog.limit} (at most to net.core.somaxconn, which is {somaxconn})"
     else:

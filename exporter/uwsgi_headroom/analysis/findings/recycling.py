@@ -135,8 +135,8 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
         delta = max(1, enough // workers)
         return Advice(
             f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. At present, all workers "
-            f"complete {most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`), so uWSGI "
-            "replaces all of them when they reach this age.",
+            f"reach `max-requests` ({most}) before they are {min_lifetime(figures)} s old. uWSGI replaces no worker "
+            "before this age (`min-worker-lifetime`), so it then replaces all of them together.",
             (("max-requests", enough), ("max-requests-delta", delta)),
         )
     now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
@@ -180,8 +180,8 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
-        f"Memory grows by at least {byte_size(round(leak.each))} per request (measured over {leak.processes:,} "
-        f"successive processes of {counted(len(figures.window.workers), 'worker')}); uWSGI replaces each process above "
+        f"Memory grows by at least {byte_size(round(leak.each))} per request (measured in {leak.processes:,} worker "
+        f"processes); uWSGI replaces each process above "
         f"{leak.limit} MB, on average {duration(leak.life)} after its start"
     )
 

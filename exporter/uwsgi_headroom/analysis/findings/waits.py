@@ -94,7 +94,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         title=f"Workers are blocked writing to a pipe (their {what}).",
         evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} busy threads wait to write to the pipe, and "
         f"{mean_count(waits.threads.get('lock', 0.0))} wait for a lock that one of these threads holds; "
-        f"{say_completed(figures.flow.requests)} in the same time.",
+        f"{say_completed(figures.flow.requests)} in the last {duration(figures.window.seconds)}.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
@@ -116,9 +116,9 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="connection_shared",
         severity="critical" if mixes else "warning" if waits.shared >= LEAST_SHARED else "info",
         title=f"Workers share one connection to {largest.address}{others}{', and mix up responses' if mixes else ''}.",
-        evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
-        f"{mean_count(waits.shared)} threads on average wait for a response on this "
-        f"connection{of_request(waits, waits.each('backend'))}.",
+        evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same open connection; "
+        f"on average, {mean_count(waits.shared)} threads wait for a response on "
+        f"it{of_request(waits, waits.each('backend'))}.",
         meaning="The application opened the connection before uWSGI forked the workers. "
         + (
             "Several requests wait for a response on this connection at the same time, and each takes the response "

@@ -148,7 +148,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             "or add memory to the host"
         )
         + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss`: uWSGI then replaces a "
-        f"worker that has grown too large, between two of its requests.{say_too_young(figures, number)}",
+        f"worker that has grown too large, after it has completed a request.{say_too_young(figures, number)}",
     )
 
 
@@ -212,8 +212,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
         "requests), and `harakiri` was not the cause."
         + (
-            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option explains why. If one request was "
-            f"lost each time, {_part_of(figures, ends)} of all requests were lost."
+            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If each "
+            f"of these ends lost one request, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),
@@ -282,7 +282,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             title="Workers were restarted.",
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
-            + (f"; on average, a worker is replaced after {duration(seconds)}." if short else "."),
+            + (f"; on average over all workers, a worker lives for {duration(seconds)}." if short else "."),
             meaning="The workers were reloaded, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "

@@ -269,7 +269,7 @@ def _find_killed(peaks: Peaks) -> Iterator[Recommendation]:
             finding.title,
             finding.change,
             tuple(server for _, server in found),
-            f"In the time of this report, on {name}: {finding.evidence} {finding.meaning}",
+            f"In the period of this report, on {name}: {finding.evidence} {finding.meaning}",
         )
 
 
@@ -285,7 +285,7 @@ def _find_lost(users: Users) -> Iterator[Recommendation]:
         f"At least {counted(round(users.lost), 'request')} were in service when their worker ended.",
         "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`.",
         (),
-        f"In the time of this report, these were {fine_percent(part)} of all requests; `harakiri` was not the cause.",
+        f"In the period of this report, these were {fine_percent(part)} of all requests; `harakiri` was not the cause.",
     )
 
 
@@ -308,7 +308,7 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         code="clients_refused",
         severity="critical" if users.queue_full >= queue.FULL[0] else "warning",
         title="Listen queues were full, so clients were refused or had to retry.",
-        evidence=f"In the time of this report, the listen queue of {worst.server} was at its limit for "
+        evidence=f"In the period of this report, the listen queue of {worst.server} was at its limit for "
         f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
@@ -332,13 +332,13 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         severity="critical",
         title=f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)}, lost "
         f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
-        evidence=f"In the time of this report, {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} "
-        f"requests missed the objective: {factor(objective.budget)} the error budget.",
+        evidence=f"In the period of this report, {objective.bad * objective.requests:,.0f} of "
+        f"{objective.requests:,.0f} requests missed the objective: {factor(objective.budget)} the error budget.",
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged
     if (users.lost or 0.0) > objective.bad * objective.requests / 2:  # workers that end explain it, and no waiting
-        yield Block(harm, worst.server, "In the time of this report")
+        yield Block(harm, worst.server, "In the period of this report")
     else:
         yield _join(harm, worst, burning, "While the error budget burned too fast")
 
