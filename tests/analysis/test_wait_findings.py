@@ -150,7 +150,7 @@ def test_a_saturated_backend() -> None:
     assert "`--backends`" in unnamed.change
     bursts, *_ = collect_findings(replace(figures, saturation=replace(found, many=7.9)))
     assert bursts.code == "backend_saturated"
-    assert "load can hardly grow" not in bursts.change
+    assert "can hardly serve more" not in bursts.change
 
 
 def test_a_saturated_backend_while_threads_are_free() -> None:

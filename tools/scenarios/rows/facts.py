@@ -119,7 +119,7 @@ ROWS = (
         Expected(
             "critical",
             ("respawn_loop", "recycled_together"),
-            words=("memory grows", "reload-on-rss", "per request (measured over"),
+            words=("memory grows", "reload-on-rss", "per request (measured in"),
             not_words=("raise `processes`", "cpu"),
             limits=(None,),
         ),

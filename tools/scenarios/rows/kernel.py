@@ -208,7 +208,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("lock of one file", "all processes"),
+            words=("lock on the same file", "all processes"),
             not_words=("more `processes` help",),
             limits=("lock",),
         ),
@@ -222,7 +222,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("lock of one file", "`kill -9`", "lsof", "close_fds"),
+            words=("lock on the same file", "`kill -9`", "lsof", "close_fds"),
             not_words=("py-spy", "for less time"),
         ),
         (

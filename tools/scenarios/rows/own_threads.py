@@ -20,7 +20,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("do not wait for another request", "max_workers"),
+            words=("no request is running that could hold this lock", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),
@@ -75,7 +75,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            words=("unless a rate limit delays requests",),
+            words=("unless a rate limit makes requests wait",),
             not_words=("serves at least",),
         ),
         (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),
