@@ -64,7 +64,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
             "If `map-socket` assigns sockets to certain workers, skip step 1, and spread the load evenly over these "
             "sockets.",
             f"If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: {CHECK} "
-            "names the kind of request.",
+            "shows which kind of request this is.",
         ),
         evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests, and its interpreter uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)

@@ -57,7 +57,7 @@ class Reading:
         queues: dict[str, Backlog] = {}
         for socket in self.snapshot.sockets:
             backlog = self.host.backlogs.get(socket.name) or Backlog(
-                None, None, "the exporter has no figures of the kernel about this queue"
+                None, None, "the exporter gets no figures about this queue from the kernel"
             )
             if backlog.queue is None and socket.queue is not None:
                 backlog = Backlog(socket.queue, socket.limit, None)

@@ -55,7 +55,7 @@ def test_the_right_is_named_once_with_its_price() -> None:
     """One finding says what to grant to see the waits permanently, and that this is close to root."""
     finding = judged(full())["waits_not_known"]
     assert finding.severity == "info"
-    assert finding.evidence == "There is no right to see what uWSGI's threads wait for."
+    assert finding.evidence == "No permission to see what uWSGI's threads wait for."
     assert finding.change.startswith(
         "To see at all times what the threads wait for, give the exporter CAP_SYS_PTRACE and "
     )
@@ -110,7 +110,7 @@ def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     assert "sudo" not in finding.change
     assert (
         judged(mostly, seen)["waits_not_known"].evidence
-        == "A thread waits for several backends at once, or on a socket whose other end is not known."
+        == "At least one thread waits for several backends at once, or on a socket whose other end is not known."
     )
     assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 

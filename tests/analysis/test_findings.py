@@ -477,7 +477,8 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
         (
             0,
             5,
-            "If this began with a deploy, roll the deploy back, and then reload uWSGI, otherwise check uWSGI's log for ",
+            "If this began with a deploy, roll the deploy back, and then reload uWSGI, otherwise check uWSGI's log "
+            "for ",
         ),
         (0, 5000, "Check uWSGI's log for the reason why the import fails"),
     ],

@@ -136,8 +136,8 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
-            f"{SEE} If you start uwsgi-headroom with `--log shop=/var/log/shop.log`, it shows the messages of "
-            "uWSGI's log that it knows.",
+            f"{SEE} If you start uwsgi-headroom with `--log shop=/var/log/shop.log`, it shows the messages in "
+            "uWSGI's log that it recognizes.",
         ),
         (
             LogRecord(),

@@ -144,7 +144,7 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
     ]
     first = (
         "Run `py-spy dump --pid 101` to find the call, then restart worker 1 with `kill -KILL 101` (SIGTERM "
-        "does not end it): its requests are lost. Later, make "
+        "does not end it). This loses its requests. Later, make "
     )
     assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
 

@@ -136,7 +136,7 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
             return Explanation(
                 "uWSGI is reloaded again and again",
                 f"Find out what reloads uWSGI ({times} times in the last {duration(figures.window.seconds)}): "
-                "something sends SIGHUP, writes to `master-fifo`, or touches a file (that of `touch-reload`, or a "
+                "something sends SIGHUP, writes to `master-fifo`, or touches a file (the one of `touch-reload`, or a "
                 "module that `py-autoreload` watches). At each reload, requests wait until the application is loaded.",
             )
         return Explanation(
@@ -246,9 +246,9 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     if tries_again(figures):
         return Explanation(
             "requests sleep again and again",
-            "Most busy threads sleep: find out why requests sleep again and again. If they retry something, more "
-            "threads would only retry more often; but if they are event streams or long polls, each needs a thread of "
-            "its own.",
+            "Most threads in use are asleep: find out why requests sleep again and again. If they retry something, "
+            "more threads would only retry more often; but if they are event streams or long polls, each needs a "
+            "thread of its own.",
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":

@@ -41,8 +41,8 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         return plain + (f" uwsgi-headroom cannot read uWSGI's log: {log.off}." if log and log.off else "")
     if log.turn_on:
         return (
-            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows the messages of "
-            "uWSGI's log that it knows."
+            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows the messages in "
+            "uWSGI's log that it recognizes."
         )
     found = [code for code in codes if code in log.messages]
     if not found:
@@ -51,7 +51,7 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     doubt = "" if first.agreed else ", but nothing else confirms it"
     why = f"Find out why {_quote(found[0], first)}: uWSGI's log reports this{_count(first)}{doubt}."
     also = [
-        f"The log also reports{_count(each)}: {_quote(code, each)}."
+        f"The log also says{_count(each)} that {_quote(code, each)}."
         for code, each in zip(found[1:], more, strict=False)
     ]
     return " ".join([why, *also, *_explain_signal(log)])

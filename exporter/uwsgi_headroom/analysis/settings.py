@@ -261,7 +261,7 @@ def _enable_threads(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "enable_threads",
             "warning" if seen.version else "info",
-            "If the application starts threads of its own, they never run.",
+            "Threads that the application starts never run, because Python's threads are off.",
             "Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
             "metrics, tracing and error reports use threads.",
             ("enable-threads = true",),

@@ -13,7 +13,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (3, "unknown: no server could be read, an argument is wrong, or check was interrupted or failed"),
     ),
     "compare": ((0, "the comparison was printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
-    "top": ((0, "you quit, or the snapshot shows every server"), (3, "a server could not be read")),
+    "top": ((0, "you quit, or top printed a snapshot with every server"), (3, "a server could not be read")),
     "pids": (
         (0, "the workers were listed, and the command that restarts the chosen ones was printed"),
         (1, "nothing can be restarted: no such worker, no stuck request, or the PIDs are not known"),

@@ -248,8 +248,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read from the kernel what each thread that serves a request waits for, if the exporter has the right to "
-        "do so (default {default})",
+        help="ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
+        "the right to do so (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,

@@ -142,8 +142,8 @@ MESSAGES: tuple[Message, ...] = (
         "rejected",
         "no plugin serves the requests that the web server passes on",
         "uWSGI counts each of these requests, but sends an empty response: nginx then responds with status 502.",
-        "Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` in the web "
-        "server (it sends {limit}).",
+        "Load the plugin of the application's language (`plugins = python3`), or correct the value of "
+        "`uwsgi_modifier1` that the web server sends (now {limit}).",
         "instant",
     ),
     Message(
@@ -758,7 +758,7 @@ def advise(code: str, limit: int | None = None) -> str:
     return (
         BY_CODE[code]
         .change.replace(" ({limit})", "" if limit is None else f" ({limit})")
-        .replace(" (it sends {limit})", "" if limit is None else f" (it sends {limit})")
+        .replace(" (now {limit})", "" if limit is None else f" (now {limit})")
     )
 
 

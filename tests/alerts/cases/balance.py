@@ -50,7 +50,7 @@ PAGE = (
         "If `map-socket` assigns sockets to certain workers, skip step 1, and spread the load evenly over these "
         "sockets.",
         "If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: `uwsgi-headroom "
-        "check` on the host names the kind of request.",
+        "check` on the host shows which kind of request this is.",
     )
     + "Worker 2 takes 43 % of the requests, and its interpreter uses 0.99 of a CPU. Requests take 669 ms in this "
     "worker, but 379 ms in less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 "

@@ -20,7 +20,7 @@ from uwsgi_headroom.top.view.headline import outside_line, stuck_line, time_line
 from uwsgi_headroom.top.view.screen import draw_plain
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
-WHY = "there is no right to see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
+WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
 
 
 def drawn(section: Waits, width: int) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def test_between_them_the_figures_stay() -> None:
 def test_the_reason_is_shown_only_where_there_is_room() -> None:
     """The reason takes no row from a worker; a pipe has room."""
     few, many = with_reason(hot(), WHY), with_reason(hot(20), WHY)
-    reason = "time         not known: there is no right to see what uWSGI's threads wait for"
+    reason = "time         not known: no permission to see what uWSGI's threads wait for"
     assert reason in screen(few)
     assert not any(line.startswith("time") for line in screen(many) + screen(few, 40, 10))
     assert screen(many) == screen(msgspec.structs.replace(many, unknown=()))
@@ -148,8 +148,8 @@ def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
     """A part that is not known is not called the whole."""
     at_advice = replace(AT_IT, view="findings")
     for server, begin in (
-        (with_reason(hot(), WHY), "Not known: what requests spend their time on: there is no right"),
-        (with_waits(with_reason(hot(), WHY)), "Not fully known: what requests spend their time on: there is no right"),
+        (with_reason(hot(), WHY), "Not known: what requests spend their time on: no permission"),
+        (with_waits(with_reason(hot(), WHY)), "Not fully known: what requests spend their time on: no permission"),
     ):
         text = " ".join(" ".join(lines(screen_model(server), at_advice, 80, 60)).split())
         assert text.count(begin) == 1

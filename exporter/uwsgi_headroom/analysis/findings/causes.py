@@ -125,8 +125,8 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         else f"{numbered('Worker', without)} {'has not loaded its' if len(without) == 1 else 'have not loaded their'} "
         f"application{raised}",
         evidence="The configuration names an application, but uWSGI has not loaded it.",
-        meaning="uWSGI itself answers every request to a worker without an application with status 500 (`no python "
-        "application found`).",
+        meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
+        "(`no python application found`).",
         change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
     )
 
@@ -145,7 +145,7 @@ def _reload_waits(figures: Figures) -> list[Finding]:
         Finding(
             code="reload_waits",
             severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
-            title=f"A reload waits until {which} {has} completed {its} requests, and no new request is served.",
+            title=f"No new request is served, because a reload waits until {which} {has} completed {its} requests.",
             evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
             f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
             f"service for {duration(found.oldest)}.",

@@ -76,9 +76,9 @@ def _left(figures: Figures) -> Iterator[Finding]:
         else "Clients disconnect, or stop sending, before uWSGI has read their request."
         if uploads
         else _title(is_many),
-        evidence=f"In at least {left} of {counted(flow.requests, 'request')}"
+        evidence=f"In {'all' if left >= flow.requests else f'at least {left} of'} {counted(flow.requests, 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''}, the client disconnected before uWSGI had written the "
-        f"response{f' (in {unread:,} of these, it stopped sending)' if unread else ''};{served} "
+        f"response{f', or stopped sending (in {unread:,} of these requests)' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
         meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are "
         "not a failure of the application. For each client that disconnects, uWSGI's log has a line with `write "

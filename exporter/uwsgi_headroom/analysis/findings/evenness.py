@@ -84,7 +84,7 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
             title="Too few requests to judge how evenly the workers share them.",
             evidence=f"uWSGI completed {figures.flow.requests} requests in {duration(figures.window.seconds)}; at "
             f"least {needed - figures.flow.requests} more requests are needed.",
-            meaning="To see more requests, use a longer window, or run `check` with a larger `--seconds`.",
+            meaning="To see more requests, measure for longer (with `check`: a larger `--seconds`).",
         )
 
 
@@ -258,10 +258,10 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
         title=f"Worker {fast.worker_id} takes more requests than the others, and responds much faster.",
         evidence=f"Requests of this worker take {duration(fast.response_time or 0.0)} on average, and requests of the "
         f"other workers take {duration(rest)}. {shares}.",
-        meaning="A worker that responds faster is free sooner for the next request. For example, every request "
-        "of a worker that has lost its connection to a database may fail at once, and such a worker takes most of the "
-        "requests. It is also possible that this worker served other kinds of requests than the other workers. uWSGI "
-        "does not count the status codes of its responses, so the cause is not known.",
+        meaning="A worker that responds faster is free sooner for the next request. For example, if a worker has lost "
+        "its connection to a database, each of its requests may fail immediately, and this worker then takes most of "
+        "the requests. It is also possible that this worker served other kinds of requests than the other workers. "
+        "uWSGI does not count the status codes of its responses, so the cause is not known.",
         change="Check the access log of the web server for failed requests, and uWSGI's log for errors of worker "
         f"{fast.worker_id}. If requests of this worker fail, restart the worker: run `kill -HUP` with its PID.",
     )

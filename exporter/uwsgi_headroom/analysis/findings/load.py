@@ -206,8 +206,8 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             describe_busy(figures),
         )._asdict(),
-        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs that their worker "
-        "may use. Additional threads or processes would also wait.",
+        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which they "
+        "may run. Additional threads or processes would also wait.",
         change=GET_CPU,
         clause="requests in service wait for a CPU",
         of_host=is_full_host(figures),
@@ -308,7 +308,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             evidence=f"{len(active)} workers are busy, and use {used:.2f} of {_cpus(cpus.count)}; the mean "
             f"response time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
-            "would not be faster.",
+            "requests would not be served faster.",
             change=f"If requests mostly compute, do not add `processes`: {max(1, round(cpus.count))} to "
             f"{max(2, round(2 * cpus.count))} are enough (now {len(figures.server.workers)}).",
         )
@@ -346,7 +346,7 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",
         change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "
-        "and move this work to another host, or limit its CPU."
+        "and move this work to another host, or limit the CPU that it may use."
         if own
         else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
         of_host=own is None and is_full_host(figures),

@@ -150,8 +150,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
-        f"wait for a lock{of_request(waits, waits.each('lock'))}. In their worker, no request is running "
-        "that could hold this lock."
+        f"wait for a lock{of_request(waits, waits.each('lock'))}. No running request of the "
+        "same worker could hold this lock."
     )
     if standing:
         which = numbered("worker", standing)
@@ -252,7 +252,11 @@ def _describe_lock(lock: LockFigures | None) -> str:
     """How much a lock is used and what it permits, as a sentence; empty if that is not known."""
     if lock is None or not lock.is_known:
         return ""
-    where = "In the worker that uses its lock most, threads " if lock.scope == "worker" else "Threads "
+    where = (
+        "Each worker has its own lock. In the worker whose lock is used most, threads "
+        if lock.scope == "worker"
+        else "Threads "
+    )
     most = rate(lock.limit).removesuffix("/s")
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit).removesuffix('/s')} to {rate(lock.most_limit).removesuffix('/s')}"
@@ -267,8 +271,12 @@ def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
     if of_all:
         return "All processes share this lock: more threads or processes would also wait for it."
     if lock is None:
-        return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
-    return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
+        return (
+            "Additional threads would wait for the same lock. More `processes` help if each process has its own lock."
+        )
+    return (
+        "Additional threads would wait for the same lock. More `processes` help, because each process has its own lock."
+    )
 
 
 def _held(figures: Figures) -> Iterator[Finding]:

@@ -146,7 +146,7 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
         find_it = (
             f"Run {see} to find the call, then restart {which} with {kill('KILL', blocked)} (SIGTERM does not end "
-            f"{it}): {its} requests are lost. Later, "
+            f"{it}). This loses {its} requests. Later, "
         )
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):

@@ -72,8 +72,8 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         else f"If load grows, you can add only {counted(room, 'worker')}."
         if room
         else "If load grows, you can add no worker.",
-        change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, the workers share the memory "
-        "of everything that the application loads at its start.",
+        change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, workers need less memory: "
+        "they share the memory of everything that the application loads at its start.",
     )
 
 

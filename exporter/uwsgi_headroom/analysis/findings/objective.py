@@ -94,7 +94,7 @@ def _advise(figures: Figures, burn: Burn) -> str:
             "the listen queue, or about busy threads. A larger `listen` would make requests wait longer."
         )
     if most == "refused":
-        return "Follow the advice of the finding about the full listen queue: no thread was free in time."
+        return "Follow the advice of the finding about the full listen queue, because of which requests were refused."
     if most == "lost":
         if figures.window.harakiris:
             return (

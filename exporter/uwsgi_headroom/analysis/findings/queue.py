@@ -145,8 +145,9 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"On average, {mean_count(mean)} connections wait in the queue{of} ({backlog.queue} now): "
-        f"{percent(mean / (backlog.limit or 1))} of the {backlog.limit} that it can hold.",
+        evidence=f"On average, {mean_count(mean)} connections wait in the queue{of}, which is "
+        f"{percent(mean / (backlog.limit or 1))} of the {backlog.limit} that it can hold; {backlog.queue} wait{of} "
+        "now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to retry.",
         **_add_to_queue(figures, backlog)._asdict(),
@@ -178,7 +179,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         now = "" if backlog.limit is None else f" (the lower of the two is now {backlog.limit})"
-        how = f"raise net.core.somaxconn, and then `listen`, which cannot be higher{now}"
+        how = f"first raise net.core.somaxconn, and then `listen`, which cannot exceed it{now}"
     elif backlog.limit < somaxconn:
         how = f"raise `listen` from {backlog.limit} (at most to net.core.somaxconn, which is {somaxconn})"
     else:

@@ -47,8 +47,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="uWSGI does not report its threads.",
             evidence="uWSGI's stats do not list the threads: `stats-no-cores` is set.",
-            meaning="The number of busy threads, the capacity and the age of requests are therefore unknown.",
-            change="Remove `stats-no-cores`, unless the stats document is very large.",
+            meaning="The number of busy threads, the age of requests and the capacity are therefore unknown.",
+            change="Remove `stats-no-cores`, unless this would make the stats document very large.",
         )
     if figures.server.document_bytes > UNIX_SOCKET_ROOM:
         yield Finding(

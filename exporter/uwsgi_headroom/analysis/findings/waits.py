@@ -178,9 +178,9 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"On average, {mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a "
         f"time{of_request(waits, waits.each('sleep'))}.",
-        meaning="Most likely, requests wait for something that only one request at a time can use, such as a SQLite "
-        "file, a lock file, a lock in Redis or a rate limit. While one request uses it, the others sleep, and check "
-        "again and again whether it is free. Another possible cause: a backend fails, and requests retry after a "
+        meaning="Most likely, requests wait for a rate limit, or for something that only one request at a time can "
+        "use, such as a SQLite file, a lock file or a lock in Redis. While one request uses it, the others sleep, and "
+        "check again and again whether it is free. Another possible cause: a backend fails, and requests retry after a "
         "pause. Event streams and long polls also sleep and check again while they wait for new events; they hold a "
         "thread on purpose.",
         clause="requests sleep again and again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",

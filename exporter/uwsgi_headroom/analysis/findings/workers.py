@@ -212,8 +212,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
         "requests), and `harakiri` was not the cause."
         + (
-            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If each "
-            f"of these ends lost one request, {_part_of(figures, ends)} of all requests were lost."
+            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If one "
+            f"request was lost at each of these ends, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),

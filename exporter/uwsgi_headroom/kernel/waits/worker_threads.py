@@ -45,7 +45,7 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 GRANT = (
     "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, which together are close to root (docs/waits.md#rights)"
 )
-WHO_MAY_KNOW = f"there is no right to see what uWSGI's threads wait for: {GRANT}"
+WHO_MAY_KNOW = f"no permission to see what uWSGI's threads wait for: {GRANT}"
 _NO_FILE = "this kernel does not say what threads wait for (no /proc/PID/task/TID/syscall)"
 _HIDDEN = "the memory map of uWSGI's workers cannot be read"
 
