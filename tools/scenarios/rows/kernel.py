@@ -178,7 +178,7 @@ ROWS = (
         Expected(
             "critical",
             ("reload_waits",),
-            words=("a reload waits for requests in worker", "worker-reload-mercy", "chain reload"),
+            words=("a reload waits until worker", "worker-reload-mercy", "chain reload"),
             not_words=("log", *NO_MORE),
         ),
         (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
@@ -193,7 +193,7 @@ ROWS = (
         Expected(
             "critical",
             ("reload_waits",),
-            words=("a reload waits for requests in worker", "now 120", "chain reload"),
+            words=("a reload waits until worker", "now 120", "chain reload"),
             not_words=("log", *NO_MORE),
         ),
         (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),

@@ -101,7 +101,7 @@ ROWS = (
         Expected(
             "critical",
             ("queue_wait", "clients_refused"),
-            words=("keep their connections", "http11-socket", "at least"),
+            words=("keep connections open", "http11-socket", "at least"),
             not_words=("raise `threads`", "raise `processes`"),
         ),
         (Load(clients=4, io_ms=50, think_ms=1000, keep_alive=True), Load(rate=4, io_ms=50, most=50, start=1.0)),
