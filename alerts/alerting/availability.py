@@ -109,8 +109,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "}}",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}Of the sockets that match {{{{ $labels.pattern }}}}, {value(WHOLE)} are "
-        "not watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that the "
-        "exporter has already read are still watched.{{ else }}uWSGI is not running on this host, or its `stats` "
+        "not watched: more sockets match than `sampling.max_servers` allows (400 by default). The exporter "
+        "still watches the servers that it read before.{{ else }}uWSGI is not running on this host, or its `stats` "
         "sockets have another path, or the exporter's user is not allowed to see these sockets. Until this is fixed, "
         "no alert about uWSGI on this host can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
@@ -129,7 +129,7 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "If a server was removed on purpose, lower `expect` in the exporter's configuration, and reload the "
             "exporter.",
         ),
-        evidence="Fewer sockets match the pattern than the setting `expect` of the exporter demands. The configuration "
+        evidence="The exporter's setting `expect` demands more sockets than match the pattern. The configuration "
         "contains only the number of servers, so the exporter does not know the names of the missing servers.",
     )
     return [ticket, page]
@@ -209,8 +209,8 @@ and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         ),
         evidence=f"For {percent()} of the last {r}, there are no samples, although uWSGI was up. Figures about busy "
         "threads and waiting requests may miss what happened in these gaps. Request counts, response times and each "
-        f"worker's share of the requests are not affected. {answer(errors, WHOLE)} reads of the stats server failed in "
-        "the same time; the interval between samples is "
+        f"worker's share of the requests are not affected. In the last {r}, {answer(errors, WHOLE)} reads of the "
+        "stats server failed; the interval between samples is "
         f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -162,15 +162,16 @@ def _harakiri(t: Thresholds) -> Alert:
         expr=f"round({by_server('sum', ended)}) >= {t.harakiris}",
         hold=t.harakiri_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} killed {value(WHOLE)} worker{{{{ if gt $value 1.0 }}}}s{{{{ end }}}} in "
-        f"{t.harakiri_range}, because requests took longer than `harakiri` allows",
+        summary=f"uWSGI {SERVER} on {INSTANCE} killed a worker {{{{ if gt $value 1.0 }}}}{value(WHOLE)} "
+        f"times{{{{ else }}}}once{{{{ end }}}} in {t.harakiri_range}, because requests took longer than `harakiri` "
+        "allows",
         acts=(
             "Find the slow requests in uWSGI's log: their lines contain `HARAKIRI`.",
             "If the slow requests are always of the same kind, make them faster, or set timeouts on the calls that "
             "they make to databases and other services.",
             "Raise `harakiri` only if it is normal for these requests to take this long.",
         ),
-        evidence=f"`harakiri` killed worker processes (of {workers(f'round({_of_self(ended)}) > 0')}). Every request "
+        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}, perhaps more than once. Every request "
         "in a killed process is lost, and uWSGI's request counters do not include it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,

@@ -63,7 +63,7 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     finding = next(iter(ten_sockets(queued=1.0).values()))
     assert (finding.code, finding.severity) == ("saturation", "critical")
     assert finding.title == "Requests wait in the listen queue: all threads of worker 1 are busy."
-    assert finding.evidence == "On average, 1.0 of the 1 thread for a.sock is busy (100 %)."
+    assert finding.evidence == "The only thread for a.sock is busy for 100 % of the time."
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")

@@ -29,7 +29,7 @@ def test_a_throttled_vassal_is_a_warning() -> None:
     assert finding.title == "1 vassal of the emperor fails to start."
     assert (
         finding.evidence
-        == "The emperor waits before it tries to start a vassal again: 12 s for shop.ini (after 3 attempts)."
+        == "The emperor waits before it tries again to start these vassals: shop.ini, for 12 s (after 3 attempts)."
     )
     assert "2 other vassals are running." in finding.meaning
     assert finding.change.startswith("Check the emperor's log")
@@ -41,5 +41,5 @@ def test_only_some_of_many_throttled_vassals_are_listed(count: int, end: str) ->
     """The sentence lists the first three, without figures that uWSGI omits; the document lists all of them."""
     (finding,) = collect_emperor_findings(emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1))
     assert finding.title == f"{count} vassals of the emperor fail to start."
-    assert finding.evidence == f"The emperor waits before it tries to start a vassal again: a; b; {end}"
+    assert finding.evidence == f"The emperor waits before it tries again to start these vassals: a; b; {end}"
     assert "1 other vassal is running." in finding.meaning

@@ -121,7 +121,7 @@ def test_bursts_need_more_than_random_arrivals() -> None:
     """With half of the threads busy on average, 30 requests wait while all are: 38 at once in bursts."""
     bursts = minute(2, 4.0, 3.0, full_seconds=6.0)
     assert count_needed_threads(figures(bursts, SMALL)) == pytest.approx(8 + 30)
-    assert "while all 8 threads are busy, 30 more requests wait" in add_capacity(figures(bursts, SMALL))
+    assert "in bursts, all 8 threads are busy, and 30 more requests wait" in add_capacity(figures(bursts, SMALL))
 
 
 def test_unknown_offered_work_gives_the_smallest_step() -> None:
@@ -230,7 +230,7 @@ def test_interpreters_stop_threads() -> None:
     assert "Additional `threads` would wait for the interpreter lock." in change
     small = add_capacity(figures(full, SMALL))
     assert small.startswith("Raise `threads` from 4 to ")
-    assert "To serve even more, add CPUs: they are the next limit." in small
+    assert "After this step, add CPUs to serve even more." in small
 
 
 def test_other_programs_leave_less_cpu() -> None:

@@ -75,7 +75,7 @@ def test_near_the_limit_of_the_cgroup(used: int, threads: int, is_found: bool) -
     finding = found(threads, 0, tasks=Tasks(used, 1000))
     assert bool(finding) == is_found
     if finding:
-        assert finding.title == "The threads of the workers take up most of the limit of processes."
+        assert finding.title == "The workers' threads use up most of the limit of processes and threads."
         assert finding.change.startswith("Raise the limit of processes (`TasksMax` of the unit")
 
 

@@ -209,7 +209,7 @@ def _say_demand(figures: Figures) -> str:
     slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
     ceiling = figures.ceiling or 0
     if in_bursts > (at_once or 0.0):
-        return f"while all {ceiling} {slots} are busy, {in_bursts - ceiling:.0f} more requests wait"
+        return f"in bursts, all {ceiling} {slots} are busy, and {in_bursts - ceiling:.0f} more requests wait"
     if at_once is None or not ceiling:
         return ""
     number = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)}"
@@ -218,7 +218,9 @@ def _say_demand(figures: Figures) -> str:
         return f"on average, {number} requests are in service or waiting, and all workers together have {all_slots}"
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
-    return f"on average, {number} of the {all_slots} of all workers are in use, but bursts need more than all {ceiling}"
+    bursts = f"bursts need more than the {all_slots} of all workers"
+    used = f"on average, {number} of the {all_slots} of all workers are in use, but bursts need more than all {ceiling}"
+    return used if at_once >= ceiling / 2 else bursts
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
@@ -238,8 +240,8 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
 
 STOPS: dict[Stop, str] = {
     "memory": "There is not enough memory for the {wanted} {unit} that the load needs",
-    "cpu": "To serve even more, add CPUs: they are the next limit",
-    "interpreters": "To serve even more, raise `processes`: the interpreters are the next limit",
+    "cpu": "After this step, add CPUs to serve even more",
+    "interpreters": "After this step, also raise `processes` to serve even more",
     "step": "Then run `check` again: the load may need up to {wanted} {unit}",
     "size": "Even this step is not enough for the load: find out why requests take this long",
 }

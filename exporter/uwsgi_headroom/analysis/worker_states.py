@@ -23,8 +23,8 @@ FAILING = 3
 """A worker that ends this often without serving a request in between cannot start."""
 
 RESUME = (
-    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: each "
-    "`p` and each SIGTSTP pauses running workers, and resumes paused ones."
+    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: the "
+    "next `p` or SIGTSTP pauses all workers again."
 )
 """The advice about paused workers."""
 

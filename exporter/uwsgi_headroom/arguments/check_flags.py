@@ -146,8 +146,8 @@ def add_check_flags(parser: Parser) -> None:
         type=parse_maximum,
         default=UNSET,
         help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
-        "is estimated from samples, so a threshold has to be at least twice the time between samples; if `check` "
-        "itself reads the stats server, a threshold has to be at least 50ms",
+        "is estimated from samples, so a threshold has to be at least twice the time between samples, which means at "
+        "least 50ms if `check` itself reads the stats server",
     )
     parser.add_argument(
         "--max-p99",

@@ -164,7 +164,7 @@ def _add_pids(parser: Parser) -> None:
         "--stuck",
         action="store_true",
         help="list only workers with stuck requests. A request is stuck if it has been in service for "
-        f"{STUCK_SECONDS:g} s or longer, or for the time that you gave to the exporter (`serve --stuck`)",
+        f"{STUCK_SECONDS:g} s or longer; if you gave another time to the exporter (`serve --stuck`), this time counts",
     )
     add_http_config_flag(parser)
 
@@ -284,7 +284,7 @@ COMMANDS = (
         _add_pids,
     ),
     _Command("report", "write a capacity review", DESCRIPTION, add_report_flags),
-    _Command("tune", "find the best processes and threads by experiment", TUNING, add_tune_flags),
+    _Command("tune", "find the best values of processes and threads by experiment", TUNING, add_tune_flags),
     _Command(
         "discover",
         "find the uWSGI masters on this machine",
@@ -297,10 +297,10 @@ COMMANDS = (
     _Command(
         "review",
         "list settings of uWSGI that will cause trouble",
-        "Review the configuration of uWSGI: list the settings that can cause trouble later. For each setting, print "
-        "why it causes trouble, which line to add to the configuration, and when the setting does no harm. Without "
-        "arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, because other "
-        "values may be secret.",
+        "Review the configuration of uWSGI: list the settings that can cause trouble later. For each of these "
+        "settings, print why it causes trouble, which line to add to the configuration to prevent this, and when the "
+        "setting is harmless. Without arguments, review every uWSGI on this machine. `review` prints a value only if "
+        "it is a number, because other values may be secret.",
         _add_review,
     ),
     _Command(

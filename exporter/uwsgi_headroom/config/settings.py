@@ -172,8 +172,9 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--web.allowed-hosts",
         metavar="NAME",
         help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
-        "and this machine's name; repeatable. If the exporter listens on loopback only, it refuses requests for any "
-        "other host name; if it listens on other addresses, it does so only if you give this flag",
+        "and this machine's name; repeatable. If the exporter listens on loopback only, it always refuses requests for "
+        "any other host name; if it also listens on other addresses, it refuses such requests only if you give this "
+        "flag",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,

@@ -102,7 +102,7 @@ def _explain(figures: Figures) -> tuple[str, str]:
             return (
                 f"workers are idle, and {which}, which holds the accept lock, is paused (SIGSTOP)",
                 f"Resume the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a time "
-                "accepts requests. While this process is paused, no other process can accept requests.",
+                "accepts requests. While the stopped worker holds this lock, no other process can accept requests.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",

@@ -78,7 +78,7 @@ def _left(figures: Figures) -> Iterator[Finding]:
         else _title(is_many),
         evidence=f"In {'all' if left >= flow.requests else f'at least {left} of'} {counted(flow.requests, 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''}, the client disconnected before uWSGI had written the "
-        f"response{f', or stopped sending (in {unread:,} of these requests)' if unread else ''};{served} "
+        f"response{f', or (for {unread:,} of these requests) stopped sending the request' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
         meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are "
         "not a failure of the application. For each client that disconnects, uWSGI's log has a line with `write "
@@ -166,7 +166,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
         meaning="uWSGI counts each exception that the application does not catch. "
         + (
-            "It also counts one when a client disconnects; the number above does not include those."
+            "It also counts an exception when a client disconnects; the number above does not include these exceptions."
             if are_known
             else "uWSGI also counts an exception for each client that disconnects before it has the whole response."
         ),

@@ -280,5 +280,5 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
         evidence=f"{shares}. {known}.{route}",
         meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
         "loads of the workers are missing.",
-        change="Look again under more load, or after a longer time: these figures need more requests.",
+        change="Look again under more load, or after a longer time: the missing figures need more requests.",
     )

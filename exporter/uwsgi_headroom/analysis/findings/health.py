@@ -171,7 +171,7 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
         severity="warning",
         title=f"{numbered('Worker', ids)} {'keeps' if len(ids) == 1 else 'keep'} starting threads that do not end."
         if growing
-        else "The threads of the workers take up most of the limit of processes.",
+        else "The workers' threads use up most of the limit of processes and threads.",
         evidence=f"Worker {worst.worker_id} has {worst.process_threads:,} threads"
         f"{_describe_growth(figures, worst)}, and {serve} of them {'serves' if serve == 1 else 'serve'} requests."
         f"{_describe_limit(figures, growing)}",

@@ -115,8 +115,10 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
         **add_wait(
-            f"On average, {mean_count(fullest.busy)} of the {counted(fullest.threads, slot)} for {fullest.socket} "
-            f"{'is' if fullest.threads == 1 else 'are'} busy ({percent(fullest.used)})",
+            f"The only {slot} for {fullest.socket} is busy for {percent(fullest.used)} of the time"
+            if fullest.threads == 1
+            else f"On average, {mean_count(fullest.busy)} of the {counted(fullest.threads, slot)} for {fullest.socket} "
+            f"are busy ({percent(fullest.used)})",
             flow,
         )._asdict(),
         meaning=UNREACHABLE,

@@ -206,8 +206,8 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             describe_busy(figures),
         )._asdict(),
-        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which they "
-        "may run. Additional threads or processes would also wait.",
+        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these "
+        "requests may run. Additional threads or processes would also wait.",
         change=GET_CPU,
         clause="requests in service wait for a CPU",
         of_host=is_full_host(figures),

@@ -159,10 +159,11 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             code="waits_for_threads",
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
-            evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
+            evidence=f"{evidence} In {which}, all requests that are in service now have been in service for "
+            f"{duration(seconds)} or longer.",
             meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
-            "for; a lock, or a place in a pool, that was never released; a thread of the application that hangs; or "
-            "one that was started before uWSGI forked the workers, and does not exist in the workers. More threads "
+            "for; a lock, or a place in a pool, that was never released; a thread of the application that hangs; or a "
+            "thread that does not exist in the workers, because it was started before uWSGI forked them. More threads "
             "would also hang. Requests that wait on purpose, such as long polls, are not a problem: they end by "
             "themselves.",
             clause="requests wait for other threads or for each other, and do not end",
@@ -231,8 +232,8 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         title=f"Threads wait for one of the {size} places in a pool.",
         evidence=f"On average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} busy threads "
         f"({percent(waits.share('lock'))}) wait for a lock{of_request(waits, waits.each('lock'))}. Whenever threads of "
-        f"a worker wait for it, exactly {size} other threads of this worker are sleeping or waiting for a backend: the "
-        f"lock is probably that of a pool of {size}.",
+        f"a worker wait for this lock, exactly {size} other threads of the worker are sleeping or waiting for a "
+        f"backend: the lock probably guards a pool with {size} places.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for one of the {size} places in a pool" if is_cause else "",

@@ -122,7 +122,7 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
         code="vassals_throttled",
         severity="warning",
         title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
-        evidence="The emperor waits before it tries to start a vassal again: "
+        evidence="The emperor waits before it tries again to start these vassals: "
         f"{'; '.join(map(_describe_vassal, throttled[:_MOST_VASSALS]))}" + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its "
         f"attempts to start the vassal. {counted(record.vassals, 'other vassal')} "
@@ -133,6 +133,6 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
 
 
 def _describe_vassal(vassal: ThrottledVassal) -> str:
-    waits = "for an unknown time" if vassal.seconds is None else duration(vassal.seconds)
+    waits = "" if vassal.seconds is None else f", for {duration(vassal.seconds)}"
     attempts = "" if not vassal.attempts else f" (after {counted(vassal.attempts, 'attempt')})"
-    return f"{waits} for {vassal.name}{attempts}" if vassal.seconds is not None else vassal.name
+    return f"{vassal.name}{waits}{attempts}"

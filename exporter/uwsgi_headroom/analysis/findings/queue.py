@@ -136,7 +136,7 @@ def _count_drops(window: Window) -> str:
         )
     others = window.overflows - window.refused
     rest = f", and {others} more that may belong to other TCP listeners in the network namespace" if others else ""
-    return f"in the same time, the kernel dropped {counted(window.refused, 'connection')}{rest}"
+    return f"in these {duration(window.seconds)}, the kernel dropped {counted(window.refused, 'connection')}{rest}"
 
 
 def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:

@@ -213,7 +213,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         "requests), and `harakiri` was not the cause."
         + (
             f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If one "
-            f"request was lost at each of these ends, {_part_of(figures, ends)} of all requests were lost."
+            f"request was lost each time that a worker ended, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),
