@@ -134,8 +134,8 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.severity == loop.severity == "critical"
     assert loop.title == "Workers ended while they served requests: worker 2 keeps restarting."
     assert (
-        "In total, workers ended 31 times, and no uWSGI option that is set explains this. If one request was lost "
-        "each time that a worker ended, 1.5 %" in finding.evidence
+        "In total, workers ended 31 times, and no uWSGI option that is set explains this. If each "
+        "time cost one request, 1.5 %" in finding.evidence
     )
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
 

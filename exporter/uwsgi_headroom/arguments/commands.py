@@ -186,7 +186,11 @@ def _add_compare(parser: Parser) -> None:
     )
     for name, words in (
         ("before", "before the reload or before --around, from 1m to 30d (default 20m)"),
-        ("after", "after the reload or after --around, from 1m to 30d (default: an hour, but not beyond now)"),
+        (
+            "after",
+            "after the reload or after --around, from 1m to 30d (default: an hour, or the time until now if that "
+            "is shorter)",
+        ),
     ):
         parser.add_argument(
             f"--{name}",

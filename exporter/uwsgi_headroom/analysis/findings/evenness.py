@@ -144,7 +144,7 @@ def _cause(mapped: bool | None) -> str:
     """Why the shares differ, as far as the sockets of each worker show it."""
     if mapped:
         return "`map-socket` gives workers sockets of their own, and the web server loads these sockets unevenly."
-    order = "the kernel chooses which waiting thread takes a request"
+    order = "the kernel does not choose evenly among the free threads"
     if mapped is False:
         return f"Cause: {order}."
     return f"Possible causes: {order}, or `map-socket` gives workers sockets of their own."

@@ -113,8 +113,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         if killed_fill_threads(figures)
         else "",
         change=f"Find the slow request in uWSGI's log, in lines with `HARAKIRI`{_how_to_read(figures)}. Then set "
-        "timeouts on the calls that this request makes. If the request is expected to take this long, raise "
-        "`harakiri`.",
+        "timeouts on the calls that this request makes. If such requests are expected to take longer than `harakiri`, "
+        "raise `harakiri`.",
     )
 
 
@@ -133,7 +133,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         severity="critical" if often else _severity(figures, max(lost, number)),
         title=f"{numbered('Worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out.",
         evidence=f"In the last {duration(figures.window.seconds)}, the kernel killed {kills:,} "
-        f"{'process' if kills == 1 else 'processes'} because memory ran out, and workers ended {repeated(number)}, "
+        f"{'process' if kills == 1 else 'processes'} because memory ran out, and {counted(number, 'worker')} ended, "
         f"with at least {counted(lost, 'request')} in service."
         + (f" A worker takes {byte_size(memory.per_worker)}." if memory else ""),
         meaning="The kernel kills a process without warning (signal 9) when "
@@ -212,8 +212,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
         "requests), and `harakiri` was not the cause."
         + (
-            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If one "
-            f"request was lost each time that a worker ended, {_part_of(figures, ends)} of all requests were lost."
+            f" In total, workers ended {counted(ends, 'time')}, and no uWSGI option that is set explains this. If each "
+            f"time cost one request, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),

@@ -300,7 +300,8 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     dropped = (
         ""
         if users.overflows is None
-        else f" The hosts' kernels counted {number} dropped TCP connections (they do not count those of UNIX sockets)."
+        else f" The hosts' kernels counted {number} dropped TCP connections (they do not count connections that a UNIX "
+        "socket refuses)."
     )
     others = [each.server for _, each in full if each is not worst]
     too = f" The queues of {listed(others)} were also full at times." if others else ""
