@@ -41,7 +41,7 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     burst = window(
         60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), waits=SLEEPING, **{"app.sock": 120.0}
     )
-    assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].title.endswith("why is not known.")
+    assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].title.endswith("it is not known why.")
     burst = replace(burst, full_seconds=3.0)
     assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].change.startswith("Raise `processes`")
     shared = findings_by_code(replace(one_full_worker(queued=4.0), full_seconds=20.0), server)
@@ -94,7 +94,7 @@ def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket() -> None:
     """Its own users find a thread."""
     holders = {"a.sock": tuple(range(2, 11)), "b.sock": (1,)}
     finding = ten_sockets(queued=8.0, busy=50.0, holders=holders)["queue_wait"]
-    assert finding.title == "Requests wait in the listen queue: why is not known."
+    assert finding.title == "Requests wait in the listen queue: it is not known why."
     assert "at a.sock" in finding.evidence
 
 
@@ -148,7 +148,7 @@ def test_a_wait_during_a_reload() -> None:
     assert finding.severity == "critical"
     idle = replace(window(60, *(worker(number, 0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1)
     finding = findings_by_code(idle, server)["queue_wait"]
-    assert finding.title == "Requests wait, and no request is completed: why is not known."
+    assert finding.title == "Requests wait, and no request is completed: it is not known why."
     assert finding.severity == "critical"
 
 

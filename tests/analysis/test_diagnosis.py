@@ -98,7 +98,7 @@ def test_without_a_cause_nothing_is_advised() -> None:
     rows = [worker(number, 600, each=0.1, cpu=0.6, busy=60.0) for number in (1, 2)]
     calm = window(60, *rows, waits={"sleep": 2.0}, **{"app.sock": 60 * 2.0})
     first = judge(calm)[0]
-    assert first.title == "Requests wait in the listen queue: why is not known."
+    assert first.title == "Requests wait in the listen queue: it is not known why."
     assert first.change == "Run `py-spy dump --pid 101` to see what the workers do while requests wait."
     burst = judge(replace(calm, full_seconds=6.0))[0]
     assert burst.title == "Requests wait in the listen queue: bursts fill all threads."

@@ -268,7 +268,7 @@ def test_a_queue_that_fills() -> None:
     assert [each.code for each in by_code["queue_wait"].harms] == ["queue_filling"]
     assert "net.core.somaxconn" in by_code["queue_wait"].change
     assert by_code["queue_wait"].severity == "critical"
-    assert by_code["queue_wait"].title == "Requests wait in the listen queue: why is not known."
+    assert by_code["queue_wait"].title == "Requests wait in the listen queue: it is not known why."
     assert by_code["queue_wait"].evidence.startswith("Over the last 60 s, requests wait 1.8 s on average, ")
 
 

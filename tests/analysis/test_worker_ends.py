@@ -178,7 +178,7 @@ def test_a_killed_worker_is_named() -> None:
     finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
     assert finding.title == "Worker 2 was killed because memory ran out."
     assert "killed 1 process" in finding.evidence
-    assert "workers ended once, with at least 1 request in service" in finding.evidence
+    assert "1 worker ended, with at least 1 request in service" in finding.evidence
     assert finding.severity == "warning"
     assert finding.change.startswith("Raise the memory limit of the cgroup"), "whose memory ran out is not known"
     assert "or add memory to the host" in finding.change

@@ -75,7 +75,7 @@ def test_an_objective_that_is_missed() -> None:
     found = _recommended(slow=0.02 * server.requests, judged=server.requests)["objective_missed"]
     assert found.judgement == "act"
     assert found.title == (
-        "2 % of the requests were slower than 1.0 s, lost or refused (the objective permits 1 %): why is not known."
+        "2 % of the requests were slower than 1.0 s, lost or refused (the objective permits 1 %): it is not known why."
     )
     assert "2.0x the error budget" in found.evidence
 
@@ -223,5 +223,5 @@ def test_today_has_one_maximum() -> None:
 def test_a_harm_without_a_known_cause_is_in_the_review() -> None:
     """Requests wait at peak while threads are free: the review says so, and advises neither threads nor processes."""
     found = _recommended(queue=np.full(192, 4.0))["queue_wait"]
-    assert found.title == "Requests wait in the listen queue: why is not known."
+    assert found.title == "Requests wait in the listen queue: it is not known why."
     assert found.action.startswith("No change is known to help: ")

@@ -105,7 +105,7 @@ EXPLAIN = {"requests_lost": ("respawn_loop",), "exceptions": ("descriptors_used_
 """Harms other than waiting, and the causes that explain them: a worker that keeps restarting loses its requests, and
 nothing can be opened without a descriptor."""
 
-NOT_SEEN = "why is not known"
+NOT_SEEN = "it is not known why"
 
 BURSTS = 0.05
 """If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
