@@ -156,7 +156,8 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "Find out why an exception was raised (KeyError at shop/views.py:12): uWSGI's log reports this 500 times."
+        "Find out why the application raised an exception (KeyError at shop/views.py:12): uWSGI's log reports this 500 "
+        "times."
     )
 
 

@@ -56,7 +56,7 @@ def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned:
     """Workers that are replaced at once or in the order of their numbers, without a loss, are reloaded."""
     by_code = judged(ended(times), spawned, can_reload_workers=True)
     assert [(code, finding.severity) for code, finding in by_code.items()] == [("workers_respawned", "info")]
-    assert "The workers were reloaded" in by_code["workers_respawned"].meaning
+    assert "uWSGI replaced the workers" in by_code["workers_respawned"].meaning
 
 
 @pytest.mark.parametrize(

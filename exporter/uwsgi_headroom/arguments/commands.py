@@ -270,9 +270,9 @@ COMMANDS = (
     _Command(
         "top",
         "watch servers in a terminal",
-        "Watch uWSGI servers in a terminal. If an argument is the address of a stats server, in the form "
-        "that `serve --stats` takes, top reads that stats server. If an argument is the URL of a running exporter or "
-        "of one of its pages, top reads the exporter, which answers from its history; the URL .../servers/NAME opens "
+        "Watch uWSGI servers in a terminal. If an argument is the address of a stats server, in the form that `serve "
+        "--stats` takes, top reads that stats server. If an argument is the URL of a running exporter or of one of its "
+        "pages, top shows what this exporter measures, without waiting for a window; the URL .../servers/NAME opens "
         "the server NAME. If an argument is an http:// address or a host:port, top finds out by itself whether this is "
         f"a stats server or an exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no "
         "exporter runs there, top watches the servers found on this machine. If standard output is not a terminal, top "

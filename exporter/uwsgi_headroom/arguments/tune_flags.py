@@ -79,8 +79,8 @@ def _add_load(parser: Parser) -> None:
     parser.add_argument(
         "--access-log",
         metavar="FILE",
-        help="instead of --url: an access log in the common or combined log format, whose GET requests tune sends "
-        "again",
+        help="instead of --url: an access log in the common or combined log format; tune repeats the GET requests in "
+        "it",
     )
     parser.add_argument(
         "--allow-methods",

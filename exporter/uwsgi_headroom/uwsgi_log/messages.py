@@ -705,7 +705,7 @@ MESSAGES: tuple[Message, ...] = (
         "traceback",
         (rb"Traceback \(most recent call last\):",),
         "known",
-        "an exception was raised",
+        "the application raised an exception",
         agrees="exceptions",
     ),
 )

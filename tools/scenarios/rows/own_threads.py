@@ -116,7 +116,10 @@ ROWS = (
         "requests that call their own server",
         Server(4, 2, ("--http-socket", "{tcp}", "--env", "SELF={tcp}"), app=APP),
         Expected(
-            "critical", ("waits_for_backend",), words=("call the uwsgi that serves them", "directly"), not_words=NO_MORE
+            "critical",
+            ("waits_for_backend",),
+            words=("call the uwsgi that serves them", "instead of making these second requests"),
+            not_words=NO_MORE,
         ),
         (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60, vary=(1.0, 1.0)),),
         fixed=True,

@@ -78,7 +78,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "Requests wait for each other: only one request at a time can run the code that the lock protects."
         if figures.lock is not None
-        else "Requests wait for a lock that another request holds, or for work that another thread does for them.",
+        else "Requests wait for a lock that another request holds, or for the result of work that they gave to another "
+        "thread.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for a lock on the same file"

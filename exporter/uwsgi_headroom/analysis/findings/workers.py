@@ -283,7 +283,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
             + (f"; on average over all workers, a worker lives for {duration(seconds)}." if short else "."),
-            meaning="The workers were reloaded, and no request was lost."
+            meaning="uWSGI replaced the workers, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
