@@ -142,8 +142,8 @@ def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
-    """Times that mostly increase, and the outcome of a read at each."""
-    at, story = draw(st.floats(0, 1e6)), []
+    """Times that mostly increase, and the outcome of a read at each. A monotonic clock never shows less than 0."""
+    at, story = draw(st.floats(2, 1e6)), []
     for _ in range(draw(st.integers(1, 12))):
         story.append((at, draw(outcomes(at))))
         at += draw(st.sampled_from([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5]))

@@ -282,9 +282,9 @@ COMMANDS = (
     _Command(
         "pids",
         "print (not run) the command that restarts the workers you choose",
-        "Print the command that restarts the workers that you choose (--worker, --stuck), with their current PIDs. "
-        "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
-        "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
+        "Print a command that restarts the workers that you choose (--worker, --stuck) by their current PIDs. Also "
+        "print the age of the requests that each worker is serving now: a restart loses these requests. `pids` sends "
+        "no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
         _add_pids,
     ),
     _Command("report", "write a capacity review", DESCRIPTION, add_report_flags),
