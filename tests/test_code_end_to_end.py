@@ -106,7 +106,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
 
         with socket.create_connection(("127.0.0.1", uwsgi_.http), 10) as client:
             client.sendall(b"GET /export HTTP/1.0\r\n\r\n")
-            stuck = "1 request in export (shop/orders.py:9) sleeping"
+            stuck = "1 stuck request is in the function export (shop/orders.py:9), sleeping"
             wait_until(lambda: stuck in evidence(running, "request_stuck"), what="the stuck request")
 
         before_reload = pids(uwsgi_) | {uwsgi_.pid}

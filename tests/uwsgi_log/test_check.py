@@ -167,7 +167,7 @@ def test_a_missing_plugin_is_named(app: Path) -> None:
         "critical",
         "No plugin serves the requests that the web server passes on, as uWSGI's log shows.",
     )
-    assert "(it sends 5)" in finding["change"]
+    assert "(now 5)" in finding["change"]
 
 
 def test_a_failed_import_is_named(tmp_path: Path) -> None:
