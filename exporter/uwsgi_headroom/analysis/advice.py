@@ -209,7 +209,8 @@ def _say_demand(figures: Figures) -> str:
     slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
     ceiling = figures.ceiling or 0
     if in_bursts > (at_once or 0.0):
-        return f"in bursts, all {ceiling} {slots} are busy, and {in_bursts - ceiling:.0f} more requests wait"
+        more = max(1, round(in_bursts - ceiling))
+        return f"in bursts, all {ceiling} {slots} are busy, and {counted(more, 'more request')} wait{'s' * (more == 1)}"
     if at_once is None or not ceiling:
         return ""
     number = f"{'at least ' if figures.demand.is_floor else ''}{write_at_once(at_once)}"

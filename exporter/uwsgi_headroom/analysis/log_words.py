@@ -49,7 +49,9 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         return f"Check uWSGI's log for {why}. uwsgi-headroom also reads uWSGI's log, but recognized no message in it."
     first, *more = [log.messages[code] for code in found[:_MOST_QUOTED]]
     doubt = "" if first.agreed else ", but nothing else confirms it"
-    why = f"Find out why {_quote(found[0], first)}: uWSGI's log reports this{_count(first)}{doubt}."
+    why = (
+        f"Find out why {_quote(found[0], first).partition(', so ')[0]}: uWSGI's log reports this{_count(first)}{doubt}."
+    )
     also = [
         f"The log also says{_count(each)} that {_quote(code, each)}."
         for code, each in zip(found[1:], more, strict=False)

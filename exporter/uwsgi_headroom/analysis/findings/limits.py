@@ -51,7 +51,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     existing = mean_threads(figures.threads)
-    is_up = existing not in ("0", str(ceiling))
+    is_up = ceiling > 1 and existing not in ("0", str(ceiling))
     slots = name_slots(figures.server)
     slot = slots.removesuffix("s")
     slowest, advice = _describe_slowest(figures, slots), advise_capacity(figures)
