@@ -20,7 +20,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("no request is running that could hold this lock", "max_workers"),
+            words=("no running request of the same worker could hold this lock", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),
@@ -44,7 +44,7 @@ ROWS = (
         Expected(
             "warning",
             ("waits_for_threads",),
-            words=("do not end", "before uwsgi forked the workers", "set `lazy-apps`"),
+            words=("do not end", "before uwsgi forked them", "set `lazy-apps`"),
             not_words=NO_MORE,
         ),
         (Load(clients=6, io_ms=20, path="/consumer", vary=(1.0, 1.0)),),

@@ -57,7 +57,7 @@ ROWS = (
         Expected(
             "warning",
             ("pool_exhausted",),
-            words=("a pool of 5", "pool_size"),
+            words=("one of the 5 places in a pool", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
         (Load(clients=28, io_ms=100, vary=(1.0, 1.0)),),
