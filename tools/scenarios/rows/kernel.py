@@ -240,7 +240,7 @@ ROWS = (
         Expected(
             "warning",
             ("pool_exhausted",),
-            words=("pool of 5", "5 requests of a worker run at once", "pool_size"),
+            words=("one of the 5 places in a pool", "5 requests of a worker run at once", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
         (Load(clients=28, io_ms=100, path="/pool", vary=(1.0, 1.0)),),
@@ -290,7 +290,7 @@ ROWS = (
     Scenario(
         "a semaphore of two, held while asleep",
         Server(2, 4, app=APP),
-        Expected("critical", ("pool_exhausted",), words=("pool of 2",), not_words=NO_MORE),
+        Expected("critical", ("pool_exhausted",), words=("one of the 2 places in a pool",), not_words=NO_MORE),
         (Load(clients=16, io_ms=200, path="/two", vary=(1.0, 1.0)),),
         seconds=12.0,
         fixed=True,
