@@ -47,7 +47,7 @@ ROWS = (
             words=("do not end", "before uwsgi forked them", "set `lazy-apps`"),
             not_words=NO_MORE,
         ),
-        (Load(clients=6, io_ms=20, path="/consumer", vary=(1.0, 1.0)),),
+        (Load(clients=5, io_ms=20, path="/consumer", vary=(1.0, 1.0)),),
         lead=8.0,
         fixed=True,
         why="The import started it in the master, and no worker has it: nobody answers.",
