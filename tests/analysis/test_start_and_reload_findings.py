@@ -66,9 +66,11 @@ def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> No
 def test_a_start_that_takes_long() -> None:
     """A worker that computes does not hang."""
     by_code = findings(describe(starting(1, 12.0, StartWait("cpu")), serving(2)), (5.0, 20.0))
-    assert by_code["start_hangs"].title == "Worker 1 takes a long time to start: it is computing."
+    assert by_code["start_hangs"].title == "Worker 1 takes a long time to start because it is computing."
     by_code = findings(describe(starting(1, 12.0, StartWait("disk")), starting(2, 12.0)), (5.0, 5.0))
-    assert by_code["start_hangs"].title == "Workers 1 and 2 take a long time to start: they are waiting for a disk."
+    assert (
+        by_code["start_hangs"].title == "Workers 1 and 2 take a long time to start because they are waiting for a disk."
+    )
 
 
 def test_some_workers_hang_and_others_serve() -> None:

@@ -47,16 +47,17 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     found = [code for code in codes if code in log.messages]
     if not found:
         return f"Check uWSGI's log for {why}. uwsgi-headroom also reads uWSGI's log, but recognized no message in it."
-    first, *more = [log.messages[code] for code in found[:_MOST_QUOTED]]
-    doubt = "" if first.agreed else ", but nothing else confirms it"
-    why = (
-        f"Find out why {_quote(found[0], first).partition(', so ')[0]}: uWSGI's log reports this{_count(first)}{doubt}."
+    first, *more = [(_quote(code, log.messages[code]), log.messages[code]) for code in found[:_MOST_QUOTED]]
+    clause, message = first
+    doubt = "" if message.agreed else ", but nothing else confirms it"
+    cause = clause.partition(", so ")[0]
+    return " ".join(
+        [
+            f"Find out why {cause}: uWSGI's log reports this{_count(message)}{doubt}.",
+            *(f"The log also says{_count(message)} that {clause}." for clause, message in more),
+            *_explain_signal(log),
+        ]
     )
-    also = [
-        f"The log also says{_count(each)} that {_quote(code, each)}."
-        for code, each in zip(found[1:], more, strict=False)
-    ]
-    return " ".join([why, *also, *_explain_signal(log)])
 
 
 def _quote(code: str, message: LogMessage) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.findings import first_act
+from uwsgi_headroom.analysis.findings.objective import WAITED
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
@@ -382,7 +383,7 @@ def _describe_burn(windows: tuple[Burn, ...]) -> str:
 def list_causes(burn: Burn) -> list[str]:
     """Say why requests missed the objective other than by being slow in service, such as `3 lost with their worker`."""
     causes = (
-        (round(burn.waited), "too slow only because of the wait in the listen queue"),
+        (round(burn.waited), WAITED),
         (burn.lost, "lost with their worker"),
         (burn.refused, "refused"),
     )

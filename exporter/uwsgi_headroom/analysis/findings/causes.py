@@ -140,19 +140,19 @@ def _reload_waits(figures: Figures) -> list[Finding]:
     which, gone = numbered("worker", numbers), found.gone
     requests = sum(len(worker.ages) for worker in found.left)
     mercy = options.worker_reload_mercy or (DEFAULT_MERCY if options.complete else None)
-    has, its = ("has", "its") if len(found.left) == 1 else ("have", "their")
+    completed = "has completed its requests" if len(found.left) == 1 else "have completed their requests"
     return [
         Finding(
             code="reload_waits",
             severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
-            title=f"No new request is served, because a reload waits until {which} {has} completed {its} requests.",
+            title=f"No new request is served, because a reload waits until {which} {completed}.",
             evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
             f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
             f"service for {duration(found.oldest)}.",
             meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only when all "
             "old workers have completed their requests"
             f"{f', or {mercy} s after the reload began, whichever comes first' if mercy else ''}.",
-            clause=f"a reload waits until {which} {has} completed {its} requests",
+            clause=f"a reload waits until {which} {completed}",
             change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for, then end {which} "
             f"with {end(figures.server, found.left)}: uWSGI then starts all workers, but "
             f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Then set `worker-reload-mercy`"
@@ -239,7 +239,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         return
     numbers, longest = [worker.worker_id for worker in hanging], max(worker.starting or 0.0 for worker in hanging)
     wait = next((worker.start_wait for worker in hanging if worker.start_wait), None)
-    what = name_activity(*wait) if wait else ""
+    what = name_activity(*wait) if wait else None
     works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
     is_one = len(numbers) == 1
     hangs = "hangs at the start" if is_one else "hang at the start"
@@ -249,16 +249,16 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     see = f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits"
     and_end = f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}"
     they_are = "it is" if is_one else "they are"
-    because = (f": {they_are} {what}" if works else f", {what}") if what else ""
+    why = (f" because {they_are} {what}" if works else f", {what}") if what else ""
     yield Finding(
         code="start_hangs",
         severity="critical" if len(hanging) == len(workers) else "warning",
-        title=f"{names} {how}{because}.",
+        title=f"{names} {how}{why}.",
         evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no requests "
         f"yet, {duration(longest)} after the spawn.",
         meaning="A worker accepts requests only after it has imported the application. Until this import is complete, "
         "the worker serves nothing.",
-        clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
+        clause=f"{names[0].lower()}{names[1:]} {how}{why}",
         change=after_deploy(figures, hanging, f"{see}. ", and_end, f"{see[0].lower()}{see[1:]}{and_end}. ")
         + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
         "calls that the application makes while it is imported, or make these calls after the import.",

@@ -18,6 +18,9 @@ _PART = 0.05
 
 Reason = Literal["slow", "waited", "lost", "refused"]
 
+WAITED = "too slow only because of the wait in the listen queue"
+"""What requests were that missed the objective, and would have kept it without this wait."""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding that the error budget burns."""
@@ -72,16 +75,18 @@ def _permitted(objective: ObjectiveFigures) -> str:
 
 
 def _evidence(burn: Burn) -> str:
-    kinds = (
+    kinds: list[tuple[float, str]] = [
         (burn.slow, "too slow"),
-        (burn.waited, "too slow only because of the wait in the listen queue"),
+        (burn.waited, WAITED),
         (burn.lost, "lost"),
         (burn.refused, "refused"),
+    ]
+    (first, why), *others = [kind for kind in kinds if round(kind[0])] or kinds[:1]
+    also = "".join(f", {number:.0f} {what}" for number, what in others)
+    return (
+        f"the last {duration(burn.seconds)}, {first:.0f} of {burn.requests} requests were {why}{also} (burn rate "
+        f"{burn.rate:.1f})"
     )
-    parts = [f"{number:.0f}{{}} {what}" for number, what in kinds if round(number)] or ["0{} too slow"]
-    first = parts[0].format(f" of {burn.requests} requests were")
-    others = "".join(f", {part.format('')}" for part in parts[1:])
-    return f"the last {duration(burn.seconds)}, {first}{others} (burn rate {burn.rate:.1f})"
 
 
 def _advise(figures: Figures, burn: Burn) -> str:

@@ -207,7 +207,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
-        title=f"Workers {f'were killed{signal}' if signal else 'ended'} while they served requests.",
+        title=f"Workers {'ended' if not signal else f'were killed{signal}'} while they served requests.",
         evidence=f"{numbered('Worker', sorted(ended))}{' together' if len(ended) > 1 else ''} lost at least "
         f"{counted(lost, 'request')} in the last {duration(figures.window.seconds)} ({_part_of(figures, lost)} of all "
         "requests), and `harakiri` was not the cause."
