@@ -12,8 +12,7 @@ from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.demand import write_at_once
-from uwsgi_headroom.analysis.findings import first_act
-from uwsgi_headroom.analysis.findings.objective import WAITED
+from uwsgi_headroom.analysis.findings import WAITED, first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
