@@ -195,8 +195,7 @@ ROWS = (
         Expected("ok", also=("reloaded",), limits=("threads",)),
         (Load(clients=1, io_ms=20),),
         (Event(4.0, actions.reload),),
-        quick=True,
-        why="One request waits in the queue for the moment of it, however long a busy machine takes.",
+        why="One request waits in the queue for the moment of it.",
     ),
     Scenario(
         "full reload of a slow application",
@@ -204,6 +203,7 @@ ROWS = (
         Expected("warning", ("queue_wait",), ("reloaded",), ("chain reload",), ("`processes`",), ("threads",)),
         (Load(part=0.3, io_ms=100),),
         (Event(4.0, actions.deploy_slow),),
+        quick=True,
         why="All requests of three seconds wait until it is loaded.",
     ),
     Scenario(
