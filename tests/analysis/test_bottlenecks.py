@@ -62,7 +62,7 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     """Its users wait as long as they are served, and over all sockets the mean wait is 10 ms."""
     finding = next(iter(ten_sockets(queued=1.0).values()))
     assert (finding.code, finding.severity) == ("saturation", "critical")
-    assert finding.title == "Requests wait in the listen queue: all threads of worker 1 are busy."
+    assert finding.title == "Requests wait in the listen queue: the only thread of worker 1 is busy."
     assert finding.evidence == "The only thread for a.sock is busy for 100 % of the time."
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms

@@ -119,6 +119,19 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     assert several.title == "Workers ended while they served requests."
 
 
+def test_a_message_with_advice_says_what_to_do_first() -> None:
+    """What is known needs no "find out why", and no consequence of it is asked for."""
+    killed = judged(lost(), says(mercy_kill=LogMessage(2, 2, (1,))))["requests_lost"]
+    assert killed.change.startswith(
+        "Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout. "
+        "uWSGI's log reports 2 times that worker 1 did not end within `worker-reload-mercy` and was killed."
+    )
+    looping = judged(lost(), says(respawning_too_fast=LogMessage(3, 3)))["requests_lost"]
+    assert looping.change.startswith(
+        "Find out why workers end as soon as they start: uWSGI's log reports this 3 times."
+    )
+
+
 def replace_agreed(message: LogMessage, agreed: int) -> LogMessage:
     return msgspec.structs.replace(message, agreed=agreed)
 
@@ -142,7 +155,7 @@ SEE = "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `
         (
             LogRecord(),
             "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`. "
-            "uwsgi-headroom also reads uWSGI's log, but recognized no message in it.",
+            "uwsgi-headroom reads only what is added to this log while it watches, and recognized no message in that.",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.record import LogMessage, LogRecord, ServerRecord
-from uwsgi_headroom.uwsgi_log.messages import SIGNALS, describe, name_signal
+from uwsgi_headroom.uwsgi_log.messages import SIGNALS, advise, describe, name_signal
 from uwsgi_headroom.words.formats import numbered, repeated
 
 ENDS = (
@@ -26,15 +26,15 @@ ENDS = (
 )
 """Messages that say why a worker ended, the most telling first."""
 
-STARTS = ("application_not_loaded", "no_callable", "failed_in_worker", "no_application_loaded", "killed_by_signal")
+STARTS = ("no_callable", "application_not_loaded", "failed_in_worker", "no_application_loaded", "killed_by_signal")
 """Messages that say why an application or a worker does not start."""
 
 _MOST_QUOTED = 2
 
 
 def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "") -> str:
-    """What the log says by these messages, as sentences; else where to look for the reason, `why`. plain: that
-    sentence, where it is not `Check uWSGI's log for ...`."""
+    """What to do about what the log says by these messages, as sentences; else where to look for the reason, `why`.
+    plain: that sentence, where it is not `Check uWSGI's log for ...`."""
     plain = plain or f"Check uWSGI's log for {why}."
     log = server.log
     if log is None or (log.off and not log.turn_on):
@@ -46,14 +46,19 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         )
     found = [code for code in codes if code in log.messages]
     if not found:
-        return f"Check uWSGI's log for {why}. uwsgi-headroom also reads uWSGI's log, but recognized no message in it."
+        return (
+            f"Check uWSGI's log for {why}. uwsgi-headroom reads only what is added to this log while it watches, and "
+            "recognized no message in that."
+        )
     first, *more = [(_quote(code, log.messages[code]), log.messages[code]) for code in found[:_MOST_QUOTED]]
     clause, message = first
     doubt = "" if message.agreed else ", but nothing else confirms it"
-    cause = clause.partition(", so ")[0]
+    change = advise(found[0], message.limit)
     return " ".join(
         [
-            f"Find out why {cause}: uWSGI's log reports this{_count(message)}{doubt}.",
+            f"{change} uWSGI's log reports{_count(message)} that {clause}{doubt}."
+            if change
+            else f"Find out why {clause}: uWSGI's log reports this{_count(message)}{doubt}.",
             *(f"The log also says{_count(message)} that {clause}." for clause, message in more),
             *_explain_signal(log),
         ]

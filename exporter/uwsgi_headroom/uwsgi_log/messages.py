@@ -271,7 +271,7 @@ MESSAGES: tuple[Message, ...] = (
         "respawning_too_fast",
         (rb"worker respawning too fast !!! i have to sleep a bit",),
         "known",
-        "workers end as soon as they start, so uWSGI waits before it starts more",
+        "workers end as soon as they start",
         agrees="respawns",
     ),
     Message(
@@ -362,6 +362,8 @@ MESSAGES: tuple[Message, ...] = (
         (rb'unable to find "application" callable in file', rb'"application" must be a callable object in file'),
         "known",
         "the application's file has no callable of that name",
+        change="Set `callable` to the name that the application has in its file (without this option, uWSGI looks for "
+        "`application`), or correct the name after the colon in `module`.",
         agrees="no_application",
     ),
     Message(
@@ -376,6 +378,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"need-app requested, destroying the instance",),
         "event",
         "uWSGI exits, because `need-app` is set and no application could be loaded",
+        change="Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.",
     ),
     Message(
         "too_many_applications",

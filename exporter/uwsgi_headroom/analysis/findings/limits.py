@@ -52,15 +52,15 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     full = window.full_seconds / window.observed_seconds
     existing = mean_threads(figures.threads)
     is_up = ceiling > 1 and existing not in ("0", str(ceiling))
-    slots = name_slots(figures.server)
-    slot = slots.removesuffix("s")
-    slowest, advice = _describe_slowest(figures, slots), advise_capacity(figures)
+    slot = name_slots(figures.server).removesuffix("s")
+    slots = slot if ceiling == 1 else f"{slot}s"
+    slowest, advice = _describe_slowest(figures, f"{slot}s"), advise_capacity(figures)
     if slowest and figures.routes is None:
         advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
-        title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
+        title=_title(slots, ceiling, waits=waits),
         **add_wait(
             (
                 f"On average, {existing} of the {counted(ceiling, slot)} are up, and {mean_count(observed)} are busy "
@@ -73,10 +73,28 @@ def _threads(figures: Figures) -> Iterator[Finding]:
             figures.flow,
             slowest,
         )._asdict(),
-        meaning=f"A request that finds all {slots} busy waits in the listen queue.",
+        meaning=f"A request that finds {'this' if ceiling == 1 else 'all'} {slots} busy waits in the listen queue.",
         **advice._asdict(),
-        clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
+        clause=_clause(slots, ceiling, used),
     )
+
+
+def _title(slots: str, threads: int, *, waits: bool) -> str:
+    """What is in use, of so many threads."""
+    if threads == 1:
+        return (
+            f"The only {slots} is in use, and requests wait."
+            if waits
+            else f"The only {slots} is in use most of the time."
+        )
+    return f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use."
+
+
+def _clause(slots: str, threads: int, used: float) -> str:
+    """The same in the sentence of another finding."""
+    if threads == 1:
+        return f"the only {slots} is busy"
+    return f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy"
 
 
 def _describe_slowest(figures: Figures, slots: str) -> str:
@@ -108,12 +126,12 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         return
     waits, flow = is_full(fullest), fullest.flow or figures.flow
     slot = name_slots(figures.server).removesuffix("s")
-    slots = f"{slot}s of {numbered('worker', fullest.workers)}"
+    slots = f"{slot if fullest.threads == 1 else f'{slot}s'} of {numbered('worker', fullest.workers)}"
     explains = figures.longest_wait[1] in ("", fullest.socket)
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
-        title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
+        title=_title(slots, fullest.threads, waits=waits),
         **add_wait(
             f"The only {slot} for {fullest.socket} is busy for {percent(fullest.used)} of the time"
             if fullest.threads == 1
@@ -122,7 +140,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
             flow,
         )._asdict(),
         meaning=UNREACHABLE,
-        clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
+        clause=_clause(slots, fullest.threads, fullest.used) if explains else "",
         change=SPREAD,
     )
 
