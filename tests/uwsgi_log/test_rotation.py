@@ -31,7 +31,7 @@ BETWEEN_LOOKS = 100
 ROTATIONS = 3
 
 
-def rename(log: Path, number: int) -> None:
+def rename(log: Path, number: int, _last: bytes) -> None:
     """As logrotate does with `create`: uWSGI writes to the old file until it is asked to open the log again."""
     log.rename(f"{log}.{number}")
     log.touch()
@@ -40,18 +40,22 @@ def rename(log: Path, number: int) -> None:
     os.utime(log.with_name("reopen"), (later, later))
 
 
-def copy_and_truncate(log: Path, number: int) -> None:
-    """As logrotate does with `copytruncate`. Nothing is written between the two steps, which would lose that."""
+def copy_and_truncate(log: Path, number: int, last: bytes) -> None:
+    """As logrotate does with `copytruncate`. Nothing is written between the two steps, which would lose that: uWSGI
+    writes the line of the last request after it has sent the response, so it is waited for."""
+    end = time.monotonic() + 30
+    while last not in log.read_bytes() and time.monotonic() < end:
+        time.sleep(0.001)
     shutil.copy(log, f"{log}.{number}")
     os.truncate(log, 0)
 
 
-def by_uwsgi(_log: Path, _number: int) -> None:
+def by_uwsgi(_log: Path, _number: int, _last: bytes) -> None:
     """uWSGI's master renames the log once a second, if it is larger than `log-maxsize`."""
 
 
 @pytest.mark.parametrize("rotate", [rename, copy_and_truncate, by_uwsgi])
-def test_every_request_is_read_once(rotate: Callable[[Path, int], None], tmp_path: Path) -> None:
+def test_every_request_is_read_once(rotate: Callable[[Path, int, bytes], None], tmp_path: Path) -> None:
     """Some 200 requests a second, and a rotation between two looks at the log, over and over."""
     app, log, reopen = tmp_path / "shop.py", tmp_path / "shop.log", tmp_path / "reopen"
     app.write_text(APP)
@@ -79,13 +83,13 @@ def test_every_request_is_read_once(rotate: Callable[[Path, int], None], tmp_pat
             rotated = 0
             for number in range(REQUESTS):
                 get(server, f"/{number}")
+                last = f"GET /{number} ".encode()
                 if number % BETWEEN_LOOKS == 0:
                     looked.clear()
                     assert looked.wait(60)
                 if number % (REQUESTS // 5) == REQUESTS // 10:
                     rotated += 1
-                    rotate(log, rotated)
-            last = f"GET /{REQUESTS - 1} ".encode()
+                    rotate(log, rotated, last)
             end = time.monotonic() + 30
             while last not in found and time.monotonic() < end:
                 time.sleep(0.1)

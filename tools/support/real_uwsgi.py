@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from app import loopback
 from tools.environments import ROOT
 
@@ -121,7 +123,8 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
     """Runs uWSGI with `options` (as on its command line) until the block ends.
 
     It serves `app` (a WSGI file) on a UNIX socket and over HTTP on loopback (`http-socket`, straight to the
-    workers), with its stats on a UNIX socket unless `stats` is false.
+    workers), with its stats on a UNIX socket unless `stats` is false. When the block begins, it has a worker: it serves
+    stats from then on, and listens before.
     """
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))  # short: a UNIX path holds 107 bytes
     server = _unstarted(directory)
@@ -137,6 +140,8 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
     command += ["--stats", server.stats] if stats else []
     ready = server.stats if stats else ("127.0.0.1", server.http)
     with _started(server, [*command, *options], ready):
+        if not stats:
+            wait_until(psutil.Process(server.pid).children, what="a worker")
         yield server
 
 
