@@ -14,6 +14,8 @@ import pytest
 from tests.support import promtool
 from tests.support.simulated_day import SCRAPE, Site, counters
 
+pytestmark = pytest.mark.slow
+
 MINUTES = 24 * 60
 EVALUATION = "3m"
 """Evaluating the rules for 78 workers takes a while; this interval still sees what lasts five minutes."""
@@ -45,17 +47,13 @@ UNEVEN = (Site("api", workers=4, threads=8, peak=2.0, cpu=0.25, wait=0.5, prefer
 """Requests are uneven and long: in the busy hours one of four workers has nearly half of them, and is saturated."""
 
 
-@pytest.mark.parametrize("sites", [QUIET, pytest.param([quiet(LARGE)], marks=pytest.mark.slow)], ids=["small", "large"])
+@pytest.mark.parametrize("sites", [QUIET, [quiet(LARGE)]], ids=["small", "large"])
 def test_a_quiet_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     """No alert fires on servers with little load, however unevenly some share it."""
     _promtool(tmp_path, sites, 1, {FIRED: []})
 
 
-@pytest.mark.parametrize(
-    "sites",
-    [pytest.param(BUSY, marks=pytest.mark.slow), pytest.param([LARGE], marks=pytest.mark.slow)],
-    ids=["small", "large"],
-)
+@pytest.mark.parametrize("sites", [BUSY, [LARGE]], ids=["small", "large"])
 def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     """No alert fires on servers that are busy and even; they are as busy as stated above."""
     busiest = "max_over_time(server:uwsgi_utilization:ratio_rate5m[1d])"
@@ -72,7 +70,6 @@ def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     )
 
 
-@pytest.mark.slow
 def test_an_uneven_and_costly_day_is_told(tmp_path: Path) -> None:
     """The ticket and the page about uneven workers fire, and otherwise only alerts about the same cause."""
     names = ("UwsgiHeadroomLow", "UwsgiHotWorkerSaturated", "UwsgiWorkersUneven")

@@ -42,6 +42,7 @@ RECORDED = {
 """The gauges of a window, and the recorded series of the same figures."""
 
 
+@pytest.mark.slow
 def test_recorded_figures_of_a_loaded_server(tmp_path: Path) -> None:
     """One of three workers gets most of the requests; compares every windowed gauge at one time."""
     assert main(["--out", str(tmp_path), "--set", f"window={WINDOW}"]) == 0

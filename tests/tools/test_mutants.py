@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from tools import mutants
 from tools.environments import ROOT
 
@@ -51,6 +53,7 @@ def test_operators_comparisons_constants_and_statements(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_mutant_is_python() -> None:
     """A mutant that cannot be compiled would be killed by any test, and show nothing."""
     for mutant in mutants.draw(PACKAGE, 1, 300):
@@ -58,6 +61,7 @@ def test_every_mutant_is_python() -> None:
         ast.parse(source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_mutants() -> None:
     """Mutants of one seed are the same ones each time, each is drawn once, and another seed draws others."""
     drawn = mutants.draw(PACKAGE, 31, 60)

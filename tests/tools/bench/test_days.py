@@ -47,6 +47,7 @@ def quiet(seed: int = 1, **changes: object) -> healthy.Day:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_healthy_days_have_no_unexplained_critical_finding(days: list[course.Course]) -> None:
     """A finding is CRITICAL only while users wait for seconds, are refused, or take twice as long as usual."""
     said = [episode for day in days for episode in findings.judge_day(day)]
@@ -54,6 +55,7 @@ def test_healthy_days_have_no_unexplained_critical_finding(days: list[course.Cou
     assert not [each for each in said if each.severity == "critical" and not each.hurt.explains_critical]
 
 
+@pytest.mark.slow
 def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
     """No rule that pages fires, although figures come near its threshold."""
     stretches = [stretch for day in days for stretch in pages.find_stretches(day)]
@@ -61,6 +63,7 @@ def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
     assert pages.find_pages(stretches) == []
 
 
+@pytest.mark.slow
 def test_a_sick_day_pages_and_is_critical() -> None:
     """A server that gets more than it can serve for two hours has pages, a CRITICAL finding, and users who were
     hurt."""
