@@ -96,8 +96,8 @@ _MONTH = "[29d1h:1d]"
 BUDGET = signal(
     "Error budget left of 30 days",
     "percentunit",
-    f"""What is left of the bad requests that the objectives permit in the 30 days before each point; days without
-    figures count as kept. Below 0 %, the objective was missed. {_JUDGED} {_MIDNIGHT} {_RULES}""",
+    f"""What is left of the bad requests that the objectives permit in the 30 days before each point; on days without
+    figures, the objectives count as met. Below 0 %, the objective was missed. {_JUDGED} {_MIDNIGHT} {_RULES}""",
     Series(
         f"1 - sum_over_time(({_BAD}){_MONTH})\n/ (30 * avg_over_time(({_PERMITTED}){_MONTH}) > 0)",
         "{{service}}",

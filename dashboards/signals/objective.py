@@ -63,8 +63,8 @@ BUDGET = signal(
     "Budget left of 30 days",
     "percentunit",
     f"""What is left of the bad requests that the objective permits in 30 days, and how long that lasts at the burn rate
-    of the last hour. Below 0 %, the objective is missed. Days before the server had its objective, or of which
-    Prometheus has no data, count as kept: a new server has a whole budget, and a high burn rate uses it up soon.
+    of the last hour. Below 0 %, the objective is missed. It counts as met on days before the server had it, or of
+    which Prometheus has no data: a new server has a whole budget, and a high burn rate uses it up soon.
     {_NO_OBJECTIVE}""",
     Series(_LEFT, "left", now=True),
     Series(f"clamp_min({_LEFT}, 0) * 30 * 86400 / ({_bad('1h')} / (1 - {_OBJECTIVE}) > 0.01)", LASTS, now=True),

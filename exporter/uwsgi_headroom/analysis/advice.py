@@ -220,7 +220,7 @@ def _say_demand(figures: Figures) -> str:
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
     bursts = f"bursts need more than the {all_slots} of all workers"
-    used = f"on average, {number} of the {all_slots} of all workers are in use, but bursts need more than all {ceiling}"
+    used = f"on average, {number} of the {all_slots} of all workers are needed, but bursts need more than all {ceiling}"
     return used if at_once >= ceiling / 2 else bursts
 
 
