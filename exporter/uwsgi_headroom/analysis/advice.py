@@ -220,8 +220,8 @@ def _say_demand(figures: Figures) -> str:
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
     bursts = f"bursts need more than the {all_slots} of all workers"
-    used = f"on average, {number} of the {all_slots} of all workers are needed, but bursts need more than all {ceiling}"
-    return used if at_once >= ceiling / 2 else bursts
+    used = f"on average, requests need {number} of the {all_slots} of all workers, but bursts need more than all"
+    return f"{used} {ceiling}" if at_once >= ceiling / 2 else bursts
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:

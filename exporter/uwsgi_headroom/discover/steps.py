@@ -303,16 +303,16 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
     if os.geteuid() != 0:
         directory = Path.home() / ".uwsgi" / name
         make = Step("Make a directory for the stats socket:", [f"install -d -m 2750 {directory}"])
-        return [_Place(directory, None if directory.is_dir() else make, "it is in your home directory")]
+        return [_Place(directory, None if directory.is_dir() else make, "the directory is in your home directory")]
     lasting = LASTING / name
     if launch.is_debian and (RUNTIME / name).is_dir():
-        return [_Place(RUNTIME / name, None, "Debian's init script makes it at each start")]
+        return [_Place(RUNTIME / name, None, "Debian's init script makes the directory at each start")]
     if SYSTEMD.is_dir() and shutil.which("systemd-tmpfiles"):
         runtime = RUNTIME if _is_the_systems(RUNTIME) else OWN_RUNTIME
         return [*_list_places_of_tmpfiles(runtime / name, owner, group), *_list_runtime_directories(launch)]
     commands = [f"install -d -m 2750 -o {owner} -g {group} {lasting}"]
     make = Step("Make a directory for the stats socket:", commands)
-    return [_Place(lasting, None if lasting.is_dir() else make, "it is on a disk")]
+    return [_Place(lasting, None if lasting.is_dir() else make, "the directory is on a disk")]
 
 
 def _list_places_of_tmpfiles(directory: Path, owner: str, group: str) -> list[_Place]:
@@ -332,7 +332,7 @@ def _list_places_of_tmpfiles(directory: Path, owner: str, group: str) -> list[_P
     is_made = directory.is_dir() and kept.is_file() and line in kept.read_text(errors="replace").splitlines()
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
     make = Step("Make a directory for the stats socket, now and at each boot:", commands)
-    return [_Place(directory, None if is_made else make, f"systemd makes it at each boot ({kept})")]
+    return [_Place(directory, None if is_made else make, f"systemd makes the directory at each boot ({kept})")]
 
 
 def _is_ours(directory: Path, owner: str) -> bool:
@@ -368,7 +368,7 @@ def _list_runtime_directories(launch: Launch) -> list[_Place]:
     unit = _own_unit(launch)
     if not unit:
         return []
-    exists = f"systemd makes it at each start of {unit.name}"
+    exists = f"systemd makes the directory at each start of {unit.name}"
     return [_Place(Path("/run", directory), None, exists) for directory in unit.runtime_directories]
 
 
@@ -431,10 +431,10 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
         steps.append(reload)
     steps.append(_look_again(name))
     user = user_name(launch.ids.uid)
-    there = "an old socket is there on which nobody listens" if path.exists() else "nothing is there yet"
+    there = f"At {path} is an old socket on which nobody listens" if path.exists() else f"Nothing is at {path} yet"
     tried = (
-        f"user {user} can bind a socket in {place.directory}{' once it is made' if place.make else ''}, {there}, "
-        f"and {reader.name} {'can' if may_read else 'cannot yet'} connect to it; {place.exists}"
+        f"user {user} can bind a socket in {place.directory}{' once it is made' if place.make else ''}, and "
+        f"{reader.name} {'can' if may_read else 'cannot yet'} connect to that socket. {there}; {place.exists}"
     )
     return Plan(steps, tried, _list_warnings(launch))
 
