@@ -59,7 +59,7 @@ SCENES = (
         "cheaper",
         "cheaper mode starts workers as load grows, and ends them as it falls",
         "Between 2 and 8 workers are up, with the load that swings once in 90 s: look at the\n"
-        "workers. OK on the page after 20 s: those in reserve count for the headroom.",
+        "workers. OK on the page after 20 s: workers in reserve count as headroom.",
         cores=0.4,
         options=("--processes", "8", "--threads", "1", "--cheaper", "2", "--cheaper-initial", "2"),
         loads=(Load(clients=6, fewest=0, period=90, path="/mixed", io_ms=300, cpu_ms=2, think_ms=20),),

@@ -63,8 +63,8 @@ CAUSE_TEXTS: Mapping[Cause, str] = {
     "harakiri": "uWSGI's `harakiri_count` of the worker has grown. This one is certain: uWSGI says so itself.",
     "out_of_memory": "The kernel counted one more process killed for want of memory, in the master's cgroup or on the "
     "host, between the two samples. It does not count which process that was.",
-    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (a delta and the worker's "
-    "number are added to the option).",
+    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (uWSGI changes this "
+    "number by `max-requests-delta` and the worker's number).",
     "max_worker_lifetime": f"The process was at least {REACHED:g} of `max-worker-lifetime` old.",
     "reload_on_rss": f"Its resident memory was at least {REACHED:g} of `reload-on-rss` or `evil-reload-on-rss` at the "
     "last sample.",

@@ -52,7 +52,7 @@ def test_the_terms_add_up_to_the_numbers_of_a_server() -> None:
             + shape.apps
             + shape.locks
             + terms["role of other processes"] * shape.roles
-            + shape.rules * terms["rule about settings that speaks"]
+            + shape.rules * terms["rule about settings that gives advice"]
             + terms["server, with an objective"] * shape.objective
         )
         assert cardinality.total(cardinality.of_server(shape)) == expected

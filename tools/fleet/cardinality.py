@@ -171,7 +171,10 @@ def coefficients() -> dict[str, int]:
         "worker": per_worker + longest,
         "worker, with waits": more(part(workers=1, waits=True)) - per_worker - waits,
         "worker and CPU, with cpu-residency": more(part(workers=1, cpus=1)) - per_worker,
-        "worker and application, from two on": (more(part(workers=1, apps=2)) - per_worker - more(part(apps=2))) // 2,
+        "worker and application, from two applications on": (
+            more(part(workers=1, apps=2)) - per_worker - more(part(apps=2))
+        )
+        // 2,
         "application": more(part(apps=1)),
         "socket": more(part(sockets=1)),
         "window": more(part(windows=1)),
@@ -180,7 +183,7 @@ def coefficients() -> dict[str, int]:
         "route": more(part(routes=1)),
         "lock": more(part(locks=1)),
         "role of other processes": more(part(roles=1)),
-        "rule about settings that speaks": more(part(rules=1)),
+        "rule about settings that gives advice": more(part(rules=1)),
         "server, with an objective": more(part(objective=True)),
     }
 

@@ -18,7 +18,8 @@ DAYS = 30
 
 
 CAPTURED = ROOT / "tests" / "fleet" / "captured"
-"""Expositions of a real exporter, by shape: two sockets, an objective, waits, five rules about settings that speak."""
+"""Expositions of a real exporter, by shape: two sockets, an objective, waits, five rules about settings that give
+advice."""
 SHAPES = (("2x8", 2), ("4x8", 4), ("8x8", 8), ("64x16", 64))
 
 
