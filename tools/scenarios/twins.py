@@ -41,6 +41,7 @@ TWINS: Mapping[str, str | Changes] = {
     "cheaper at its ceiling": _with(Load(clients=1, io_ms=300)),
     "async on the CPU": _with(Load(rate=3, cpu_ms=80)),
     "gevent full": "gevent at rest",
+    "gevent, more clients than cores": "gevent at rest",
     "gevent, a call that sleeps": "gevent, calls that yield",
     "gevent, a connection that is not answered": "gevent, connections that yield",
     "gevent, the lock of a file": "gevent, calls that yield",

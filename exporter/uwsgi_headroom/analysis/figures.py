@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
+from uwsgi_headroom.analysis.polling import find_polling, without_cpu
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
@@ -75,6 +76,10 @@ class Figures:
     """The mean number of threads over the window, beside which other means of it are shown, where `available` is of its
     end. None if unknown."""
 
+    polling: Mapping[int, float] = field(default_factory=dict)
+    """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as
+    unknown."""
+
     @property
     def longest_wait(self) -> tuple[Flow, str]:
         """The flow whose requests wait the longest, and its socket; see `find_longest_wait`."""
@@ -103,7 +108,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     window. queue_waits: all requests of the window by their wait; None if none was seen waiting. code: of the same
     window; None while it is not looked at."""
     workers, cpus = server.workers, server.cpus
-    seconds = window.observed_seconds
+    seconds, polling = window.observed_seconds, find_polling(window, server)
+    window = without_cpu(window, polling)
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
@@ -162,6 +168,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         code=code,
         stuck_seconds=stuck_seconds,
         outage=outage,
+        polling=polling,
         threads=sum_if_all_known(
             [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
         )

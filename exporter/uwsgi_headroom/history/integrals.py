@@ -485,15 +485,17 @@ def _add_process(
     if seconds is None:
         return
     used, children = 0.0, process.children_cpu_seconds or 0.0
-    used_by_children = 0.0
+    used_by_children, in_kernel = 0.0, 0.0
     if before is not None and (then is None or now.pid != then.pid or now.last_spawn != then.last_spawn):
-        used, used_by_children = seconds, children  # a new process
+        used, used_by_children, in_kernel = seconds, children, process.cpu_system_seconds or 0.0  # a new process
     elif before is not None and (earlier := before.host.processes.get(process.pid)):
         known = _cpu_seconds(earlier)
         used = 0.0 if known is None else max(0.0, seconds - known)
+        in_kernel = max(0.0, (process.cpu_system_seconds or 0.0) - (earlier.cpu_system_seconds or 0.0))
         if earlier.children_cpu_seconds is not None:
             used_by_children = max(0.0, children - earlier.children_cpu_seconds)
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
+    total.system_seconds = (total.system_seconds or 0.0) + min(in_kernel, used)
     total.children_cpu_seconds += used_by_children
 
 

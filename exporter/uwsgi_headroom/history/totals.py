@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 80 bytes a worker and 328 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 84 bytes a worker and 328 for the server,
 without sockets and backends.
 """
 
@@ -134,6 +134,7 @@ WORKER = (
     Quantity("worker", "loop_held_seconds", "time", _WAIT_TICKS, known="reported"),
     Quantity("worker", "process_threads", "level"),
     Quantity("worker", "threads_growth", "change"),
+    Quantity("worker", "system_seconds", "time", _TICKS, known="reported"),
 )
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
@@ -202,6 +203,8 @@ class WorkerTotals(Struct):
     """Not a total but the latest level: all threads of the process, also those that serve no request."""
     peak_kilobytes: int | None = None
     """Not a total but the most that the present process had."""
+    system_seconds: float | None = None
+    """The part of `cpu_seconds` in which the kernel worked for it."""
 
 
 @dataclass(slots=True)

@@ -63,6 +63,8 @@ class WorkerWindow(Struct, frozen=True, gc=False):
     """All threads of its process at the end of the window, also those that serve no request."""
     threads_growth: int | None = None
     """Since the start of the window; negative if there are fewer."""
+    system_seconds: float | None = None
+    """The part of `cpu_seconds` in which the kernel worked for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,21 @@ ROWS = (
         skip=why_no_gevent,
     ),
     Scenario(
+        "gevent, more clients than cores",
+        GEVENT,
+        Expected(
+            "critical",
+            ("saturation", "queue_wait"),
+            words=("all async cores are busy", "gevent", "without a pause"),
+            not_words=("CPUs", "`processes`", "`threads`"),
+            limits=("threads",),
+        ),
+        (Load(clients=70, io_ms=400, vary=(1.0, 1.0)),),
+        fixed=True,
+        skip=why_no_gevent,
+        why="uWSGI looks for a free core without a pause and uses all CPUs for that; more CPUs would not serve more.",
+    ),
+    Scenario(
         "gevent, a call that sleeps",
         Server(2, 20, UNPATCHED),
         Expected(

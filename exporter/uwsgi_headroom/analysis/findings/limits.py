@@ -71,7 +71,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
             )
             + (f"; for {percent(full)} of the time, no {slot} is free" if full >= 0.005 else ""),
             figures.flow,
-            slowest,
+            slowest + _describe_polling(figures),
         )._asdict(),
         meaning=f"A request that finds {'this' if ceiling == 1 else 'all'} {slots} busy waits in the listen queue.",
         **advice._asdict(),
@@ -112,6 +112,18 @@ def _describe_slowest(figures: Figures, slots: str) -> str:
         f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
         f"{percent(min(1.0, part * low / mean))} of the busy {slots} or more."
         f"{describe_route(figures.routes, figures.server)}"
+    )
+
+
+def _describe_polling(figures: Figures) -> str:
+    """Why the CPU time of workers with coroutines says nothing, as a sentence with a space before it."""
+    if not figures.polling:
+        return ""
+    used = sum(figures.polling.values())
+    return (
+        " While no async core of a worker is free, uWSGI looks for one without a pause: that is why "
+        f"{numbered('worker', list(figures.polling))} "
+        + (f"uses {used:.2f} of a CPU." if len(figures.polling) == 1 else f"use {used:.2f} CPUs.")
     )
 
 

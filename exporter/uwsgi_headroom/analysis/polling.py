@@ -1,0 +1,50 @@
+"""Workers with coroutines that use CPU time only to look for a free core.
+
+While all async cores of a worker are in use and a request waits in the listen queue, uWSGI's event loop finds its
+socket readable, cannot take the request, and looks again without a pause (core/async.c and plugins/gevent of uWSGI
+2.0.31: each turn ends with "async queue is full"). The worker then uses all of a CPU, whatever its requests do. Its CPU
+time is no limit of the load then, and is known only once cores are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import structs
+
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.record import ServerRecord
+
+FULL = 0.9
+"""The part of a worker's async cores that is in use on average."""
+
+OF_KERNEL = 0.25
+"""The part of a worker's CPU time that is the kernel's. It was 0.42 to 0.49 where the loop only looked again (a worker
+of ten cores, requests that wait for 0.4 s), 0.32 where the requests computed for half of the time, and 0.15 where they
+computed all the time, so that the CPU was the limit."""
+
+
+def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
+    """By worker: the CPUs that it uses while it polls."""
+    if server.setup.concurrency_kind != "async":
+        return {}
+    cores = {worker.worker_id: worker.threads or 0 for worker in server.workers}
+    polling = [each for each in window.workers if _polls(each, window.observed_seconds, cores)]
+    return {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in polling}
+
+
+def _polls(worker: WorkerWindow, seconds: float, cores: Mapping[int, int]) -> bool:
+    threads = cores.get(worker.worker_id, 0)
+    if not threads or (worker.busy_seconds or 0.0) < FULL * threads * seconds:
+        return False
+    return (ratio(worker.system_seconds or 0.0, worker.cpu_seconds or 0.0) or 0.0) >= OF_KERNEL
+
+
+def without_cpu(window: Window, workers: Mapping[int, float]) -> Window:
+    """The window without the CPU time of these workers, which is not known: they would use it with any load."""
+    if not workers:
+        return window
+    known = [structs.replace(each, cpu_seconds=None) if each.worker_id in workers else each for each in window.workers]
+    return replace(window, workers=tuple(known), cpu=None)
