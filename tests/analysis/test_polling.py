@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -13,9 +15,9 @@ from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 
 
-def figures_of(busy: float, in_kernel: float, kind: ConcurrencyKind = "async") -> Figures:
+def figures_of(busy: float, in_kernel: float, kind: ConcurrencyKind = "async", full: float = 0.0) -> Figures:
     """A minute of two workers of ten cores, ten waiting requests, and all the CPU of the first worker in use: the share
-    of its cores, and the share of the kernel in its CPU time."""
+    of its cores, and the share of the kernel in its CPU time. full: seconds in which all cores are in use."""
     record = describe_server(Server(processes=2, threads=10).read(1000.0))
     assert record
     record = structs.replace(record, setup=Setup(Options(gevent=10, complete=True), 4096, kind, None, False))
@@ -23,7 +25,8 @@ def figures_of(busy: float, in_kernel: float, kind: ConcurrencyKind = "async") -
         structs.replace(worker(1, 1500, busy=600 * busy, cpu=57.0, up=60.0), system_seconds=57 * in_kernel),
         structs.replace(worker(2, 1500, busy=600 * busy, cpu=3.0, up=60.0), system_seconds=0.3),
     ]
-    return compute_figures(window(60, *rows, **{"app.sock": 600.0}), record)
+    minute = replace(window(60, *rows, **{"app.sock": 600.0}), full_seconds=full)
+    return compute_figures(minute, record)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,12 @@ def test_who_polls(busy: float, in_kernel: float, kind: ConcurrencyKind, polls: 
     assert figures.polling == ({1: pytest.approx(0.95)} if polls else {})
     loads = [each.interpreter_load for each in figures.balance.workers]
     assert loads == [None if polls else pytest.approx(0.95), pytest.approx(0.05)]
+
+
+def test_bursts() -> None:
+    """Also where the cores are all in use only at times."""
+    assert figures_of(0.6, 0.45, full=12.0).polling
+    assert not figures_of(0.6, 0.45, full=3.0).polling
 
 
 def test_the_cores_are_the_limit() -> None:

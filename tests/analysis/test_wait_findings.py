@@ -271,6 +271,17 @@ def test_a_lock_that_is_held_asleep() -> None:
     assert "interpreter_bound" not in findings(window_)
 
 
+@pytest.mark.parametrize(("cpu", "computes"), [(0.2, False), (0.4, False), (0.58, True)])
+def test_a_lock_that_is_held_by_a_long_call(cpu: float, computes: bool) -> None:
+    """Seven other threads wait at most while one computes: 4.0 on average are more than 7 x 0.4, and less than 7 x
+    0.58."""
+    waits: dict[State, float] = {"interpreter_lock": 8.0, "cpu": 2 * cpu, "sleep": 2.0}
+    finding = findings(of_16_threads(waits, cpu=cpu, lock=4.0))["interpreter_lock_held"]
+    assert ("while calls of other requests compute" in finding.title) == computes
+    assert ("find the call that computes" in finding.change) == computes
+    assert ("extension module" in finding.change) != computes
+
+
 def test_a_holder_without_a_cpu_is_not_blamed() -> None:
     """If the holder waits for a CPU, that is the cause, and reported as such."""
     window_ = of_16_threads({"interpreter_lock": 8.0, "cpu_wait": 1.1, "cpu": 0.5}, cpu=0.3, lock=4.0)

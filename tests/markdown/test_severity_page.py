@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.source_tables import read_findings
-from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
+from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
@@ -89,6 +89,7 @@ ROWS = {
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
+    "interpreter_bound": Row("async cores", (polling.OF_KERNEL,)),
     "interpreter_lock_held": Row("interpreter", (round(0.7 * REACHED, 1), shortages.LOCKED)),
     "application_lock": Row("lock of the application", (wait_states.MOSTLY, shortages.LOCKED)),
     "waits_for_threads": Row("deadlock|other threads of (their|its) worker", lock_waits.ENDLESS),

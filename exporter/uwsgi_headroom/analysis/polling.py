@@ -17,8 +17,9 @@ from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import ServerRecord
 
-FULL = 0.9
-"""The part of a worker's async cores that is in use on average."""
+FULL, AT_TIMES = 0.9, 0.1
+"""The part of a worker's async cores that is in use on average, and the part of the time, as of bursts, in which those
+of all workers are."""
 
 OF_KERNEL = 0.25
 """The part of a worker's CPU time that is the kernel's. It was 0.42 to 0.49 where the loop only looked again (a worker
@@ -31,13 +32,14 @@ def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
     if server.setup.concurrency_kind != "async":
         return {}
     cores = {worker.worker_id: worker.threads or 0 for worker in server.workers}
-    polling = [each for each in window.workers if _polls(each, window.observed_seconds, cores)]
+    at_times = window.full_seconds >= AT_TIMES * window.observed_seconds > 0
+    polling = [each for each in window.workers if _polls(each, 0.0 if at_times else window.observed_seconds, cores)]
     return {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in polling}
 
 
 def _polls(worker: WorkerWindow, seconds: float, cores: Mapping[int, int]) -> bool:
-    threads = cores.get(worker.worker_id, 0)
-    if not threads or (worker.busy_seconds or 0.0) < FULL * threads * seconds:
+    """Whether a worker, whose cores were in use for most of these seconds, spends its CPU time in the kernel."""
+    if (worker.busy_seconds or 0.0) < FULL * cores.get(worker.worker_id, 0) * seconds:
         return False
     return (ratio(worker.system_seconds or 0.0, worker.cpu_seconds or 0.0) or 0.0) >= OF_KERNEL
 

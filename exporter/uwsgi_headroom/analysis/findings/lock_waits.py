@@ -8,6 +8,7 @@ from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
@@ -89,7 +90,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
         f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind))}. "
-        f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
+        f"{_who_waits(figures.lock, behind, of_all=is_file or of_all)}",
     )
 
 
@@ -268,10 +269,15 @@ def _describe_lock(lock: LockFigures | None) -> str:
     )
 
 
-def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
-    """What more threads and processes would do, as a sentence."""
+def _who_waits(lock: LockFigures | None, behind: DestinationFigures | None, *, of_all: bool) -> str:
+    """What more threads and processes would do, as a sentence. behind: what the holder of the lock waits for."""
     if of_all:
         return "All processes share this lock: more threads or processes would also wait for it."
+    if behind:
+        return (
+            "Additional threads would wait for the same lock. More `processes` help only if each process has its own "
+            f"lock, and {behind.label} can take more requests at once."
+        )
     if lock is None:
         return (
             "Additional threads would wait for the same lock. More `processes` help if each process has its own lock."
@@ -282,7 +288,8 @@ def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
-    """Threads that wait for an interpreter lock whose holder does not compute."""
+    """Threads that wait for an interpreter lock that its holder keeps: one that does not compute, or one that computes
+    in a single long call."""
     held = [worker for worker in figures.balance.active if _is_held(worker)]
     if not held or figures.waits is None:
         return
@@ -290,12 +297,15 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
         return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    by_own = bool(find_cpu_of_own_threads(figures))
+    by_own, computes = bool(find_cpu_of_own_threads(figures)), _may_compute(worst, figures.server)
     more = raise_processes(figures, is_modelled=False)
+    see = f"Run {show_calls(figures.server, worst.worker_id)[:-1]} --native`"
     yield Finding(
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
-        title="Threads wait for the interpreter lock of a worker that uses little CPU.",
+        title="Threads wait for the interpreter lock while calls of other requests compute."
+        if computes and not by_own
+        else "Threads wait for the interpreter lock of a worker that uses little CPU.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; averaged over all workers, busy threads spend "
         f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
@@ -303,18 +313,36 @@ def _held(figures: Figures) -> Iterator[Finding]:
         meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request "
         "waits for these 5 ms each time that it needs the lock."
         if by_own
+        else "A thread that runs Python code gives the lock to another one after 5 ms. A call into native code, such "
+        "as a regular expression or the parser of a large document, keeps the lock until it ends."
+        if computes
         else "The thread that holds the interpreter lock waits for something without releasing the lock. The usual "
         "cause is an extension module.",
-        clause=(OWN_THREADS_COMPUTE if by_own else "a call that does not compute holds the interpreter lock")
+        clause=(
+            OWN_THREADS_COMPUTE
+            if by_own
+            else "calls that compute hold the interpreter lock"
+            if computes
+            else "a call that does not compute holds the interpreter lock"
+        )
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
         change=find_computing_thread(figures)
         if by_own
-        else f"Run {show_calls(figures.server, worst.worker_id)[:-1]} --native` to find the call that holds the lock: "
-        "an extension module makes this call. Until this call is fixed, more processes help, because each process "
-        f"has its own interpreter lock. {more.change}.",
-        settings=() if by_own else more.settings,
+        else f"{see} a few times to find the call that computes, and make it shorter. More `processes` leave more of "
+        "the other requests unharmed, but only while CPUs are idle."
+        if computes
+        else f"{see} to find the call that holds the lock: an extension module makes this call. Until this call is "
+        f"fixed, more processes help, because each process has its own interpreter lock. {more.change}.",
+        settings=() if by_own or computes else more.settings,
     )
+
+
+def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
+    """Whether the worker computes for so long that all waiting for its lock can be in that time, in which all its other
+    threads wait at most."""
+    threads = next((each.threads for each in server.workers if each.worker_id == worker.worker_id), None)
+    return (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * (worker.interpreter_load or 0.0)
 
 
 def _is_held(worker: WorkerFigures) -> bool:
