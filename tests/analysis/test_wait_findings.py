@@ -565,3 +565,13 @@ def test_requests_of_which_some_never_have_their_turn() -> None:
     assert with_waits(busy, Waits(nap=0.1), ages)[0].code == "sleeps_again"
     assert with_waits(busy, Waits(nap=float("inf")), ages)[0].code != "sleeps_again"
     assert with_waits(busy, Waits(nap=0.1))[0].code != "sleeps_again"
+
+
+def test_programs_may_wait_for_each_other() -> None:
+    """What a server with more threads serves is not known: the programs that requests start may take turns."""
+    waits: dict[State, float] = {"pipe": 10.0, "child": 2.0, "unknown": 3.5}
+    saturated = findings(of_16_threads(waits))["saturation"]
+    assert saturated.change.startswith("Raise `threads` from ")
+    assert "After this step, uWSGI can serve" not in saturated.change
+    assert "For 77 % of their time, threads wait for programs that they start, or for a pipe." in saturated.change
+    assert saturated.serves is None

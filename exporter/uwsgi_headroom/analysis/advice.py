@@ -186,8 +186,8 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 def _promise(figures: Figures, step: Step) -> float | None:
     """What a step serves at least, if that is more than now; None where requests sleep, because the model takes a rate
-    limit for a sleep."""
-    promised = None if mostly_sleeps(figures) else step.most
+    limit for a sleep, or wait for programs, because these may wait for each other."""
+    promised = None if mostly_sleeps(figures) or _share_of_programs(figures) >= MOSTLY else step.most
     return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 
 
@@ -249,6 +249,11 @@ STOPS: dict[Stop, str] = {
 """What to know of a step that is smaller than the load needs."""
 
 
+def _share_of_programs(figures: Figures) -> float:
+    """The part of the threads' time in which they wait for programs that they start, or for a pipe, as of one."""
+    return figures.waits.share("child") + figures.waits.share("pipe") if figures.waits else 0.0
+
+
 def _what_they_wait_for(figures: Figures) -> str:
     """What to do before there are more threads."""
     waits = figures.waits
@@ -262,10 +267,11 @@ def _what_they_wait_for(figures: Figures) -> str:
             f"Threads spend {percent(waits.share('sleep'))} of their time in calls that sleep. If a rate limit makes "
             "requests sleep until it is their turn, additional threads would also sleep."
         )
-    if waits and waits.share("child") >= MOSTLY:
+    if (share := _share_of_programs(figures)) >= MOSTLY:
         return (
-            f"For {percent(waits.share('child'))} of their time, threads wait for programs that they start. With more "
-            "threads, more of these programs run at once, and each needs memory and CPU of its own."
+            f"For {percent(share)} of their time, threads wait for programs that they start, or for a pipe. More "
+            "threads help only if these programs do not wait for each other, as for a lock file. Each program needs "
+            "memory and CPU of its own."
         )
     if waits and waits.share("disk") >= LOCKED:
         return (
