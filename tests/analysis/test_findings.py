@@ -753,6 +753,17 @@ def beside(own: float, idle: float, others: float | None, waits: dict[str, float
     return findings_by_code(window(60.0, *rows, cpu=(own, idle, others), waits=waits), server)
 
 
+@pytest.mark.parametrize(("each", "severity"), [(0.025, "warning"), (0.04, "critical")])
+def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each: float, severity: str) -> None:
+    """Requests wait for two thirds of their time: 17 ms of 25 ms, or 27 ms of 40 ms."""
+    busy = 2000 * each
+    rows = (worker(number, 500, each=each, cpu=1.5, busy=busy / 4) for number in (1, 2, 3, 4))
+    waits = {"cpu": busy / 180, "cpu_wait": busy / 90}
+    row = window(60.0, *rows, cpu=(0.1, 0.0, 1.9), waits=waits)
+    found = findings_by_code(row, Server(cpus=2.0))["cpu_bound"]
+    assert (found.severity, found.title) == (severity, "The workers and other programs use all CPUs.")
+
+
 def test_others_that_leave_nothing_are_a_warning() -> None:
     """The finding has the CPUs in use by others, by the workers, and in total, and the remedy."""
     finding = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]

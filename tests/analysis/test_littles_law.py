@@ -142,6 +142,13 @@ def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at: float) -> None
     assert waiting_clause(flow).startswith("requests wait at least ")
 
 
+@pytest.mark.parametrize(("area", "clause"), [(0.0, "empty"), (2.0, "nearly empty")])
+def test_the_queue_of_a_server_that_completes_nothing(area: float, clause: str) -> None:
+    """Its length is known, though not the wait."""
+    flow = compute_flow(window(10.0, worker(1, 0, busy=40.0), socket=area))
+    assert waiting_clause(flow) == f"the listen queue is {clause}"
+
+
 def test_a_queue_that_moves_has_the_wait_of_the_law() -> None:
     """A standing queue that is passed on many times in the window has no doubt, and one of another server's socket none
     either."""

@@ -282,6 +282,15 @@ def test_a_lock_that_is_held_by_a_long_call(cpu: float, computes: bool) -> None:
     assert ("extension module" in finding.change) != computes
 
 
+@pytest.mark.parametrize(("each", "held"), [(0.05, False), (0.4, True)])
+def test_a_long_wait_for_a_lock_that_is_not_saturated(each: float, held: bool) -> None:
+    """Between a saturated interpreter and one that uses little, it counts if users feel it."""
+    waits: dict[State, float] = {"interpreter_lock": 8.0, "cpu": 1.4, "sleep": 2.0}
+    row = of_16_threads(waits, cpu=0.7, lock=4.0)
+    row = replace(row, workers=tuple([structs.replace(one, running_time=one.requests * each) for one in row.workers]))
+    assert ("interpreter_lock_held" in findings(row)) == held
+
+
 def test_a_holder_without_a_cpu_is_not_blamed() -> None:
     """If the holder waits for a CPU, that is the cause, and reported as such."""
     window_ = of_16_threads({"interpreter_lock": 8.0, "cpu_wait": 1.1, "cpu": 0.5}, cpu=0.3, lock=4.0)

@@ -61,6 +61,21 @@ def test_stuck_requests_are_beside_a_mean_request() -> None:
     assert result.backends_per_request == {"pg": 0, "b": 0}
 
 
+def test_requests_that_last_are_beside_a_mean_request() -> None:
+    """Long polls: ten threads wait, and those that were completed occupied half a thread, and slept."""
+    row = replace(
+        window(10, worker(1, 100, each=0.05)),
+        waits=WaitWindow(
+            observed_seconds=10, disagreement_seconds=0, seconds={"lock": 100.0, "sleep": 5.0}, backends={}
+        ),
+    )
+    result = compute_waits(row, compute_flow(row))
+    assert result
+    assert result.threads == {"lock": 10, "sleep": 0.5}
+    assert result.per_request == {"lock": 0, "sleep": pytest.approx(0.05)}
+    assert result.stuck == 0
+
+
 def test_everything_is_stuck() -> None:
     """What was completed before is too little to be seen: its time is divided as that of all threads."""
     result = known(100, stuck=9.0)

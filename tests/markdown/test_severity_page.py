@@ -90,7 +90,9 @@ ROWS = {
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
     "interpreter_bound": Row("async cores", (polling.OF_KERNEL,)),
-    "interpreter_lock_held": Row("interpreter", (round(0.7 * REACHED, 1), shortages.LOCKED)),
+    "interpreter_lock_held": Row(
+        "lock of an interpreter", (round(lock_waits.LITTLE, 1), wait_states.MOSTLY, MOST_WAIT, shortages.LOCKED)
+    ),
     "application_lock": Row("lock of the application", (wait_states.MOSTLY, shortages.LOCKED)),
     "waits_for_threads": Row("deadlock|other threads of (their|its) worker", lock_waits.ENDLESS),
     "sleeps_again": Row("sleep", (waits.USED,)),
@@ -98,7 +100,7 @@ ROWS = {
     "waits_for_backend": Row("does not answer|lookups|other servers", (destinations.HANGING, wait_states.MOSTLY)),
     "static_files": Row("static files", (wait_states.MOSTLY_FILES,)),
     "slow_clients": Row("slow clients|wait for clients", waits.SLOW_CLIENTS[1:]),
-    "cpu_bound": Row("CPUs? (are |is )?(in use|full)", (CPU_FULL, CPU_WAIT, load.STARVED)),
+    "cpu_bound": Row("CPUs? (are |is )?(in use|full)", (CPU_FULL, CPU_WAIT, load.STARVED, load.FELT)),
     "cpu_throttled": Row("quota stops|stops the workers", (*load.THROTTLED, CPU_WAIT)),
     "cpu_wait": Row("waits? for a CPU", (wait_states.MOSTLY, load.FELT, load.LEAST_REQUESTS)),
     "cpu_used_by_others": Row("other programs", (load.LOW_CPU, LEAST_OWN, CPU_WAIT / 2)),

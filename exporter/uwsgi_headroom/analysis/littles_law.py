@@ -193,8 +193,10 @@ def waiting_clause(flow: Flow) -> str:
     """The wait as a clause, to follow a semicolon."""
     if is_standing(flow):
         return "requests wait, and none is completed"
-    if flow.queue_wait is None:
-        return "it is not known whether requests wait in the listen queue"
+    if flow.queue_wait is None:  # as of a server that completes no request
+        if flow.queue_length is None:
+            return "it is not known whether requests wait in the listen queue"
+        return "the listen queue is " + ("nearly empty" if flow.queue_length else "empty")
     if flow.queue_wait < EMPTY:
         return "the listen queue is empty"
     if flow.queue_wait < NEARLY_EMPTY:

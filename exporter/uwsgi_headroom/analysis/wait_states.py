@@ -101,7 +101,8 @@ def compute_waits(
     backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
     total = sum(threads.values())
     stuck = min(stuck, total)
-    moving = _without_stuck(threads, stuck) if total - stuck > _LEAST_MOVING * total else threads
+    lasting = max(stuck, _count_lasting(flow, total))
+    moving = _without_stuck(threads, lasting) if total - lasting > _LEAST_MOVING * total else threads
     per_thread = None if _are_mostly_files(window, flow) else _seconds_per_thread(flow, sum(moving.values()))
     # Of the backends, the same part is without stuck requests as of all threads that wait for one.
     waiting = threads.get("backend", 0.0)
@@ -122,6 +123,16 @@ def compute_waits(
         nap=now.nap if now else None,
         destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request, own),
     )
+
+
+LASTING = 2.0
+"""If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""
+
+
+def _count_lasting(flow: Flow, threads: float) -> float:
+    """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
+    no part of the time of the completed requests."""
+    return 0.0 if flow.littles_law is None or threads < LASTING * flow.littles_law else threads - flow.littles_law
 
 
 MOSTLY_FILES = 0.5

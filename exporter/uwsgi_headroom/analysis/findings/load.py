@@ -252,7 +252,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     alone = used >= CPU_FULL * cpus.count
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
     # Beside others, a short wait in the queue may be that of a burst for a thread.
-    is_hurt = judge_waiting(figures.flow) == "severe" or waits_for_cpu(figures, STARVED)
+    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
+    is_hurt = judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest

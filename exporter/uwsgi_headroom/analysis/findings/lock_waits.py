@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import describe_own_threads
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
-from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
+from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -26,10 +26,13 @@ from uwsgi_headroom.analysis.shortages import (
     is_lock_bound,
     waits_for_cpu,
 )
-from uwsgi_headroom.analysis.wait_states import WaitFigures, is_contended, of_request, queues_for_lock
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import duration, mean_count, numbered, percent, rate
+
+LITTLE = 0.7 * REACHED
+"""An interpreter that uses less than this of a CPU is far from its limit."""
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
@@ -290,8 +293,12 @@ def _who_waits(lock: LockFigures | None, behind: DestinationFigures | None, *, o
 def _held(figures: Figures) -> Iterator[Finding]:
     """Threads that wait for an interpreter lock that its holder keeps: one that does not compute, or one that computes
     in a single long call."""
-    held = [worker for worker in figures.balance.active if _is_held(worker)]
-    if not held or figures.waits is None:
+    if figures.waits is None:
+        return
+    is_long = figures.waits.share("interpreter_lock") >= MOSTLY
+    is_long &= (figures.waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
+    held = [worker for worker in figures.balance.active if _is_held(worker, REACHED if is_long else LITTLE)]
+    if not held:
         return
     ready, running = (figures.waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
     if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
@@ -345,9 +352,10 @@ def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
     return (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * (worker.interpreter_load or 0.0)
 
 
-def _is_held(worker: WorkerFigures) -> bool:
+def _is_held(worker: WorkerFigures, most: float) -> bool:
+    """Whether threads wait for the lock of an interpreter that uses less than this of a CPU."""
     load = worker.interpreter_load
-    return worker.lock_waiters is not None and queues_for_lock(worker) and load is not None and load < 0.7 * REACHED
+    return worker.lock_waiters is not None and queues_for_lock(worker) and load is not None and load < most
 
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
