@@ -753,6 +753,18 @@ def beside(own: float, idle: float, others: float | None, waits: dict[str, float
     return findings_by_code(window(60.0, *rows, cpu=(own, idle, others), waits=waits), server)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "reloads", "severity"),
+    [(60.0, 1, "info"), (60.0, 2, "info"), (12.0, 3, "warning"), (180.0, 3, "warning"), (181.0, 3, "info")],
+)
+def test_reloads_again_and_again(seconds: float, reloads: int, severity: str) -> None:
+    """A deploy now and then is no harm; a reload each minute or more often is not meant."""
+    row = window(seconds, *(worker(number, 500, each=0.01, busy=5.0, up=seconds) for number in (1, 2, 3, 4)))
+    finding = findings_by_code(replace(row, reloads=reloads))["reloaded"]
+    assert finding.severity == severity
+    assert ("Find out what reloads uWSGI" in finding.change) == (severity == "warning")
+
+
 @pytest.mark.parametrize(("each", "severity"), [(0.025, "warning"), (0.04, "critical")])
 def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each: float, severity: str) -> None:
     """Requests wait for two thirds of their time: 17 ms of 25 ms, or 27 ms of 40 ms."""

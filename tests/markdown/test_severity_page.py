@@ -12,7 +12,7 @@ from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.source_tables import read_findings
 from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
-from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY
+from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
     causes,
@@ -71,6 +71,7 @@ ROWS = {
     "respawn_loop": Row(
         "respawn|restarting|replaced", (workers.LOOP[0], recycling.SERVED, worker_states.AWAY, MOST_WORKERS)
     ),
+    "reloaded": Row("full reloads", (AGAIN_AND_AGAIN,)),
     "recycled_together": Row("together", (recycling.TOGETHER_SECONDS, recycling.APART)),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
     "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),

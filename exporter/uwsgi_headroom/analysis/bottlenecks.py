@@ -132,19 +132,24 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if _is_mapped_to_a_full_worker(figures):
         return Explanation("a worker with sockets of its own has no free thread", SPREAD)
     if waits_for_a_reload(figures):
-        if (times := figures.window.reloads) >= AGAIN_AND_AGAIN:
-            return Explanation(
-                "uWSGI is reloaded again and again",
-                f"Find out what reloads uWSGI ({times} times in the last {duration(figures.window.seconds)}): "
-                "something sends SIGHUP, writes to `master-fifo`, or touches a file (the one of `touch-reload`, or a "
-                "module that `py-autoreload` watches). At each reload, requests wait until the application is loaded.",
-            )
+        if figures.window.reloads >= AGAIN_AND_AGAIN:
+            return Explanation("uWSGI is reloaded again and again", find_reloader(figures))
         return Explanation(
             "uWSGI was reloaded",
             "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
             "`touch-chain-reload`): it replaces one worker after another.",
         )
     return spawn_earlier(figures)
+
+
+def find_reloader(figures: Figures) -> str:
+    """How to find what reloads uWSGI again and again."""
+    times = f"{figures.window.reloads} times in the last {duration(figures.window.seconds)}"
+    return (
+        f"Find out what reloads uWSGI ({times}): something sends SIGHUP, writes to `master-fifo`, or touches a file "
+        "(the one of `touch-reload`, or a module that `py-autoreload` watches). At each reload, requests wait until "
+        "the application is loaded."
+    )
 
 
 def spawn_earlier(figures: Figures) -> Explanation | None:

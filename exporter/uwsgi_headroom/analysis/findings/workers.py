@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.bottlenecks import killed_fill_threads
+from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, find_reloader, killed_fill_threads
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.findings.recycling import (
@@ -64,14 +64,20 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield from _respawns(figures)
     if not find_looping(figures):
         yield from find_memory_recycled(figures)
-    if figures.window.reloads and not lost_in_a_reload(figures):
+    if (times := figures.window.reloads) and not lost_in_a_reload(figures):
+        is_loop = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
         yield Finding(
             code="reloaded",
-            severity="info",
-            title="uWSGI was reloaded.",
-            evidence=f"uWSGI was reloaded {repeated(figures.window.reloads)} in the last "
-            f"{duration(figures.window.seconds)}, and its counters began again at 0.",
+            severity="warning" if is_loop else "info",
+            title="uWSGI is reloaded again and again." if is_loop else "uWSGI was reloaded.",
+            evidence=f"uWSGI was reloaded {repeated(times)} in the last {duration(figures.window.seconds)}, and its "
+            "counters began again at 0.",
+            change=find_reloader(figures) if is_loop else "",
         )
+
+
+RELOAD_SECONDS = 60.0
+"""Full reloads that follow each other so closely are no deploys."""
 
 
 def _severity(figures: Figures, lost: int) -> Severity:
