@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Destination, Holder, SharedConnection, State, Waits
+from uwsgi_headroom.record import Destination, Holder, Options, Setup, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {
@@ -533,11 +533,15 @@ def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> No
     assert first_act(found.change).startswith(first)
 
 
-def test_requests_that_call_their_own_server() -> None:
-    """They are no requests that wait for a backend, and a warning once they hold a quarter of the threads."""
-    server = Server(processes=2, threads=8, cpus=8.0, socket="127.0.0.1:8000")
+@pytest.mark.parametrize("router", [False, True])
+def test_requests_that_call_their_own_server(router: bool) -> None:
+    """They are no requests that wait for a backend, and a warning once they hold a quarter of the threads. They may go
+    through uWSGI's own router."""
+    server = Server(processes=2, threads=8, cpus=8.0, socket="/run/shop" if router else "127.0.0.1:8000")
     record = describe_server(server.read(1000.0))
     assert record
+    if router:
+        record = structs.replace(record, setup=Setup(Options(http=(":8000",)), 4096, "threads", None, False))
     for threads, severity in ((3.0, "info"), (4.0, "warning")):
         busy = of_16_threads({"backend": threads, "sleep": threads})
         waited = {Destination("backend", ("127.0.0.1:8000",)): 60 * threads}

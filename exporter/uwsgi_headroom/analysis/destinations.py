@@ -129,7 +129,7 @@ def divide(
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
     unit, such as thread seconds; empty if only the named ones are known. named: mean threads of those that are
     configured; addresses: the address of each. threads, per_request: mean threads, and seconds of a request, by
-    state. own: the names of the server's own sockets."""
+    state. own: the names of the server's own sockets, and those of its router."""
     names = {address: name for name, address in addresses.items()} | _name_own(own)
     seconds = _by_name(destinations, names) or _only_named(named, addresses, threads.get("backend", 0.0))
     connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)

@@ -117,7 +117,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     serving = ceiling and max(1, round(ceiling - handlers))
     demand = compute_demand(window, server, flow, serving)
     stuck = _stuck_threads(server, stuck_seconds, seconds)
-    waits = compute_waits(window, flow, stuck, destinations, server.waits, server.queues)
+    own = [*server.queues, *(server.setup.options.http or ())]
+    waits = compute_waits(window, flow, stuck, destinations, server.waits, own)
     lock = _compute_lock(window, server, waits)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(

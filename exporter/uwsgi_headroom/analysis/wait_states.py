@@ -93,7 +93,7 @@ def compute_waits(
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
     number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
-    addresses of named backends. own: the names of the server's own sockets."""
+    addresses of named backends. own: the names of the server's own sockets, and those of its router."""
     waits = window.waits
     if waits is None:
         return None
