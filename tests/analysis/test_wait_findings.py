@@ -486,7 +486,7 @@ def test_threads_that_serve_no_request(threads: float, severity: str) -> None:
 def test_requests_that_wait_for_each_other() -> None:
     """If those of a worker do not end either, they are in a deadlock, or the thread hangs."""
     busy = of_16_threads({"lock": 8.0})
-    dead, alive = {1: dict.fromkeys(range(4), 6.0)}, {1: {0: 6.0, 1: 0.1}}
+    dead, alive = {1: dict.fromkeys(range(8), 6.0)}, {1: {0: 6.0, 1: 0.1}}
     first, *_ = with_waits(busy, Waits(holder="thread"), dead)
     assert (first.code, first.severity) == ("waits_for_threads", "warning")
     assert "deadlock" in first.meaning
@@ -494,6 +494,33 @@ def test_requests_that_wait_for_each_other() -> None:
         "In worker 1, all requests that are in service now have been in service for 5.0 s or longer." in first.evidence
     )
     assert "deadlock" not in with_waits(busy, Waits(holder="thread"), alive)[0].meaning
+
+
+@pytest.mark.parametrize(("age", "completed", "is_dead"), [(6.0, 1200, False), (61.0, 1200, True), (6.0, 0, True)])
+def test_long_polls_are_no_deadlock(age: float, completed: int, is_dead: bool) -> None:
+    """Half of a worker's threads are free, and serve others: what lasts may be meant to, up to the time of --stuck."""
+    busy = of_16_threads({"lock": 8.0})
+    busy = replace(busy, workers=tuple([structs.replace(each, requests=completed) for each in busy.workers]))
+    found = {each.code: each for each in with_waits(busy, Waits(holder="thread"), {1: dict.fromkeys(range(4), age)})}
+    assert ("deadlock" in found["waits_for_threads"].meaning) == is_dead
+
+
+@pytest.mark.parametrize(
+    ("waits", "more"),
+    [
+        (
+            {"lock": 8.0, "pipe": 1.9, "other": 0.1},
+            "help only if each process has its own lock, and if a pipe does not limit them all.",
+        ),
+        ({"lock": 8.0, "pipe": 1.5, "other": 0.5}, "More `processes` help if each process has its own lock."),
+    ],
+)
+def test_a_lock_before_a_pipe(waits: Mapping[State, float], more: str) -> None:
+    """What its holder waits for, each process may have to wait for."""
+    first, *_ = with_waits(of_16_threads(waits), Waits(holder="request"))
+    assert first.code == "application_lock"
+    assert more in first.change
+    assert ("The thread that holds the lock waits for a pipe." in first.evidence) == ("only if" in more)
 
 
 def test_what_if_knows_nothing_of_other_threads() -> None:

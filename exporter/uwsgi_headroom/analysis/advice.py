@@ -126,7 +126,7 @@ def _check_as_root(server: ServerRecord) -> str:
 
 
 def _fills_cores(figures: Figures) -> bool:
-    return (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0)
+    return bool(figures.polling) or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0)
 
 
 def _advise_coroutines(figures: Figures) -> str:
@@ -194,8 +194,11 @@ def _promise(figures: Figures, step: Step) -> float | None:
 def _say_why(figures: Figures) -> str:
     """When a step changes nothing, if anything says so, and the offered work, if it is known; to follow the step."""
     demand = _say_demand(figures)
-    if mostly_sleeps(figures):
-        return UNLESS_LIMITED + (f". {demand[0].upper()}{demand[1:]}" if demand else "")
+    unless = UNLESS_LIMITED if mostly_sleeps(figures) else ""
+    if _share_of_programs(figures) >= MOSTLY:
+        unless = ", unless the programs that requests start wait for each other, as for a lock file"
+    if unless:
+        return unless + (f". {demand[0].upper()}{demand[1:]}" if demand else "")
     return f": {demand}" if demand else ""
 
 
@@ -269,9 +272,8 @@ def _what_they_wait_for(figures: Figures) -> str:
         )
     if (share := _share_of_programs(figures)) >= MOSTLY:
         return (
-            f"For {percent(share)} of their time, threads wait for programs that they start, or for a pipe. More "
-            "threads help only if these programs do not wait for each other, as for a lock file. Each program needs "
-            "memory and CPU of its own."
+            f"For {percent(share)} of their time, threads wait for programs that they start, or for a pipe. With "
+            "more threads, more of these programs run at once, and each needs memory and CPU of its own."
         )
     if waits and waits.share("disk") >= LOCKED:
         return (

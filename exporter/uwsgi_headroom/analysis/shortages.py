@@ -6,7 +6,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.record import Holder
+from uwsgi_headroom.record import Holder, State
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -149,6 +149,17 @@ def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
         return None
     main = waits.destinations[0]
     return main if main.address and main.threads >= SOLE * rest else None
+
+
+def find_state_of_holder(figures: Figures) -> State | None:
+    """What the thread does that holds the lock of a worker, as far as all the rest do the same; None if that is not
+    known."""
+    waits = figures.waits
+    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
+        return None
+    rest = {state: threads for state, threads in waits.threads.items() if state != "lock"}
+    main = max(rest, key=lambda state: rest[state], default=None)
+    return main if main and rest[main] >= SOLE * sum(rest.values()) else None
 
 
 def is_lock_bound(figures: Figures) -> bool:

@@ -8,7 +8,6 @@ from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
@@ -22,6 +21,7 @@ from uwsgi_headroom.analysis.shortages import (
     WAIT_FOR_THREADS,
     find_cpu_of_own_threads,
     find_holder,
+    find_state_of_holder,
     find_wait_of_holder,
     is_lock_bound,
     waits_for_cpu,
@@ -61,6 +61,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield _own_answers(figures, waits)
         return
     behind, of_all = find_wait_of_holder(figures), find_holder(figures) == "processes"
+    behind_label = behind.label if behind else _SHARED.get(find_state_of_holder(figures) or "", "")
     is_cause = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
@@ -76,7 +77,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"On average, {mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(share)}) wait "
         f"for the lock{of_request(waits, waits.each('lock'))}. This lock is not Python's interpreter lock."
         f"{_describe_lock(figures.lock)}"
-        + (f" The thread that holds the lock waits for {behind.label}." if behind else ""),
+        + (f" The thread that holds the lock waits for {behind_label}." if behind_label else ""),
         meaning="Requests wait for each other: only one request at a time (or, with a semaphore, a fixed number of "
         "requests) can run the code that the lock protects."
         if of_all
@@ -92,9 +93,13 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind))}. "
-        f"{_who_waits(figures.lock, behind, of_all=is_file or of_all)}",
+        f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind_label))}. "
+        f"{_who_waits(figures.lock, behind_label, of_all=is_file or of_all)}",
     )
+
+
+_SHARED = {"pipe": "a pipe", "disk": "a disk"}
+"""What the thread that holds a lock may wait for, beside a backend, and all processes share."""
 
 
 def _hold_less(holder: int | None, *, is_behind: bool) -> str:
@@ -141,17 +146,21 @@ MOST_LOOKED_AT = 8
 
 ENDLESS = (5.0, 10.0)
 """A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
-mean response time."""
+mean response time. While it completes others on threads that are free, they may be long polls, and have the time of a
+stuck request."""
 
 
 def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     threads = waits.threads.get("lock", 0.0)
     seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
+    serving = {worker.worker_id for worker in figures.window.workers if worker.requests}
     standing = [
         worker.worker_id
         for worker in figures.server.workers
-        if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
+        if worker.ages
+        and min([age or 0.0 for age in worker.ages.values()])
+        >= (seconds if worker.worker_id not in serving or len(worker.ages) == worker.threads else figures.stuck_seconds)
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
@@ -272,14 +281,14 @@ def _describe_lock(lock: LockFigures | None) -> str:
     )
 
 
-def _who_waits(lock: LockFigures | None, behind: DestinationFigures | None, *, of_all: bool) -> str:
+def _who_waits(lock: LockFigures | None, behind: str, *, of_all: bool) -> str:
     """What more threads and processes would do, as a sentence. behind: what the holder of the lock waits for."""
     if of_all:
         return "All processes share this lock: more threads or processes would also wait for it."
     if behind:
         return (
             "Additional threads would wait for the same lock. More `processes` help only if each process has its own "
-            f"lock, and {behind.label} can take more requests at once."
+            f"lock, and if {behind} does not limit them all."
         )
     if lock is None:
         return (

@@ -98,9 +98,9 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change="Restart the program at the other end of the pipe, so that it reads again: `lsof +E -a -p "
-        f"{pid or 'WORKER_PID'} -d 1,2` names this program. If this program hangs again, or is too "
-        "slow, let uWSGI write its log to a file (`logto`), and log less.",
+        change=f"Find the program at the other end of the pipe with `lsof +E -a -p {pid or 'WORKER_PID'} -d 1,2`, and "
+        "restart it if it has stopped reading. If it stops again, or reads too slowly, let uWSGI write its log to a "
+        "file (`logto`), and log less.",
     )
 
 
