@@ -65,6 +65,7 @@ CAUSES: Mapping[str, Cause] = {
     "queue_wait": Cause("Requests wait in the listen queue", f"{CHECK}: it says what to raise"),
     "recycled_together": Cause("All workers are recycled together", "Set `max-requests-delta`"),
     "reload_waits": Cause("A reload waits for a request, and no new request is served", "Set `worker-reload-mercy`"),
+    "reloaded": Cause("uWSGI is reloaded again and again", "Find out what reloads uWSGI: SIGHUP, or a touched file"),
     "request_stuck": Cause(
         "Requests are stuck", "Restart workers with stuck requests: `uwsgi-headroom pids NAME --stuck`"
     ),

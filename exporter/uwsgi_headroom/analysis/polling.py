@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from msgspec import structs
 
@@ -29,17 +30,18 @@ computed all the time, so that the CPU was the limit."""
 
 def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
     """By worker: the CPUs that it uses while it polls."""
-    if server.setup.concurrency_kind != "async":
+    seconds = window.observed_seconds
+    if server.setup.concurrency_kind != "async" or not seconds:
         return {}
-    cores = {worker.worker_id: worker.threads or 0 for worker in server.workers}
-    at_times = window.full_seconds >= AT_TIMES * window.observed_seconds > 0
-    polling = [each for each in window.workers if _polls(each, 0.0 if at_times else window.observed_seconds, cores)]
+    cores = {worker.worker_id: worker.threads or inf for worker in server.workers}
+    least = 0.0 if window.full_seconds >= AT_TIMES * seconds else FULL * seconds
+    polling = [each for each in window.workers if _polls(each, least * cores.get(each.worker_id, inf))]
     return {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in polling}
 
 
-def _polls(worker: WorkerWindow, seconds: float, cores: Mapping[int, int]) -> bool:
-    """Whether a worker, whose cores were in use for most of these seconds, spends its CPU time in the kernel."""
-    if (worker.busy_seconds or 0.0) < FULL * cores.get(worker.worker_id, 0) * seconds:
+def _polls(worker: WorkerWindow, least: float) -> bool:
+    """Whether a worker whose cores were in use for at least these core seconds spends its CPU time in the kernel."""
+    if (worker.busy_seconds or 0.0) < least:
         return False
     return (ratio(worker.system_seconds or 0.0, worker.cpu_seconds or 0.0) or 0.0) >= OF_KERNEL
 
