@@ -196,7 +196,7 @@ def _say_why(figures: Figures) -> str:
     demand = _say_demand(figures)
     unless = UNLESS_LIMITED if mostly_sleeps(figures) else ""
     if _share_of_programs(figures) >= MOSTLY:
-        unless = ", unless the programs that requests start wait for each other, as for a lock file"
+        unless = ", unless requests wait for the same program, or for programs that wait for each other"
     if unless:
         return unless + (f". {demand[0].upper()}{demand[1:]}" if demand else "")
     return f": {demand}" if demand else ""
@@ -222,9 +222,9 @@ def _say_demand(figures: Figures) -> str:
         return f"on average, {number} requests are in service or waiting, and all workers together have {all_slots}"
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
-    bursts = f"bursts need more than the {all_slots} of all workers"
-    used = f"on average, requests need {number} of the {all_slots} of all workers, but bursts need more than all"
-    return f"{used} {ceiling}" if at_once >= ceiling / 2 else bursts
+    most = f"the {all_slots} of all workers"
+    mean = f"on average, requests need {number} of {most}, but bursts need more than all {ceiling}"
+    return mean if at_once >= ceiling / 2 else f"bursts need more than {most}"
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
@@ -253,7 +253,7 @@ STOPS: dict[Stop, str] = {
 
 
 def _share_of_programs(figures: Figures) -> float:
-    """The part of the threads' time in which they wait for programs that they start, or for a pipe, as of one."""
+    """The part of the threads' time in which they wait for programs that they start, or for a pipe, as from one."""
     return figures.waits.share("child") + figures.waits.share("pipe") if figures.waits else 0.0
 
 

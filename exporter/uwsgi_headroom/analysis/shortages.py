@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.record import Holder, State
+from uwsgi_headroom.record import Holder
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -136,30 +138,32 @@ def tries_again(figures: Figures) -> bool:
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 
 
-SOLE = 0.9
-"""The part of the threads beside those that wait for a lock from which on one thing is all that they do."""
+SOLE, MAIN = 0.9, 0.8
+"""The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
+on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
+
+
+def _count_holders(figures: Figures) -> float:
+    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if it is not known
+    that one does."""
+    waits = figures.waits
+    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
+        return inf
+    return waits.total - waits.threads.get("lock", 0.0)
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
     """What the thread waits for that holds the lock of a worker for which others wait: it is none of these, so if all
     the rest wait for one backend, it does, too. None if that is not known."""
-    waits = figures.waits
-    rest = waits.total - waits.threads.get("lock", 0.0) if waits else 0.0
-    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request" or not waits.destinations:
-        return None
-    main = waits.destinations[0]
-    return main if main.address and main.threads >= SOLE * rest else None
+    main = next(iter(figures.waits.destinations), None) if figures.waits else None
+    return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
 
 
-def find_state_of_holder(figures: Figures) -> State | None:
-    """What the thread does that holds the lock of a worker, as far as all the rest do the same; None if that is not
-    known."""
-    waits = figures.waits
-    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
-        return None
-    rest = {state: threads for state, threads in waits.threads.items() if state != "lock"}
-    main = max(rest, key=lambda state: rest[state], default=None)
-    return main if main and rest[main] >= SOLE * sum(rest.values()) else None
+def name_wait_of_holder(figures: Figures) -> str:
+    """The same as words, also where it is a pipe or a disk, which all processes may share; empty if it is not known."""
+    main, threads = find_wait_of_holder(figures), figures.waits.threads if figures.waits else {}
+    shared = [f"a {state}" for state in ("pipe", "disk") if threads.get(state, 0.0) >= MAIN * _count_holders(figures)]
+    return main.label if main else "".join(shared[:1])
 
 
 def is_lock_bound(figures: Figures) -> bool:

@@ -32,15 +32,9 @@ def find_boundary(information: float, tuned: float, error: float) -> float:
     return sqrt((1 + tuned / information) * (log1p(information / tuned) - 2 * log(2 * error)))
 
 
-def to_normal(t: float, freedom: float) -> float:
-    """The number of standard deviations as improbable as Student's `t` with so many degrees of freedom (Wallace 1959,
-    within 0.02 from 3 degrees on)."""
-    size = (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom))
-    return size if t >= 0 else -size
-
-
 def from_normal(z: float, freedom: float) -> float:
-    """The inverse of `to_normal`."""
+    """Student's t with so many degrees of freedom that is as improbable as `z` standard deviations (Wallace 1959; the
+    inverse is within 0.02 from 3 degrees on)."""
     size = abs(z) * (8 * freedom + 3) / (8 * freedom + 1)
     if size * size / freedom > 500:
         return float("inf")

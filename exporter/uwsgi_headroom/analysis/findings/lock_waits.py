@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from uwsgi_headroom.analysis.advice import raise_processes
+from uwsgi_headroom.analysis.advice import Advice, raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import REACHED
@@ -21,9 +22,9 @@ from uwsgi_headroom.analysis.shortages import (
     WAIT_FOR_THREADS,
     find_cpu_of_own_threads,
     find_holder,
-    find_state_of_holder,
     find_wait_of_holder,
     is_lock_bound,
+    name_wait_of_holder,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
@@ -61,7 +62,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield _own_answers(figures, waits)
         return
     behind, of_all = find_wait_of_holder(figures), find_holder(figures) == "processes"
-    behind_label = behind.label if behind else _SHARED.get(find_state_of_holder(figures) or "", "")
+    behind_label = name_wait_of_holder(figures)
     is_cause = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
@@ -96,10 +97,6 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind_label))}. "
         f"{_who_waits(figures.lock, behind_label, of_all=is_file or of_all)}",
     )
-
-
-_SHARED = {"pipe": "a pipe", "disk": "a disk"}
-"""What the thread that holds a lock may wait for, beside a backend, and all processes share."""
 
 
 def _hold_less(holder: int | None, *, is_behind: bool) -> str:
@@ -154,14 +151,13 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     threads = waits.threads.get("lock", 0.0)
     seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
-    serving = {worker.worker_id for worker in figures.window.workers if worker.requests}
-    standing = [
-        worker.worker_id
-        for worker in figures.server.workers
-        if worker.ages
-        and min([age or 0.0 for age in worker.ages.values()])
-        >= (seconds if worker.worker_id not in serving or len(worker.ages) == worker.threads else figures.stuck_seconds)
-    ]
+    completing = {worker.worker_id for worker in figures.window.workers if worker.requests}
+    standing = []
+    for worker in figures.server.workers:
+        goes_on = worker.worker_id in completing and len(worker.ages) != worker.threads
+        least = figures.stuck_seconds if goes_on else seconds
+        if worker.ages and all((age or 0.0) >= least for age in worker.ages.values()):
+            standing.append(worker.worker_id)
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) seem to "
         f"wait for a lock{of_request(waits, waits.each('lock'))}. No running request of the "
@@ -313,52 +309,72 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
         return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    by_own, computes = bool(find_cpu_of_own_threads(figures)), _may_compute(worst, figures.server)
-    more = raise_processes(figures, is_modelled=False)
-    see = f"Run {show_calls(figures.server, worst.worker_id)[:-1]} --native`"
+    holder = _describe_holder(figures, worst)
     yield Finding(
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
-        title="Threads wait for the interpreter lock while calls of other requests compute."
-        if computes and not by_own
-        else "Threads wait for the interpreter lock of a worker that uses little CPU.",
+        title=f"Threads wait for the interpreter lock {holder.title}.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; averaged over all workers, busy threads spend "
         f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
         f"wait{of_request(figures.waits, figures.waits.each('interpreter_lock'))}.{describe_own_threads(figures)}",
-        meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request "
-        "waits for these 5 ms each time that it needs the lock."
-        if by_own
-        else "A thread that runs Python code gives the lock to another one after 5 ms. A call into native code, such "
-        "as a regular expression or the parser of a large document, keeps the lock until it ends."
-        if computes
-        else "The thread that holds the interpreter lock waits for something without releasing the lock. The usual "
-        "cause is an extension module.",
-        clause=(
-            OWN_THREADS_COMPUTE
-            if by_own
-            else "calls that compute hold the interpreter lock"
-            if computes
-            else "a call that does not compute holds the interpreter lock"
+        meaning=holder.meaning,
+        clause=holder.clause if figures.waits.share("interpreter_lock") >= LOCKED else "",
+        **holder.advice._asdict(),
+    )
+
+
+class _LockHolder(NamedTuple):
+    """What is said of the thread that holds an interpreter lock. title: the end of the finding's title."""
+
+    title: str
+    meaning: str
+    clause: str
+    advice: Advice
+
+
+def _describe_holder(figures: Figures, worker: WorkerFigures) -> _LockHolder:
+    """Who holds the interpreter lock of a worker: a thread that serves no request, a request that computes, or one that
+    waits."""
+    if find_cpu_of_own_threads(figures):
+        return _LockHolder(
+            "while background threads compute",
+            "A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
+            "for these 5 ms each time that it needs the lock.",
+            OWN_THREADS_COMPUTE,
+            Advice(find_computing_thread(figures)),
         )
-        if figures.waits.share("interpreter_lock") >= LOCKED
-        else "",
-        change=find_computing_thread(figures)
-        if by_own
-        else f"{see} a few times to find the call that computes, and make it shorter. More `processes` leave more of "
-        "the other requests unharmed, but only while CPUs are idle."
-        if computes
-        else f"{see} to find the call that holds the lock: an extension module makes this call. Until this call is "
-        f"fixed, more processes help, because each process has its own interpreter lock. {more.change}.",
-        settings=() if by_own or computes else more.settings,
+    see = f"Run {show_calls(figures.server, worker.worker_id)[:-1]} --native`"
+    if _may_compute(worker, figures.server):
+        return _LockHolder(
+            "while calls of other requests compute",
+            "A thread that runs Python code gives the lock to another one after 5 ms. A call into native code, such as "
+            "a regular expression or the parser of a large document, keeps the lock until it ends.",
+            "calls that compute hold the interpreter lock",
+            Advice(
+                f"{see} a few times to find the call that computes, and make it shorter. More `processes` leave more "
+                "of the other requests unharmed, but only while CPUs are idle."
+            ),
+        )
+    more = raise_processes(figures, is_modelled=False)
+    return _LockHolder(
+        "of a worker that uses little CPU",
+        "The thread that holds the interpreter lock waits for something without releasing the lock. The usual cause is "
+        "an extension module.",
+        "a call that does not compute holds the interpreter lock",
+        more._replace(
+            change=f"{see} to find the call that holds the lock: an extension module makes this call. Until this call "
+            f"is fixed, more processes help, because each process has its own interpreter lock. {more.change}."
+        ),
     )
 
 
 def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
     """Whether the worker computes for so long that all waiting for its lock can be in that time, in which all its other
     threads wait at most."""
+    load = worker.interpreter_load or 0.0
     threads = next((each.threads for each in server.workers if each.worker_id == worker.worker_id), None)
-    return (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * (worker.interpreter_load or 0.0)
+    return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load
 
 
 def _is_held(worker: WorkerFigures, most: float) -> bool:
