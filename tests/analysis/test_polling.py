@@ -15,14 +15,17 @@ from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 
 
-def figures_of(busy: float, in_kernel: float, kind: ConcurrencyKind = "async", full: float = 0.0) -> Figures:
+def figures_of(
+    busy: float, in_kernel: float, kind: ConcurrencyKind = "async", full: float = 0.0, cpu: float = 57.0
+) -> Figures:
     """A minute of two workers of ten cores, ten waiting requests, and all the CPU of the first worker in use: the share
-    of its cores, and the share of the kernel in its CPU time. full: seconds in which all cores are in use."""
+    of its cores, and the share of the kernel in its CPU time. full: seconds in which all cores are in use; cpu: CPU
+    seconds of the first worker."""
     record = describe_server(Server(processes=2, threads=10).read(1000.0))
     assert record
     record = structs.replace(record, setup=Setup(Options(gevent=10, complete=True), 4096, kind, None, False))
     rows = [
-        structs.replace(worker(1, 1500, busy=600 * busy, cpu=57.0, up=60.0), system_seconds=57 * in_kernel),
+        structs.replace(worker(1, 1500, busy=600 * busy, cpu=cpu, up=60.0), system_seconds=cpu * in_kernel),
         structs.replace(worker(2, 1500, busy=600 * busy, cpu=3.0, up=60.0), system_seconds=0.3),
     ]
     minute = replace(window(60, *rows, **{"app.sock": 600.0}), full_seconds=full)
@@ -51,6 +54,13 @@ def test_bursts() -> None:
     """Also where the cores are all in use only at times."""
     assert figures_of(0.6, 0.45, full=12.0).polling
     assert not figures_of(0.6, 0.45, full=3.0).polling
+
+
+def test_a_worker_full_of_streams_does_not_poll() -> None:
+    """If others have free cores, they take the requests: the full worker hardly computes, and its CPU time counts."""
+    figures = figures_of(1.0, 0.45, cpu=3.0)
+    assert not figures.polling
+    assert not figures.headroom.is_upper_bound
 
 
 def test_the_cores_are_the_limit() -> None:

@@ -28,6 +28,10 @@ of ten cores, requests that wait for 0.4 s), 0.32 where the requests computed fo
 computed all the time, so that the CPU was the limit."""
 
 
+LEAST = 0.1
+"""CPUs below which a worker hardly polls: others take what waits. What it uses is near no limit either."""
+
+
 def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
     """By worker: the CPUs that it uses while it polls."""
     seconds = window.observed_seconds
@@ -36,7 +40,8 @@ def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
     cores = {worker.worker_id: worker.threads or inf for worker in server.workers}
     least = 0.0 if window.full_seconds >= AT_TIMES * seconds else FULL * seconds
     polling = [each for each in window.workers if _polls(each, least * cores.get(each.worker_id, inf))]
-    return {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in polling}
+    used = {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in polling}
+    return {worker_id: cpus for worker_id, cpus in used.items() if cpus >= LEAST}
 
 
 def _polls(worker: WorkerWindow, least: float) -> bool:
