@@ -241,12 +241,14 @@ def test_several_servers(chromium: Browser) -> None:
     with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         picture(shown, "index")
-        order = [server["name"] for server in shown.page.evaluate("JSON.parse(heard).servers")]
-        rows = shown.page.query_selector_all("tbody tr a")
+        order, rows = shown.page.evaluate(  # at the same instant: a newer document may have another order
+            """[JSON.parse(heard).servers.map((server) => server.name),
+                [...document.querySelectorAll("tbody tr a")].map((link) => link.innerText)]"""
+        )
         assert order[0] == "gone"
         assert shown.page.get_attribute("tbody tr:first-child", "class") == "down"
         assert "DOWN" in shown.text("tbody tr:first-child")
-        assert [row.inner_text() for row in rows] == order
+        assert rows == order
         for name, table in [("emperor", "Vassals"), ("router_http_subscriptions", "Backends")]:
             shown.page.get_by_role("link", name=name, exact=True).click()
             shown.page.wait_for_selector(f"table[aria-label={table}] tbody tr")
