@@ -6,6 +6,7 @@ A busy host alone is no trouble of a server that hardly uses CPU: every idle ser
 from __future__ import annotations
 
 from alerts import waiting
+from alerts.levels import by_server
 from alerts.thresholds import Thresholds
 
 
@@ -13,7 +14,14 @@ def lacks(t: Thresholds) -> str:
     """The idle CPUs of servers that use CPU while hardly any is idle."""
     w = t.window
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total[{w}]) <= {round(1 - t.cpu_full, 6):g} * uwsgi_cpus_usable"
-    return f"{idle}\nand rate(uwsgi_cpu_used_by_workers_seconds_total[{w}]) >= {t.cpu_least:g} * uwsgi_cpus_usable"
+    return f"{idle}\nand {used(t)} >= {t.cpu_least:g} * uwsgi_cpus_usable"
+
+
+def used(t: Thresholds) -> str:
+    """The CPUs that the workers use, of servers none of whose workers uses them to look for a free async core."""
+    w = t.window
+    polling = by_server("count", f"worker:uwsgi_polling_cpus:rate{w}")
+    return f"(rate(uwsgi_cpu_used_by_workers_seconds_total[{w}]) unless {polling})"
 
 
 def is_felt(t: Thresholds) -> str:
@@ -43,5 +51,5 @@ def _waits(t: Thresholds) -> str:
 
 def hardly_uses(t: Thresholds, within: str) -> str:
     """Servers that used hardly any CPU at every moment of a range."""
-    used = f"max_over_time(rate(uwsgi_cpu_used_by_workers_seconds_total[{t.window}])[{within}:1m])"
-    return f"{used} < {t.cpu_least:g} * uwsgi_cpus_usable"
+    most = f"max_over_time(rate(uwsgi_cpu_used_by_workers_seconds_total[{t.window}])[{within}:1m])"
+    return f"{most} < {t.cpu_least:g} * uwsgi_cpus_usable"

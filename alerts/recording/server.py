@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alerts import cpu
 from alerts.levels import by_server, of_server
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
@@ -128,7 +129,7 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
     workers, load = f"server:uwsgi_active_workers:count{w}", f"server:uwsgi_interpreter_load:rate{w}"
     loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
     demand, capacity = f"server:uwsgi_cpu_demand:rate{w}", f"server:uwsgi_cpu_capacity:rate{w}"
-    own, idle = (f"rate(uwsgi_cpu_{what}_seconds_total[{w}])" for what in ("used_by_workers", "available_idle"))
+    own, idle = cpu.used(t), f"rate(uwsgi_cpu_available_idle_seconds_total[{w}])"
     floor = f"{t.cpu_least:g} * uwsgi_cpus_usable"
     others = f"(rate(uwsgi_cpu_used_by_others_seconds_total[{w}]) and uwsgi_cpu_others_follow_load == 1)"
     used = {

@@ -60,6 +60,7 @@ def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Pa
             written = ",".join(f'{label}="{text}"' for label, text in labels.items())
             series[f"expected:{name}{{{written}}}"] = [value] * (recorded_load.LENGTH // recorded_load.SCRAPE_EVERY + 1)
     assert len([key for key in series if key.startswith("expected:")]) > 2000
+    assert len([key for key in series if key.startswith("expected:worker:uwsgi_polling_cpus")]) > 2
     assert names == {rule.record for rule in RULES} - NOT_OF_THE_EXPORTER
     asked = [
         f"({name} unless expected:{name}) or (expected:{name} unless {name})"
@@ -93,13 +94,13 @@ def _workers(story: Story) -> Expected:
         yield "worker:uwsgi_response_time_seconds:ratio_rate5m", labels, worker.response_time
         yield "worker:uwsgi_interpreter_load:rate5m", labels, worker.interpreter_load
         yield "worker:uwsgi_concurrency_observed:ratio_rate5m", labels, worker.concurrency
+        yield "worker:uwsgi_polling_cpus:rate5m", labels, figures.polling.get(worker.worker_id)
         yield "worker:uwsgi_interpreter_lock_wait_threads:ratio_rate5m", labels, worker.lock_waiters
 
 
 def _server(story: Story) -> Expected:
     figures, labels = story.figures, story.labels
     assert figures
-    active = [worker for worker in figures.balance.workers if worker.active]
     yield "server:uwsgi_requests:rate5m", labels, figures.flow.throughput
     yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / recorded_load.WINDOW
     yield "server:uwsgi_concurrency_littles_law:rate5m", labels, figures.flow.littles_law
@@ -108,7 +109,7 @@ def _server(story: Story) -> Expected:
     yield "server:uwsgi_queue_length:ratio_rate5m", labels, _queue(story)
     yield "server:uwsgi_queue_wait_seconds:ratio_rate5m", labels, figures.flow.queue_wait
     yield "server:uwsgi_utilization:ratio_rate5m", labels, _utilization(story)
-    yield "server:uwsgi_active_workers:count5m", labels, len(active) or None
+    yield "server:uwsgi_active_workers:count5m", labels, _active(figures) or None
     yield "server:uwsgi_active_requests:rate5m", labels, _active_requests(figures) / recorded_load.WINDOW
     yield "server:uwsgi_hot_worker_ratio:ratio_rate5m", labels, figures.balance.hot_ratio
     yield "server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate5m", labels, figures.balance.noise_floor
@@ -173,12 +174,14 @@ def _service(servers: list[Story]) -> Expected:
     removable = sum((figures.balance.cost or 0.0) * (figures.flow.littles_law or 0.0) for figures in costly)
     cost = ratio(removable, sum(figures.flow.littles_law or 0.0 for figures in costly))
     yield "service:uwsgi_unevenness_cost:ratio_rate5m", labels, cost
-    proven = [figures for figures in every if figures.balance.workers[0].interpreter_load is not None]
-    loads = [
-        worker.interpreter_load or 0.0 for figures in proven for worker in figures.balance.workers if worker.active
+    known = [
+        [load for worker in figures.balance.workers if worker.active and (load := worker.interpreter_load) is not None]
+        for figures in every
     ]
+    whole = [of for of, figures in zip(known, every, strict=True) if len(of) == _active(figures)]
+    loads = [load for of in whole for load in of]
     used_by = {
-        "hottest_interpreter": max(loads, default=None),
+        "hottest_interpreter": max((load for of in known for load in of), default=None),
         "interpreters": ratio(sum(loads), len(loads)),
         "threads": used,
         "cpu": ratio(sum(_cpu(story)[0] for story in servers), sum(_cpu(story)[1] for story in servers)),
@@ -250,6 +253,10 @@ def _cpu(story: Story) -> tuple[float, float]:
         return (0.0, 0.0) if load is None else (load, story.cpus or 0.0)
     demand = cpu.own + (cpu.others or 0.0) * bool(story.others_follow and cpu.own)
     return demand, max(demand + cpu.idle, LEAST_OWN * (story.cpus or 0.0))
+
+
+def _active(figures: Figures) -> int:
+    return sum(worker.active for worker in figures.balance.workers)
 
 
 def _load(story: Story) -> float | None:

@@ -31,7 +31,8 @@ class Server:
     cores: whether uWSGI reports its threads (False is stats-no-cores); host: whether its processes are proven.
     idle: idle CPUs, None if unknown; others: CPUs in use by others; follow: whether their use grows with the load.
     ready: mean threads that wait for a CPU; lock_wait: those of each worker that wait for its interpreter lock; None
-    if what threads wait for is not known.
+    if what threads wait for is not known. kernel: the part of the CPU time that is the kernel's; coroutines: whether the
+    workers run them.
     """
 
     workers: Sequence[Worker]
@@ -47,6 +48,8 @@ class Server:
     follow: bool = False
     ready: float | None = None
     lock_wait: float | None = None
+    kernel: float = 0.25
+    coroutines: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,11 @@ def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]
             yield "uwsgi_worker_busy_thread_seconds_total", own, busy, True
             yield "uwsgi_worker_threads", own, worker.threads, False
         if server.host and worker.spawned:
-            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "user"}, 0.75 * worker.load, True
-            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "system"}, 0.25 * worker.load, True
+            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "user"}, (1 - server.kernel) * worker.load, True
+            yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "system"}, server.kernel * worker.load, True
             yield "uwsgi_worker_cpu_affinity_cpus", own, server.affinity, False
+        if server.coroutines:
+            yield "uwsgi_worker_loop_held_seconds_total", own, 0, True
         if server.lock_wait is not None:
             yield "uwsgi_worker_interpreter_lock_wait_thread_seconds_total", own, server.lock_wait, True
     yield "uwsgi_up", {}, 1, False

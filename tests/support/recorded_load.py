@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
@@ -16,12 +16,15 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import STATES, Waits
+from uwsgi_headroom.record import STATES, UNKNOWN, Waits
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
 READ_EVERY, SCRAPE_EVERY, WINDOW, LENGTH = 5, 30, 300, 600
 """Seconds."""
+
+ASYNC = replace(UNKNOWN, concurrency_kind="async")
+"""The setup of a server whose workers run coroutines."""
 
 _PATTERN = SCRAPE_EVERY // READ_EVERY
 
@@ -83,17 +86,18 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
     gap = range(0) if late else rng.choice([range(0), range(425, 450), range(395, 480)])
     spawns_at = rng.choice([390, 480])
     waits = _waits(rng, processes, threads)
+    coroutines = server.host and rng.random() < 0.6
     for at in range(0, LENGTH + 1, READ_EVERY):
         place = at // READ_EVERY % _PATTERN
         if late and at == spawns_at:
             server.respawn(processes, at)
         if server.queue is not None:
             server.queue = queues[place]
-        server.waits = waits[place]
+        server.waits = replace(waits[place], loops={}) if coroutines else waits[place]
         for slot, load in zip(server.slots, loads, strict=True):
             slot.busy = load.busy[place] if slot.pid else 0
             slot.state = ("busy" if slot.busy else "idle") if slot.pid else slot.state
-        yield at, None if at in gap else server.read(float(at))
+        yield at, None if at in gap else _read(server, at, coroutines)
         for slot, load in zip(server.slots, loads, strict=True):
             if slot.pid is None:
                 continue
@@ -102,6 +106,11 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
             slot.static_requests += static
             slot.running_time = (slot.running_time or 0.0) + served * load.each
             slot.cpu = (slot.cpu or 0.0) + served * load.cpu
+
+
+def _read(server: Server, at: float, coroutines: bool) -> Reading:
+    reading = server.read(at)
+    return replace(reading, host=replace(reading.host, setup=ASYNC)) if coroutines else reading
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
 CROWDED = replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.02, others=1.58)
 IDLE = replace(server(0.1, 0.02, cpus=2), idle=0.0, others=1.92)
+POLLING = replace(server(7.6, 0.94, cpus=4, full=0.4), kernel=0.45, coroutines=True)
 PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
 
 
@@ -461,6 +462,30 @@ CASES = [
     Case(
         f"{INTERPRETER}: fires: threads wait for the lock",
         steady(replace(server(4, 0.94), lock_wait=2.9), 23),
+        {},
+        {"22m": 1},
+    ),
+    Case(
+        f"{INTERPRETER}: silent: all async cores are in use, and the workers only look for a free one",
+        steady(POLLING),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{INTERPRETER}: silent: bursts fill all async cores, and the workers look for a free one",
+        steady(replace(POLLING, workers=server(4, 0.94).workers, full=0.12)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{INTERPRETER}: fires: the requests in all async cores compute",
+        steady(replace(POLLING, kernel=0.15), 23),
+        {},
+        {"22m": 1},
+    ),
+    Case(
+        f"{INTERPRETER}: fires: much of the time is the kernel's, and async cores are free",
+        steady(replace(POLLING, workers=server(4, 0.94).workers, full=0), 23),
         {},
         {"22m": 1},
     ),
