@@ -31,8 +31,8 @@ class Server:
     cores: whether uWSGI reports its threads (False is stats-no-cores); host: whether its processes are proven.
     idle: idle CPUs, None if unknown; others: CPUs in use by others; follow: whether their use grows with the load.
     ready: mean threads that wait for a CPU; lock_wait: those of each worker that wait for its interpreter lock; None
-    if what threads wait for is not known. kernel: the part of the CPU time that is the kernel's; coroutines: whether the
-    workers run them.
+    if what threads wait for is not known. kernel: the part of the CPU time that is the kernel's; coroutines: whether
+    the workers run them.
     """
 
     workers: Sequence[Worker]
