@@ -216,14 +216,14 @@ def log_messages() -> Iterator[str]:
         "cache_full": "the cache's refusals grow",
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",
-        "instant": "requests take no time",
+        "instant": "requests are counted that took no time",
         "unaccounted": "connections without a request (TCP)",
     }
     roles = {
         "rejected": "`requests_rejected`",
         "failed": "`log_failure`",
         "setting": "`log_setting`",
-        "known": "is quoted by others",
+        "known": "none of its own; others quote it",
         "event": "",
     }
     for_people = {"worker": "a worker", "signal": "…", "limit": "…"}

@@ -22,8 +22,9 @@ PERCENTILES = signal(
     "Response time: percentiles",
     "s",
     f"""{_INSIDE} Estimated from samples, over the window that is chosen above; the mean is exact. A percentile is
-    missing below 0.8 times between two samples (160 ms by default), and with too few requests (p99 needs 100). These
-    are the exporter's own percentiles: what PromQL makes of the histogram is a little coarser.""",
+    missing if it is shorter than 0.8 of the time between two samples (160 ms by default), or if there are too few
+    requests (p99 needs 100). These are the exporter's own percentiles: what PromQL makes of the histogram is a little
+    coarser.""",
     Series(f"max by (percentile) ({ONE.of('uwsgi_response_time_percentile_seconds', WINDOW)})", "p{{percentile}}"),
     Series(f"max({ONE.of('uwsgi_mean_response_time_seconds', WINDOW)})", "mean"),
     _THRESHOLD,

@@ -204,8 +204,8 @@ _FLAGS = (
         "uWSGI ignores a misspelt option without a message.",
         "With `strict`, uWSGI names the misspelt option, and does not start.",
         ("strict = true",),
-        "the configuration has variables of its own: before you set `strict`, write them as `set-placeholder = "
-        "name=value`.",
+        "no option is misspelt. If the configuration has variables of its own, write them as `set-placeholder = "
+        "name=value` before you set `strict`.",
         PRODUCTION,
     ),
     Advice(
@@ -569,8 +569,8 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "cheaper_initial",
             "info",
-            "`cheaper-initial` is ignored.",
-            "It is below `cheaper`, or above the number of workers.",
+            "`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
+            "uWSGI takes only a value in this range.",
             (f"cheaper-initial = {min(max(options.cheaper_initial, options.cheaper), workers)}",),
             "never.",
             CHEAPER,

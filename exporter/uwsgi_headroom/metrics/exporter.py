@@ -91,8 +91,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         )
         yield counter(
             "uwsgi_exporter_history_dropped_minutes_total",
-            "Minutes of servers that are missing in the history file, because it could not be written for too long. "
-            "Absent without `--history`.",
+            "Records that are missing from the history file, because it could not be written for too long: a minute of "
+            "one server each. Absent without `--history`.",
             [(label_set(), float(history.dropped))],
         )
     yield from _process.collect()

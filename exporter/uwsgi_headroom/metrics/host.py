@@ -71,8 +71,8 @@ def process_families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_task_limit_ratio",
-        "How much of the limit of processes and threads (`pids.max`) of the server's cgroups is in use, of the one "
-        "with the fewest left; at 1, no thread can be started. Absent without a limit.",
+        "How much of a cgroup's limit of processes and threads (`pids.max`) is in use, for that cgroup of the server "
+        "which has the fewest left; at 1, no thread can be started. Absent without a limit.",
         [(server.labels, tasks.used / tasks.most) for server in scrape.servers if (tasks := server.record.tasks)],
     )
     yield gauge(
@@ -139,8 +139,8 @@ def memory_families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_oom_kills_total",
-        "Processes of the server's cgroup, or of the host where the kernel does not count those, that it killed "
-        "because memory ran out, since the exporter's start.",
+        "Processes that the kernel killed because memory ran out, since the exporter's start: those of the server's "
+        "cgroup, or of the whole host if the kernel does not count them by cgroup.",
         [(server.labels, server.observation.totals.oom_kills) for server in scrape.servers],
     )
 

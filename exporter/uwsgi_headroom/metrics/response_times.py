@@ -34,8 +34,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_response_time_percentile_seconds",
         "Percentile of the time in service inside uWSGI over the window, without the wait in the listen queue. A "
-        "little finer than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with "
-        "too few requests.",
+        "little finer than what PromQL makes of the histogram. Absent if it is shorter than 0.8 of the time between "
+        "two samples, or if there are too few requests.",
         [
             pair
             for server in scrape.servers
@@ -46,7 +46,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_queue_wait_percentile_seconds",
         "Percentile of the wait in the listen queue over the longest window, of all requests. Absent if no request was "
-        "seen waiting, below 0.8 times between two samples, and with too few requests.",
+        "seen waiting, if it is shorter than 0.8 of the time between two samples, or if there are too few requests.",
         [
             pair
             for server in scrape.servers
@@ -77,9 +77,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_slo_bad_requests_total",
-        "Requests that missed the objective, each once: slower than the threshold inside uWSGI, or still in service "
-        "for longer (slow), or slower only together with the wait in the listen queue before (waited; both are "
-        "estimated numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
+        "Requests that missed the objective, each counted once, by reason: slow (took longer than the threshold inside "
+        "uWSGI, or are still in service after it), waited (took longer only together with the wait in the listen "
+        "queue), lost (with their worker), refused (dropped at this server's full TCP queue). The numbers of slow and "
+        "waited are estimates.",
         [
             (labels_of(server.observation, reason=reason), number)
             for server, _, totals in judged

@@ -59,7 +59,7 @@ _QUOTA: Table[Totals] = (
     ),
     (
         "uwsgi_cpu_quota_throttled_seconds_total",
-        "For how long the kernel stopped them, summed over the CPUs.",
+        "For how long the kernel stopped the workers because the quota was used up, summed over the CPUs.",
         lambda totals: totals.throttled_seconds,
     ),
 )
@@ -132,8 +132,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_worker_lost_requests_total",
-        "Requests that were in service when the worker's process ended and were not counted since; a lower bound. "
-        "Absent if threads are unknown.",
+        "Requests that were in service when the worker's process ended, and that uWSGI never counted as completed; a "
+        "lower bound. Absent if threads are unknown.",
         [
             (labels, None if worker.busy_seconds is None else worker.lost)
             for server in scrape.servers

@@ -79,8 +79,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_last_reload_time_seconds",
         "When all workers last loaded the application, in epoch seconds: uWSGI's start, a full reload, or the "
-        "replacement of all workers. Absent if that was before the exporter's start and no worker has kept its first "
-        "process since.",
+        "replacement of all workers. Absent if the exporter has seen none of these, and no worker still had its first "
+        "process when the exporter first read the server.",
         [(server.labels, server.observation.loaded_at) for server in scrape.servers],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
@@ -126,8 +126,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     reviews = [(server, review_server(server.record)) for server in scrape.servers]
     yield gauge(
         "uwsgi_settings_reviewed",
-        "Whether all of uWSGI's options are known to the review of settings (1), or only some, and it says nothing "
-        "about options that may be missing (0). Absent if the options are not known.",
+        "1 if the review of settings knows all of uWSGI's options; 0 if it knows only some, and so gives no advice "
+        "about missing options. Absent if no options are known.",
         [
             (server.labels, float(server.record.setup.options.complete))
             for server, advice in reviews
@@ -156,9 +156,9 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield gauge(
         "uwsgi_verdict_info",
-        "The verdict on which two judgements agree (ok, warning, critical, unknown or down), and its cause: the code "
-        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it, down, or "
-        "none; always 1.",
+        "The verdict (ok, warning, critical, unknown or down); a new judgement counts once the next one agrees. cause "
+        "is the code of the worst finding (docs/severity.md), harm the code of the finding that says what users notice "
+        "of it; both can also be down or none. Always 1.",
         [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(
@@ -249,7 +249,7 @@ def uwsgi_log_families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_log_up",
-        "Whether uWSGI's log is read: 0 if there is no such file, if it is no regular file, if this user may not "
-        "read it, or if `journalctl` does not run. Absent if no log is configured.",
+        "Whether uWSGI's log is read: 0 if there is no such file, if it is no regular file, if the exporter's user may "
+        "not read it, or if `journalctl` does not run. Absent if no log is configured.",
         [(labels, float(log.is_read)) for labels, _, log in logs],
     )

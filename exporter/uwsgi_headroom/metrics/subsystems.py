@@ -125,7 +125,8 @@ def lock_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the family of uWSGI's locks between its processes."""
     yield gauge(
         "uwsgi_lock_held",
-        "Whether a process held the lock at the moment of the read. The holder of thunder waits for a connection.",
+        "Whether a process held the lock at the moment of the read. The process that holds the lock `thunder` is "
+        "waiting for a connection.",
         [
             (labels_of(server.observation, lock=name), pid > 0)
             for server in scrape.servers

@@ -44,8 +44,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_backend_wait_thread_seconds_total",
-        "Time in which threads waited for a backend that is named in the exporter's configuration: a part of the state "
-        "backend.",
+        "Time in which threads waited for a backend that is named in the exporter's configuration. This time is part "
+        "of the state `backend`.",
         [
             (labels_of(server.observation, backend=name), seconds)
             for server, waits in known
@@ -64,20 +64,22 @@ def connection_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the families of what single threads are seen in: shared connections, and outputs that are blocked."""
     yield gauge(
         "uwsgi_shared_connections",
-        "Connections to other servers that several workers share, because they were opened before the fork: their "
-        "requests wait for each other, and may get each other's answers. Absent if there is none, or if this user may "
-        "not see the descriptors.",
+        "Connections to other servers that were opened before the fork, so that several workers share them: the "
+        "workers' requests wait for each other, and may get each other's answers. Absent if there is none, or if the "
+        "exporter's user may not see the descriptors.",
         [(server.labels, len(server.record.shared_connections) or None) for server in scrape.servers],
     )
     totals = [(server.labels, server.observation.totals) for server in scrape.servers]
     yield counter(
         "uwsgi_shared_connection_wait_thread_seconds_total",
-        "Integral of the threads that wait for an answer over such a connection. Absent where waits are.",
+        "Integral of the threads that wait for an answer over a shared connection. Absent where "
+        "uwsgi_wait_thread_seconds_total is absent.",
         [(labels, total.shared_connection_seconds) for labels, total in totals],
     )
     yield counter(
         "uwsgi_output_blocked_thread_seconds_total",
-        "Integral of the threads that wait for a pipe to take their standard output or error. Absent where waits are.",
+        "Integral of the threads that wait for a pipe to take their standard output or error. Absent where "
+        "uwsgi_wait_thread_seconds_total is absent.",
         [(labels, total.output_blocked_seconds) for labels, total in totals],
     )
 
@@ -86,9 +88,9 @@ def loop_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the family of event loops that calls hold up."""
     yield counter(
         "uwsgi_worker_loop_held_seconds_total",
-        "Time in which a call held the event loop of a worker with coroutines (gevent and the like), from samples: it "
-        "was blocked, or computed for a second or more, while no other request of the worker went on. Absent for other "
-        "workers, and where waits are.",
+        "Time in which one call held the event loop of a worker with coroutines (gevent and the like), from samples: "
+        "the call blocked, or computed for a second or more, and no other request of the worker went on. Absent for "
+        "workers without coroutines, and where uwsgi_wait_thread_seconds_total is absent.",
         [(labels, worker.loop_held_seconds) for server in scrape.servers for labels, worker in server.worker_totals],
     )
 

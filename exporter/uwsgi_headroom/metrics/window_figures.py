@@ -70,7 +70,8 @@ _BALANCE: Table[Figures] = (
     ),
     (
         "uwsgi_unevenness_cost_ratio",
-        "Share of the response time W that balancing the workers would save: 1 - W of the less busy half / W.",
+        "Share of the response time that balancing the workers would save: 1 - (response time of the less busy half of "
+        "the workers / mean response time).",
         lambda figures: figures.balance.cost,
     ),
 )
@@ -115,8 +116,9 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_headroom_ratio",
         "Factor by which load can grow before a limit is reached; the limit with the least factor comes first. "
-        "Absent while less than a hundredth of a limit is used. All are absent while requests wait for something else, "
-        "or fail, and it is not known how much more it can take; if it is known, that is the limit `other`.",
+        "A limit of which less than a hundredth is used has no series. What requests wait for beside these limits is "
+        "the limit `other`; while it is not known how much more it can take, or most requests fail, no limit has a "
+        "series.",
         [
             (_labels(server, figures, limit=limit), factor)
             for server in scrape.servers

@@ -28,8 +28,8 @@ def threads_families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_available",
         "Available capacity: threads of workers that are up and accepting, as uWSGI reports. While a full reload waits "
-        "for requests, uWSGI also counts the workers that it waits for, which take no other request; `check` and the "
-        "API then say 0.",
+        "for requests to end, uWSGI still counts the workers that serve these requests, although they take no other; "
+        "so does this metric, but `check` and the API then say 0.",
         [
             (server.labels, sum_if_all_known([worker.available_threads for worker in server.snapshot.workers]))
             for server in servers

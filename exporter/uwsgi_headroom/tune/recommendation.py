@@ -155,7 +155,7 @@ def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, lo
     at = load.rate or (base.throughput if base else 0.0)
     if not at:
         return None
-    of = "the load that was applied" if load.rate else f"what {present.name} answered to this load"
+    of = "the load that was applied" if load.rate else f"what {present.name} answered in its first run"
     return (
         f"Predicted headroom: {factor(most / at)} at {figure(at)} requests/s, {of}. "
         f"At about {figure(most)} requests/s, {LIMITS[limit].outcome}."
