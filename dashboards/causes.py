@@ -33,6 +33,7 @@ CAUSES: Mapping[str, Cause] = {
     "backend_saturated": Cause("A backend is saturated", f"{CHECK}: it names the backend"),
     "cache_full": Cause("A cache of uWSGI is full", "Give the cache more items or blocks, or let items expire sooner"),
     "cheaper_does_not_scale": Cause("Cheaper mode keeps workers in reserve while requests wait", "Raise `cheaper`"),
+    "server_errors": Cause("Responses are server errors (500 to 599)", "Check the application's own log"),
     "signal_handlers": Cause("Timers or cron jobs occupy workers", "Let a mule run them: `target='mule'`"),
     "cheaper_starts_slowly": Cause("Cheaper mode starts workers too late", "Raise `cheaper` and `cheaper-initial`"),
     "clients_left": Cause("Clients leave before their answer", "Compare the proxy's timeout with the response time"),

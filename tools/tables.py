@@ -213,6 +213,7 @@ def log_messages() -> Iterator[str]:
         "harakiris": "harakiris grow",
         "exceptions": "exceptions grow",
         "write_errors": "write errors grow",
+        "requests": "requests are counted",
         "cache_full": "the cache's refusals grow",
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",

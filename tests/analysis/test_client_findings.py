@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.analysis.test_findings import findings_by_code, idle, with_setup
+from tests.analysis.test_findings import AT, findings_by_code, idle, with_setup
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings.clients import STATUS_5XX
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import LogMessage, LogRecord
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
@@ -107,3 +114,53 @@ def test_nobody_left(window: Window) -> None:
 def test_more_write_errors_than_exceptions() -> None:
     """`write-errors-tolerance` lets them happen without an exception; that is no negative number of exceptions."""
     assert "exceptions" not in findings_by_code(left(400, exceptions=3))
+
+
+def answered(lines: int, agreed: int, exceptions: int = 0, path: str = "") -> dict[str, Finding]:
+    """The findings about a minute of 2,000 requests, of which the log has so many lines with status 500."""
+    server = describe_server(Server().read(AT))
+    assert server
+    log = LogRecord(messages={"status_5xx": LogMessage(lines, agreed)} if lines else {})
+    setup = replace(server.setup, log_path=path)
+    figures = compute_figures(left(0, exceptions=exceptions), msgspec.structs.replace(server, log=log, setup=setup))
+    return {finding.code: finding for finding in collect_findings(figures)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "agreed", "severity"),
+    [(1400, 1400, "critical"), (1400, 100, "warning"), (900, 900, "warning"), (40, 40, "warning"), (5, 5, "info")],
+)
+def test_responses_that_are_errors(lines: int, agreed: int, severity: str) -> None:
+    """No counter shows errors that the application catches. Most are critical if uWSGI counted requests then."""
+    finding = answered(lines, agreed)["server_errors"]
+    assert finding.severity == severity
+    assert finding.title.startswith("Most" if lines > 1000 else "Some")
+    assert finding.evidence.startswith(f"{lines} of 2,000 requests")
+    assert "uWSGI counted no exception" in finding.evidence
+    assert finding.change.startswith("Check the application's own log") == (severity != "info")
+
+
+def test_exceptions_are_not_told_twice() -> None:
+    """uWSGI writes status 500 for an exception that is not caught, too; lines may be of some seconds before."""
+    assert "server_errors" not in answered(30, 30, exceptions=28)
+    both = answered(100, 100, exceptions=28)
+    assert both["server_errors"].evidence.startswith(
+        "72 of 2,000 requests (3.6 %) got such a response; uWSGI counted 28"
+    )
+    assert {"exceptions", "server_errors"} <= set(both)
+    assert "server_errors" not in answered(0, 0)
+
+
+def test_the_command_for_the_lines_of_errors(tmp_path: Path) -> None:
+    """It shows these lines, and no others; a name that a shell would split is quoted."""
+    log = tmp_path / "shop's log"
+    end = "2 headers in 64 bytes (1 switches on core 0)"
+    log.write_text(f"[pid: 1] GET /a (HTTP/1.1 200) {end}\n[pid: 1] GET /b (HTTP/1.1 502) {end}\n")
+    change = answered(1400, 1400, path=str(log))["server_errors"].change
+    command = re.search(r"`(grep [^`]*)`", change)
+    assert command
+    assert STATUS_5XX in command[1]
+    ran = subprocess.run(["sh", "-c", command[1]], capture_output=True, text=True, check=True)
+    assert [line.split()[3] for line in ran.stdout.splitlines()] == ["/b"]
+    for path in ("", "journal:shop.service"):
+        assert "uWSGI's log shows the URLs" in answered(1400, 1400, path=path)["server_errors"].change

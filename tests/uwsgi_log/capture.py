@@ -40,11 +40,11 @@ def main() -> None:
 
 
 def _known_lines(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """The known messages of a log, each with its line; of a traceback, only that it is there."""
+    """The known messages of a log, each with its line; of a traceback and a request, nothing."""
     scanner = Scanner()
     for line in text.splitlines(keepends=True):
         for seen in scanner.scan(line):
-            if seen.code != "traceback":
+            if seen.code not in ("traceback", "status_5xx"):
                 yield seen.code, re.sub(rb"/\S*/headroom-\w+|/tmp/\w+", b"/srv/shop", line)
 
 

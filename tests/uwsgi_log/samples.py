@@ -245,4 +245,10 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         DATE + "!!! Emperor died !!!",
     ),
     "traceback": ("Traceback (most recent call last):\nKeyError: 'x'",),
+    "status_5xx": (
+        "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
+        "generated 3 bytes in 5 msecs (HTTP/1.1 503) 2 headers in 64 bytes (1 switches on core 0)",
+        "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 (ann) {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /a => "
+        "generated 3 bytes in 5 msecs via sendfile() (HTTP/2.0 500) 2 headers in 64 bytes (1 switches on core 0)",
+    ),
 }

@@ -52,20 +52,33 @@ def test_there_are_samples_of_every_message() -> None:
             assert any(re.match(pattern, line.encode()) for line in undated), (message.code, pattern)
 
 
+UNDATED = ("traceback", "status_5xx")
+"""Python writes the one, and uWSGI the other; both without a date before it."""
+
+
 @pytest.mark.parametrize("code", SAMPLES)
 @pytest.mark.parametrize("date", ["", DATE, "2026-11-25 18:54:16 - ", "[25/Nov/2026:18:54:16 +0000] - "])
 def test_each_sample_is_found(code: str, date: str) -> None:
     """A message is found without a date, with uWSGI's, and with one of an own format, among lines of requests."""
     for sample in SAMPLES[code]:
         lines = [date + line.removeprefix(DATE) for line in sample.split("\n")]
-        if code == "traceback" and date:
-            lines = sample.split("\n")  # Python writes it, without a date
+        if code in UNDATED and date:
+            lines = sample.split("\n")
         assert codes(date + REQUEST, *lines, date + REQUEST) == {code: 1}, sample
 
 
 def test_the_lines_of_requests_are_no_messages() -> None:
     """What the application and requests write is neither kept nor counted."""
     assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
+
+
+def test_only_the_end_of_a_request_is_its_status() -> None:
+    """A URL or a name may look like the end of a line with status 500, and an application may write one."""
+    end = "(HTTP/1.1 500) 2 headers in 64 bytes (1 switches on core 0)"
+    forged = [REQUEST.replace("/?key=1", f"/{end}"), REQUEST.replace("()", end), f"hello {end}", f"{end} [pid: 1", end]
+    assert not scan(*forged, REQUEST)
+    assert codes(*forged, REQUEST.replace("1.1 200", "1.1 500"), REQUEST) == {"status_5xx": 1}
+    assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
 
 
 def test_numbers_are_taken() -> None:

@@ -2,10 +2,10 @@
 
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
 interpreter lock, `/hash` computes without it; `/backend` asks the backend, with `time_out=1` on a socket with a
-time-out; `/events?seconds=` sends an event ten times a second, and computes before each; `/error` raises; `/exit` ends
-the worker, `/crash` by signal 11; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and
-`/spool?task_ms=` hands a task of this length to the spooler. A file `broken` in the working directory makes the import
-fail; with `dies` it ends the worker, with `slow` it takes 3 s, or as many as the file says.
+time-out; `/events?seconds=` sends an event ten times a second, and computes before each; `/error` raises, `/failed`
+answers with status 500; `/exit` ends the worker, `/crash` by signal 11; `/leak?kb=` leaks memory; `/cache` stores an
+item of a new name, and `/spool?task_ms=` hands a task of this length to the spooler. A file `broken` in the working
+directory makes the import fail; with `dies` it ends the worker, with `slow` it takes 3 s, or as many as the file says.
 """
 
 import contextlib
@@ -95,5 +95,6 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             uwsgi.spool({b"ms": query["task_ms"][0].encode()})
         case "/leak":
             LEAKED.append(b"x" * (1024 * int(query["kb"][0])))
-    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    status = "500 Internal Server Error" if path == "/failed" else "200 OK"
+    start_response(status, [("Content-Type", "text/plain"), ("Content-Length", "3")])
     return [b"ok\n"]

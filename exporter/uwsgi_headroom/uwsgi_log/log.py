@@ -221,8 +221,8 @@ MOST_LINES = 2000
 MOST_EVENTS = (20, 60.0)
 """The most new events of a log in so many seconds: a log full of different messages must not displace all others."""
 
-NO_EVENTS = frozenset(("traceback", "worker_spawned", "worker_finished"))
-"""Messages that are in the journal already, by better figures, or that every exception of a request writes."""
+NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_finished"))
+"""Messages that are in the journal already, by better figures, or that requests write."""
 
 _MOST_NAMED = 20
 

@@ -24,6 +24,7 @@ Agrees = Literal[
     "harakiris",
     "exceptions",
     "write_errors",
+    "requests",
     "cache_full",
     "queue_full",
     "no_application",
@@ -33,10 +34,10 @@ Agrees = Literal[
 """What agrees with a message, in the 5 s before and after it.
 
 ended: the process that it names was a worker's, and is gone. worker_gone: any worker's process is gone. respawns,
-harakiris, exceptions, write_errors, cache_full: this counter of uWSGI's has grown. queue_full: a listen queue was at
-its limit. no_application: a worker accepts requests and has no application loaded. instant: requests were counted
-that took no time. unaccounted: as many connections were accepted as requests were counted and messages written (TCP
-only: the kernel does not count those of UNIX sockets).
+harakiris, exceptions, write_errors, requests, cache_full: this counter of uWSGI's has grown. queue_full: a listen queue
+was at its limit. no_application: a worker accepts requests and has no application loaded. instant: requests were
+counted that took no time. unaccounted: as many connections were accepted as requests were counted and messages written
+(TCP only: the kernel does not count those of UNIX sockets).
 """
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
@@ -710,6 +711,14 @@ MESSAGES: tuple[Message, ...] = (
         "known",
         "the application raised an exception",
         agrees="exceptions",
+    ),
+    # The line of each request, core/logging.c, by its end: `uwsgi_log.scan`.
+    Message(
+        "status_5xx",
+        (),
+        "known",
+        "requests get a response with a status from 500 to 599",
+        agrees="requests",
     ),
 )
 """In the order of this module. The code is the label `message` of `uwsgi_log_messages_total`, and never changes."""

@@ -102,6 +102,24 @@ ROWS = (
         why="The healthy twin: its requests take microseconds and have no body, and yet they are answered.",
     ),
     Scenario(
+        "most responses are errors, with the log",
+        Server(2, 2),
+        Expected("critical", ("server_errors",), words=("status 500 to 599", "the application's own log")),
+        (Load(rate=10, io_ms=20, path="/failed"), Load(rate=3, io_ms=20)),
+        log=True,
+        fixed=True,
+        why="Flask and Django catch exceptions: uWSGI counts none, threads are free, and requests are fast.",
+    ),
+    Scenario(
+        "few responses are errors, with the log",
+        Server(2, 2),
+        Expected("ok", also=("server_errors",)),
+        (Load(rate=30, io_ms=20), Load(rate=0.13, io_ms=20, path="/failed")),
+        log=True,
+        fixed=True,
+        why="The healthy twin: the application decides what is an error.",
+    ),
+    Scenario(
         "an import that fails, with the log",
         Server(4, 1, ("--lazy-apps",)),
         Expected(

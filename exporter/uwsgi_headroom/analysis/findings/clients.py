@@ -1,4 +1,5 @@
-"""Findings about clients that leave before their answer, and about exceptions, which are counted together with them.
+"""Findings about clients that leave before their answer, about exceptions, which are counted together with them, and
+about responses that say that the application failed, which only uWSGI's log shows.
 
 uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
 cannot write, it counts a write error and, unless `write-errors-tolerance` allows for it, an exception as well, though
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf, sqrt
+from shlex import quote
 
 from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.log import PROVEN
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
@@ -36,15 +39,19 @@ SURELY = 1.5
 chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
 of nine on, hardly anybody is served, which is critical."""
 
+STATUS_5XX = r"\(HTTP/[0-9.]+ 5[0-9]{2}\)"
+"""What the lines of requests with such a status have, for grep."""
+
 LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
 a page before it is loaded."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about clients that leave, and about exceptions."""
+    """The findings about clients that leave, about exceptions, and about responses with a status from 500 to 599."""
     yield from _left(figures)
     yield from _exceptions(figures)
+    yield from _server_errors(figures)
 
 
 def count_left(figures: Figures) -> int:
@@ -153,8 +160,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         return
     part = raised / max(raised, requests)
     see = see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
-    surely = raised - SURELY * sqrt(raised)
-    is_warning, are_most = raised >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
+    is_warning, are_most = _judge(raised, requests)
     some = f" ({percent(part)})" if part >= 0.005 else ""
     are_known = all(worker.write_errors is not None for worker in figures.window.workers)
     yield Finding(
@@ -170,5 +176,40 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
             if are_known
             else "uWSGI also counts an exception for each client that disconnects before it has the whole response."
         ),
+        change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
+    )
+
+
+def _judge(number: int, requests: int) -> tuple[bool, bool]:
+    """Whether so many of these requests that failed are worth a warning, and whether surely most of all failed."""
+    surely = number - SURELY * sqrt(number)
+    return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
+
+
+def _server_errors(figures: Figures) -> Iterator[Finding]:
+    """Responses of an application that catches its exceptions, as Flask and Django do. uWSGI writes a line with status
+    500 for an exception that is not caught, too: if these may be half of the lines, their finding says enough."""
+    log, requests = figures.server.log, figures.flow.requests
+    message = log.messages.get("status_5xx") if log else None
+    raised = max(0, figures.window.exceptions - count_left(figures))
+    if message is None or 2 * raised >= message.count:
+        return
+    number = message.count - raised
+    is_warning, are_most = _judge(number, requests)
+    is_proven = message.agreed >= PROVEN * message.count
+    part = number / max(number, requests)
+    path = figures.server.setup.log_path
+    lines = f"`grep -aE '{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
+    see = f"Check the application's own log for these errors; {lines} shows the URLs of the requests."
+    yield Finding(
+        code="server_errors",
+        severity="critical" if are_most and is_proven else "warning" if is_warning else "info",
+        title=("Most responses are" if are_most else "Some responses are")
+        + " server errors (status 500 to 599), by the lines of requests in uWSGI's log.",
+        evidence=f"{number} of {counted(max(number, requests), 'request')}"
+        f"{f' ({percent(part)})' if part >= 0.005 else ''} got such a response; uWSGI counted "
+        f"{counted(raised, 'exception') if raised else 'no exception'}.",
+        meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all "
+        "exceptions of a request and respond with status 500, so no counter of uWSGI shows these errors.",
         change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
     )
