@@ -103,7 +103,7 @@ ROWS = (
     ),
     Scenario(
         "most responses are errors, with the log",
-        Server(2, 2),
+        Server(2, 2, ("--log-5xx",)),
         Expected("critical", ("server_errors",), words=("status 500 to 599", "the application's own log")),
         (Load(rate=10, io_ms=20, path="/failed"), Load(rate=3, io_ms=20)),
         log=True,
@@ -112,7 +112,7 @@ ROWS = (
     ),
     Scenario(
         "few responses are errors, with the log",
-        Server(2, 2),
+        Server(2, 2, ("--log-5xx",)),
         Expected("ok", also=("server_errors",)),
         (Load(rate=30, io_ms=20), Load(rate=0.13, io_ms=20, path="/failed")),
         log=True,
