@@ -73,6 +73,35 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         assert ("network namespace of its own" in master.trouble) == (not is_found)
 
 
+SERVING = ("--master", "--processes", "1", "--wsgi-file", str(APP), "--socket", "app")
+
+
+@pytest.mark.integration
+def test_a_relative_path_is_that_of_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path of a stats socket is one in the working directory of its master, wherever discovery runs."""
+    with bare(*SERVING, "--stats", "stats") as shop, bare(*SERVING, "--stats", "stats") as blog:
+        monkeypatch.chdir(shop.directory)
+        for server in (shop, blog):
+            wait_until(lambda pid=server.pid: masters_of(pid), what="the worker")  # type: ignore[misc]
+            (master,) = masters_of(server.pid)
+            assert (master.address, master.trouble) == (Unix(server.stats), "")
+            assert master.what.endswith("1 worker of 1 thread")
+
+
+@pytest.mark.integration
+def test_a_socket_that_another_has_replaced() -> None:
+    """Of two uWSGIs with the same path of the stats, only the later one can be reached."""
+    port = free_port()
+    later = (*SERVING, "--http-socket", f"127.0.0.1:{port}", "--stats")
+    with bare(*SERVING, "--stats", "{directory}/stats") as shop:
+        wait_until(lambda: masters_of(shop.pid), what="the worker")
+        with bare(*later, shop.stats, ready=("127.0.0.1", port)) as thief:
+            wait_until(lambda: any(master.address for master in masters_of(thief.pid)), what="its stats")
+            (master,) = masters_of(shop.pid)
+            assert master.address is None
+            assert f"another program has bound its own socket to {shop.stats} since then" in master.trouble
+
+
 def masters_of(pid: int) -> list[FoundMaster]:
     """What discovery finds about a process that has workers."""
     masters = asyncio.run(discover.find_masters())

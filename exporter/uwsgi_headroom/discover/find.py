@@ -46,6 +46,11 @@ _NOT_HERE = (
     "its stats server is in a network namespace of its own, or among mounts of its own: run the exporter there, or "
     "give both a directory for the socket that they share (deploy/container/README.md)"
 )
+_REPLACED = (
+    "another program has bound its own socket to {} since then, so nobody can reach this stats server: give each uWSGI "
+    "a path of its own, and restart this one when that suits you"
+)
+_UNIX = "unix://"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?|uWSGIWorker\d+\w*")
 """Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`. Since
 Python 3.14, a worker's first thread, and so its process, has the name that uWSGI gives to the thread in Python:
@@ -143,26 +148,43 @@ def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> It
         except OSError:
             yield replace(master, trouble=_OTHER_NETWORK)
             return
-    addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
-    if not addresses:
+    own = {inode: listening[inode] for inode in sorted(inodes) if inode in listening}
+    if not own:
         yield master
-    for address in addresses:
-        if not (is_here or _is_the_same_file(master.pid, address.removeprefix("unix://"))):
+    for inode, address in own.items():
+        path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
+        leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
+        if path and not os.path.isabs(path):
+            yield replace(master, trouble=_NOT_ALLOWED)
+        elif leads_here is False or (leads_here is None and not is_here):
             yield replace(master, trouble=_NOT_HERE)
-            continue
+        elif inode < max(other for other, name in listening.items() if name == f"{_UNIX}{path}" or other == inode):
+            yield replace(master, trouble=_REPLACED.format(path))
+        else:
+            try:
+                yield replace(master, address=source.parse_address(f"{_UNIX}{path}" if path else address))
+            except AddressError as error:
+                yield replace(master, trouble=str(error))
+
+
+def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
+    """Whether a path leads this process to the same file as another process; None if this user may not see it, or if it
+    leads neither to a file."""
+    found = list[tuple[int, int] | None]()
+    for identify in (_identify, MasterFiles(pid).identify):
         try:
-            yield replace(master, address=source.parse_address(address))
-        except AddressError as error:
-            yield replace(master, trouble=str(error))
+            found.append(identify(path))
+        except FileNotFoundError:
+            found.append(None)
+        except (OSError, ValueError):
+            return None
+    here, there = found
+    return None if here is there is None else here == there
 
 
-def _is_the_same_file(pid: int, path: str) -> bool:
-    """Whether a path leads a process to the same socket as this process; not so for an address that is no path."""
-    try:
-        status = os.stat(path)
-        return path.startswith("/") and MasterFiles(pid).identify(path) == (status.st_dev, status.st_ino)
-    except (OSError, ValueError):
-        return False
+def _identify(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:
@@ -183,7 +205,7 @@ def _listening_addresses() -> dict[int, str]:
         except OSError:
             continue
         for listener in listeners:
-            name = listener.name if family != "unix" or listener.name.startswith("@") else f"unix://{listener.name}"
+            name = listener.name if family != "unix" or listener.name.startswith("@") else f"{_UNIX}{listener.name}"
             addresses[listener.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
     return addresses
 

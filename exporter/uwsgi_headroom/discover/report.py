@@ -114,11 +114,14 @@ def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
 
 
 def _number(master: FoundMaster, taken: Sequence[str]) -> str:
-    """Make a name of the address; without one, of the user, with a number that makes it differ."""
+    """Make a name of the address, else of the user; with a number, if that makes it differ."""
     if master.address:
-        return re.sub(r"[^\w.]+", "-", str(master.address))
-    user = re.sub(r"[^\w.]+", "-", master.user)
-    return next(name for name in (f"{user}-{number}" for number in count(1)) if name not in taken)
+        name = re.sub(r"[^\w.]+", "-", str(master.address))
+        if name not in taken:
+            return name
+    else:
+        name = re.sub(r"[^\w.]+", "-", master.user)
+    return next(each for each in (f"{name}-{number}" for number in count(1)) if each not in taken)
 
 
 def _candidates(master: FoundMaster) -> tuple[str, ...]:
