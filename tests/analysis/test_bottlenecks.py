@@ -164,3 +164,7 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     assert "take 70x as long as" in by_code["uneven"].evidence
     few = (worker(1, 20, each=0.7, cpu=0.5), *(worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4)))
     assert "unevenness_harmless" in findings_by_code(window(60, *few))
+    slowest = window(60, worker(1, 12, each=9.0, cpu=0.5, busy=110.0), *few[1:])
+    assert "take 900x as long as" in findings_by_code(slowest)["uneven"].evidence
+    chance = window(60, worker(1, 12, each=0.7, cpu=0.5, busy=8.4), *few[1:])
+    assert "unevenness_harmless" in findings_by_code(chance)

@@ -40,6 +40,10 @@ MUCH_SLOWER = (3.0, 30)
 """A worker with at least the second number of requests is much slower at or above this ratio of its response time to
 the others'."""
 
+HELD = (10.0, 0.5)
+"""So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
+they have taken up to now, and of so many busy threads on average."""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about uneven workers."""
@@ -216,13 +220,23 @@ def _unreachable(shares: str, hottest: WorkerFigures, figures: Figures) -> Findi
 
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
     """The slowest worker, if it is much slower than the others, and their response time in seconds."""
-    least, requests = MUCH_SLOWER
-    known = [worker for worker in figures.balance.active if worker.requests >= requests]
-    slowest = max(known, key=lambda worker: worker.response_time or 0.0, default=None)
-    if slowest is None:
-        return None
+    times = {
+        worker.worker_id: worker.response_time or 0.0
+        for worker in figures.balance.active
+        if worker.requests >= MUCH_SLOWER[1] or (worker.requests and _held(figures, worker))
+    }
+    slowest = max(figures.balance.active, key=lambda worker: times.get(worker.worker_id, -1.0))
     rest = response_time(worker for worker in figures.window.workers if worker.worker_id != slowest.worker_id)
-    return (slowest, rest) if rest and (slowest.response_time or 0.0) >= least * rest else None
+    return (slowest, rest) if rest and times.get(slowest.worker_id, 0.0) >= MUCH_SLOWER[0] * rest else None
+
+
+def _held(figures: Figures, worker: WorkerFigures) -> bool:
+    """Whether a worker's threads are busy with few requests: by Little's law, each takes much longer than those of the
+    other workers."""
+    rest = response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
+    busy, (least, threads) = worker.concurrency or 0.0, HELD
+    each = busy * figures.window.seconds / (worker.requests + 1)
+    return busy >= threads and rest is not None and each >= least * rest
 
 
 def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -> Finding:
