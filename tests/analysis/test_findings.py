@@ -687,6 +687,10 @@ def test_growing_memory() -> None:
     bounded = findings_by_code(window_, host=with_setup(Server(), reload_on_rss=400))["memory_growing"].change
     assert "ends a worker that reaches 400 MB" in bounded
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
+    server = Server()
+    for peak, is_growing in ((200_000_000, True), (240_000_000, False)):
+        server[1].peak = peak
+        assert ("memory_growing" in findings_by_code(window_, server)) == is_growing
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
     for options, words in (
@@ -827,6 +831,19 @@ def test_half_of_the_cpus_idle_is_enough(own: float, idle: float, others: float,
 def with_setup(server: Server, kind: str | None = "threads", **options: int) -> HostFacts:
     setup = Setup(Options(**options), 4096, kind, None, None)  # type: ignore[arg-type]
     return replace(server.read(AT).host, setup=setup)
+
+
+def test_requests_that_outlive_max_requests() -> None:
+    """A worker that reaches `max-requests` ends its last requests within `worker-reload-mercy`, or they are lost. It is
+    no crash, unless its processes ended earlier than that."""
+    server, mercy = Server(), {"max_requests": 500, "worker_reload_mercy": 3}
+    for served, is_recycled in ((500, True), (120, False)):
+        server[2].requests, server[2].before_spawn, server[2].respawns = 4 * served + 40, 4 * served, 5
+        host = replace(server.read(AT).host, setup=with_setup(server, **mercy).setup)
+        finding = findings_by_code(with_worker(2, respawns=1, lost=2), server, host=host)["requests_lost"]
+        assert ("Raise `worker-reload-mercy` (3 s)" in finding.change) == is_recycled
+        assert ("`max-requests` (500)" in finding.meaning) == is_recycled
+        assert ("crashed" in finding.meaning) != is_recycled
 
 
 def test_known_options_are_in_the_texts() -> None:

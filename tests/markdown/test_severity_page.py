@@ -114,7 +114,7 @@ ROWS = {
     "cache_full": Row("cache", (parts.REFUSED,)),
     "spooler_behind": Row("spooler", (parts.MANY_TASKS, parts.LATE)),
     "threads_growing": Row("threads that (do not end|serve no request)", (*health.THREADS, *health.NEAR_TASKS)),
-    "memory_growing": Row("memory grow", health.GROWTH),
+    "memory_growing": Row("memory grow", (*health.GROWTH, health.AT_PEAK)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),
     "reached": Row("reached|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
     "compute": Row("interpreter|compute", (INTERPRETERS_BUSY,)),

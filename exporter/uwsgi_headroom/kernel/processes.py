@@ -65,6 +65,8 @@ class WorkerProcess:
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
     threads: int | None = None
     """All of them, also those that serve no request."""
+    peak_bytes: int | None = None
+    """The most resident memory that it has had since its start (VmHWM)."""
 
 
 class Processes:
@@ -162,7 +164,9 @@ def _parse_stat(line: bytes) -> _StatFields:
     return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 36)])
 
 
-_STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)
+_STATUS = re.compile(
+    rb"^(VmRSS|VmHWM|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE
+)
 
 
 def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
@@ -172,7 +176,7 @@ def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
     """
     pid = process.pid
     status = {name: int(number) for name, number in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))}
-    resident, anonymous = status.get(b"VmRSS"), status.get(b"RssAnon")
+    resident, anonymous, peak = status.get(b"VmRSS"), status.get(b"RssAnon"), status.get(b"VmHWM")
     affinity = _value_if_permitted(process.cpu_affinity)
     worker = WorkerProcess(
         pid=pid,
@@ -186,6 +190,7 @@ def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
         last_cpu=None,
         start_time=_value_if_permitted(process.create_time),
         anonymous_bytes=None if anonymous is None else anonymous * 1024,
+        peak_bytes=None if peak is None else peak * 1024,
         most_fds=_value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
     )
     return stat.update(worker)

@@ -26,6 +26,10 @@ from uwsgi_headroom.words.formats import byte_size, chosen, duration, numbered
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
+AT_PEAK = 0.9
+"""It has to bring the memory to at least this part of the most that the worker ever had: memory that is taken and given
+back, request by request, also differs between two moments."""
+
 THREADS = (100, 4)
 """From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
 pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
@@ -126,12 +130,14 @@ def _bound_memory(options: Options) -> str:
 
 def _growing(figures: Figures) -> Iterator[Finding]:
     part, least = GROWTH
+    peaks = {worker.worker_id: worker.peak_bytes or 0 for worker in figures.server.workers}
     growing = [
         worker
         for worker in figures.window.workers
         if worker.resident_growth is not None
         and worker.resident_bytes
         and worker.resident_growth >= max(least, part * worker.resident_bytes)
+        and worker.resident_bytes >= AT_PEAK * peaks.get(worker.worker_id, 0)
     ]
     if growing and not figures.window.respawns:
         most = max(growing, key=lambda worker: worker.resident_growth or 0)

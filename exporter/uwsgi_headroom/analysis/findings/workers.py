@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from signal import SIGKILL
 
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, find_reloader, killed_fill_threads
 from uwsgi_headroom.analysis.figures import Figures
@@ -29,6 +30,7 @@ from uwsgi_headroom.analysis.worker_states import (
     find_unexplained_ends,
     scales,
 )
+from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.formats import (
     byte_size,
     counted,
@@ -207,6 +209,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
     leak = find_leak(figures)
     is_evil = leak is not None and leak.option == EVIL
+    is_recycled = not is_evil and _are_recycled(figures, ended)
+    mercy = figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY
     if ends > lost:
         ended.update(worker_id for worker_id, _, _ in unexplained)
     signal = proven_signal(figures.server)
@@ -225,9 +229,26 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         ),
         meaning=f"If a worker exceeds `{EVIL}`, uWSGI kills it immediately (SIGKILL), and all of its requests are lost."
         if is_evil
+        else f"These workers end when they reach `max-requests`{_set_to(figures, 'max_requests')}. They take no new "
+        f"requests then, and uWSGI gives those in service {mercy} s (`worker-reload-mercy`) before it kills the worker."
+        if is_recycled
         else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
-        change=advise_on_leak(figures, leak) if leak and is_evil else _see_why(figures),
+        change=advise_on_leak(figures, leak)
+        if leak and is_evil
+        else f"Raise `worker-reload-mercy` ({mercy} s) above the duration of the longest request, or give that request "
+        "a timeout."
+        if is_recycled
+        else _see_why(figures),
     )
+
+
+def _are_recycled(figures: Figures, ended: set[int]) -> bool:
+    """Whether all processes of these workers, which lost requests, ended after `max-requests` requests or so, and no
+    signal is proven that ended one."""
+    most, workers = figures.server.setup.options.max_requests, figures.server.workers
+    lives = [worker.requests_per_life or 0.0 for worker in workers if worker.worker_id in ended]
+    served = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
+    return served and proven_signal(figures.server) in ("", f" by signal {name_signal(SIGKILL)}")
 
 
 def find_looping(figures: Figures) -> list[int]:
