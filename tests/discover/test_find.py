@@ -99,7 +99,7 @@ def test_a_socket_that_another_has_replaced() -> None:
             wait_until(lambda: any(master.address for master in masters_of(thief.pid)), what="its stats")
             (master,) = masters_of(shop.pid)
             assert master.address is None
-            assert f"another program has bound its own socket to {shop.stats} since then" in master.trouble
+            assert f"the uWSGI with PID {thief.pid} answers at unix://{shop.stats}, so nobody can" in master.trouble
 
 
 def masters_of(pid: int) -> list[FoundMaster]:

@@ -23,7 +23,7 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.namespaces import ask_in_network_of, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
 from uwsgi_headroom.source import Address, Http, Tcp
@@ -47,8 +47,8 @@ _NOT_HERE = (
     "give both a directory for the socket that they share (deploy/container/README.md)"
 )
 _REPLACED = (
-    "another program has bound its own socket to {} since then, so nobody can reach this stats server: give each uWSGI "
-    "a path of its own, and restart this one when that suits you"
+    "the uWSGI with PID {} answers at {}, so nobody can reach this stats server: give each uWSGI an address of its "
+    "own, and restart this one when that suits you"
 )
 _UNIX = "unix://"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?|uWSGIWorker\d+\w*")
@@ -148,18 +148,16 @@ def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> It
         except OSError:
             yield replace(master, trouble=_OTHER_NETWORK)
             return
-    own = {inode: listening[inode] for inode in sorted(inodes) if inode in listening}
-    if not own:
+    addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
+    if not addresses:
         yield master
-    for inode, address in own.items():
+    for address in addresses:
         path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
         leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
         if path and not os.path.isabs(path):
             yield replace(master, trouble=_NOT_ALLOWED)
         elif leads_here is False or (leads_here is None and not is_here):
             yield replace(master, trouble=_NOT_HERE)
-        elif inode < max(other for other, name in listening.items() if name == f"{_UNIX}{path}" or other == inode):
-            yield replace(master, trouble=_REPLACED.format(path))
         else:
             try:
                 yield replace(master, address=source.parse_address(f"{_UNIX}{path}" if path else address))
@@ -220,17 +218,27 @@ async def _read_once(master: FoundMaster) -> FoundMaster:
         if isinstance(address, Tcp):
             web = Http(address.host, address.port)
             try:
-                return replace(master, address=web, what=await _summarize_answer(web))
+                found = await _summarize_answer(master, web)
+                return found if found.trouble else replace(found, address=web)
             except ReadError:
                 pass
-        return replace(master, what=await _summarize_answer(address))
+        return await _summarize_answer(master, address)
     except ReadError as error:
         return replace(master, trouble=str(error), silent=error.reason == "timeout")
 
 
-async def _summarize_answer(address: Address) -> str:
+async def _summarize_answer(master: FoundMaster, address: Address) -> FoundMaster:
+    """The master with a summary of the stats at an address, or with the reason why they are not its own: another uWSGI
+    has bound its socket to the same path later. Raises ReadError."""
     answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
     snapshot = stats.decode(answer.body)
+    pids = read_pid_numbers(master.pid)
+    if pids and snapshot.pid not in (None, *pids):
+        return replace(master, address=None, trouble=_REPLACED.format(snapshot.pid, address))
+    return replace(master, what=_summarize(snapshot))
+
+
+def _summarize(snapshot: stats.AnySnapshot) -> str:
     if isinstance(snapshot, stats.Snapshot):
         threads = {worker.threads for worker in snapshot.workers}
         alike = threads.pop() if len(threads) == 1 else None
