@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import quote
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.check.watching import parse_targets, read_page, sort_targets
@@ -74,7 +75,10 @@ def _find(text: str, access: HttpAccess | None) -> Server:
     if len(same) != 1:
         names = [each.name for each in same or servers]
         why = f"{len(same)} servers here have the name {text}" if same else f"no server here has the name {text}"
-        raise refusal or HeadroomError(f"{why}: give the address of one, such as {listed(names, 5)}")
+        raise refusal or HeadroomError(
+            f"{why}: give the address of one, such as {listed(names, 5)}, or its page, if an exporter does not listen on "
+            f"{LISTEN_ADDRESS}: http://HOST:PORT/servers/{quote(text)}"
+        )
     return asyncio.run(_read(same[0], access))
 
 
