@@ -155,7 +155,7 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         requests_per_life=_requests_per_life(worker),
         is_stopped=process is not None and process.is_stopped,
         affinity=process.affinity if process else None,
-        peak_bytes=process.peak_bytes if process else None,
+        low_bytes=process.low_bytes if process else None,
         open_fds=process.open_fds if process else None,
         most_fds=process.most_fds if process else None,
         ages={}

@@ -439,8 +439,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """Whether its process is stopped, by a signal or a debugger."""
     affinity: tuple[int, ...] | None = None
     """The CPUs that its process may run on."""
-    peak_bytes: int | None = None
-    """The most resident memory that its process has had."""
+    low_bytes: int | None = None
+    """The least resident memory that its process had in the last seconds."""
     ages: Mapping[int, float | None] = {}
     """Seconds that the request in each busy thread has been in service, by thread number; None if uWSGI does not report
     it."""

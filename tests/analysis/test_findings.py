@@ -688,9 +688,16 @@ def test_growing_memory() -> None:
     assert "ends a worker that reaches 400 MB" in bounded
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
     server = Server()
-    for peak, is_growing in ((200_000_000, True), (240_000_000, False)):
-        server[1].peak = peak
+    for low, is_growing in ((200_000_000, True), (190_000_000, True), (165_000_000, False)):
+        server[1].low = low  # what it keeps between requests
         assert ("memory_growing" in findings_by_code(window_, server)) == is_growing
+    server = Server(spawned=3)
+    server.respawn(4, AT - 20)
+    rows = list(window_.workers)
+    for up, is_growing in ((20.0, True), (58.0, False)):  # cheaper mode started it, or it replaces one that ended
+        rows[3] = msgspec.structs.replace(rows[3], respawns=1, up_seconds=up, resident_growth=None)
+        started = replace(window_, respawns=1, workers=tuple(rows))
+        assert ("memory_growing" in findings_by_code(started, server)) == is_growing
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
     for options, words in (

@@ -79,6 +79,26 @@ def test_an_exporter_without_descriptors_keeps_its_workers(
     assert reader.read(os.getpid(), [sleeper.pid], quick=True) == (before if is_kept else {})
 
 
+def test_the_least_memory_of_some_seconds() -> None:
+    """Memory that a process takes and gives back is not what it keeps."""
+    swing = "import sys\nfor line in sys.stdin: kept = b'x' * 60_000_000 if 'take' in line else None; print(flush=True)"
+    command, processes = [sys.executable, "-c", swing], Processes()
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdin
+        assert process.stdout
+        seen = []
+        for word in ("give", "take", "give", "take"):
+            process.stdin.write(f"{word}\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            seen.append(processes.read(os.getpid(), [process.pid])[process.pid])
+        assert (seen[3].resident_bytes or 0) > (seen[0].resident_bytes or 0) + 50_000_000
+        assert [each.low_bytes for each in seen] == pytest.approx([seen[0].resident_bytes] * 4, rel=0.2)
+    finally:
+        end(process)
+
+
 def test_children_that_a_worker_waited_for() -> None:
     """The CPU time of a worker's children is known after their end, in a quick reading too, and is not the worker's
     own."""

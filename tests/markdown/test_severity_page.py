@@ -43,6 +43,7 @@ from uwsgi_headroom.analysis.littles_law import (
 from uwsgi_headroom.analysis.objective import FAST_BURN, SLOW_BURN
 from uwsgi_headroom.analysis.shortages import CPU_FULL, CPU_WAIT
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
+from uwsgi_headroom.kernel import processes
 
 PAGE = "docs/severity.md"
 
@@ -114,7 +115,7 @@ ROWS = {
     "cache_full": Row("cache", (parts.REFUSED,)),
     "spooler_behind": Row("spooler", (parts.MANY_TASKS, parts.LATE)),
     "threads_growing": Row("threads that (do not end|serve no request)", (*health.THREADS, *health.NEAR_TASKS)),
-    "memory_growing": Row("memory grow", (*health.GROWTH, health.AT_PEAK)),
+    "memory_growing": Row("memory of a worker", (*health.GROWTH, processes.LOW_SECONDS)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),
     "reached": Row("reached|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
     "compute": Row("interpreter|compute", (INTERPRETERS_BUSY,)),

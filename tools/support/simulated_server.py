@@ -45,7 +45,7 @@ class Slot:
     started: float = 0.0
     cpu: float | None = 0.0
     resident: int | None = 50 << 20
-    peak: int | None = None
+    low: int | None = None
     alive: bool = True
     stopped: bool = False
     reported_memory: int | None = None
@@ -240,4 +240,4 @@ def _process(slot: Slot) -> WorkerProcess:
     assert slot.pid is not None
     half = None if slot.cpu is None else slot.cpu / 2
     process = WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)
-    return replace(process, is_stopped=slot.stopped, peak_bytes=slot.peak)
+    return replace(process, is_stopped=slot.stopped, low_bytes=slot.low)

@@ -76,8 +76,8 @@ def _find(text: str, access: HttpAccess | None) -> Server:
         names = [each.name for each in same or servers]
         why = f"{len(same)} servers here have the name {text}" if same else f"no server here has the name {text}"
         raise refusal or HeadroomError(
-            f"{why}: give the address of one, such as {listed(names, 5)}, or its page, if an exporter does not listen on "
-            f"{LISTEN_ADDRESS}: http://HOST:PORT/servers/{quote(text)}"
+            f"{why}: give the address of one, such as {listed(names, 5)}, or its page, if an exporter does not listen "
+            f"on {LISTEN_ADDRESS}: http://HOST:PORT/servers/{quote(text)}"
         )
     return asyncio.run(_read(same[0], access))
 

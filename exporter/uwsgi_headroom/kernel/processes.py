@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+LOW_SECONDS = 5.0
 
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that mean a lack of resources in the exporter itself, and say nothing about the worker."""
@@ -65,8 +68,9 @@ class WorkerProcess:
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
     threads: int | None = None
     """All of them, also those that serve no request."""
-    peak_bytes: int | None = None
-    """The most resident memory that it has had since its start (VmHWM)."""
+    low_bytes: int | None = None
+    """The least resident memory that was read within the last LOW_SECONDS: what it keeps between requests that take
+    memory and give it back."""
 
 
 class Processes:
@@ -102,10 +106,10 @@ class Processes:
                 if before and stat.start != before.stat.start:
                     before = None  # the PID was reused
                 if before and quick:
-                    known[pid] = _Known(before.process, line, stat, stat.update(before.worker))
+                    known[pid] = before._replace(line=line, stat=stat, worker=stat.update(before.worker))
                 else:
                     process = before.process if before else psutil.Process(pid)
-                    known[pid] = _Known(process, line, stat, _read(process, stat))
+                    known[pid] = _with_low(_Known(process, line, stat, _read(process, stat)), before)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 continue  # the process has ended
             except (psutil.Error, OSError, ValueError) as error:
@@ -154,6 +158,19 @@ class _Known(NamedTuple):
     line: bytes
     stat: _StatFields
     worker: WorkerProcess
+    memory: tuple[tuple[float, int], ...] = ()
+    """The resident memory of the last LOW_SECONDS, with the monotonic time of each reading."""
+
+
+def _with_low(known: _Known, before: _Known | None) -> _Known:
+    """A reading with the least memory of the last LOW_SECONDS. before: the last reading of the same process."""
+    if known.worker.resident_bytes is None:
+        return known
+    now = time.monotonic()
+    memory = [each for each in before.memory if now - each[0] <= LOW_SECONDS] if before else []
+    memory.append((now, known.worker.resident_bytes))
+    low = min(resident for _, resident in memory)
+    return known._replace(worker=replace(known.worker, low_bytes=low), memory=tuple(memory))
 
 
 def _parse_stat(line: bytes) -> _StatFields:
@@ -164,9 +181,7 @@ def _parse_stat(line: bytes) -> _StatFields:
     return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 36)])
 
 
-_STATUS = re.compile(
-    rb"^(VmRSS|VmHWM|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE
-)
+_STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)
 
 
 def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
@@ -176,7 +191,7 @@ def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
     """
     pid = process.pid
     status = {name: int(number) for name, number in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))}
-    resident, anonymous, peak = status.get(b"VmRSS"), status.get(b"RssAnon"), status.get(b"VmHWM")
+    resident, anonymous = status.get(b"VmRSS"), status.get(b"RssAnon")
     affinity = _value_if_permitted(process.cpu_affinity)
     worker = WorkerProcess(
         pid=pid,
@@ -190,7 +205,6 @@ def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
         last_cpu=None,
         start_time=_value_if_permitted(process.create_time),
         anonymous_bytes=None if anonymous is None else anonymous * 1024,
-        peak_bytes=None if peak is None else peak * 1024,
         most_fds=_value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
     )
     return stat.update(worker)

@@ -26,10 +26,6 @@ from uwsgi_headroom.words.formats import byte_size, chosen, duration, numbered
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
-AT_PEAK = 0.9
-"""It has to bring the memory to at least this part of the most that the worker ever had: memory that is taken and given
-back, request by request, also differs between two moments."""
-
 THREADS = (100, 4)
 """From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
 pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
@@ -129,18 +125,19 @@ def _bound_memory(options: Options) -> str:
 
 
 def _growing(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that."""
     part, least = GROWTH
-    peaks = {worker.worker_id: worker.peak_bytes or 0 for worker in figures.server.workers}
-    growing = [
-        worker
+    lows = {worker.worker_id: worker.low_bytes for worker in figures.server.workers}
+    growths = {
+        worker: worker.resident_growth - max(0, worker.resident_bytes - (lows.get(worker.worker_id) or math.inf))
         for worker in figures.window.workers
-        if worker.resident_growth is not None
-        and worker.resident_bytes
-        and worker.resident_growth >= max(least, part * worker.resident_bytes)
-        and worker.resident_bytes >= AT_PEAK * peaks.get(worker.worker_id, 0)
+        if worker.resident_growth is not None and worker.resident_bytes and not worker.respawns
+    }
+    growing = [
+        worker for worker, growth in growths.items() if growth >= max(least, part * (worker.resident_bytes or 0))
     ]
-    if growing and not figures.window.respawns:
-        most = max(growing, key=lambda worker: worker.resident_growth or 0)
+    if growing and figures.window.respawns <= _count_started(figures):
+        most = max(growing, key=lambda worker: growths[worker])
         yield Finding(
             code="memory_growing",
             severity="warning",
@@ -151,6 +148,15 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             "growing, the application has a leak.",
             change=_bound_memory(figures.server.setup.options),
         )
+
+
+def _count_started(figures: Figures) -> int:
+    """The workers that were started in the window in a slot that had none before, as by cheaper mode."""
+    ages = {each.worker_id: (figures.server.time or 0.0) - (each.last_spawn or 0) for each in figures.server.workers}
+    return sum(
+        worker.respawns == 1 and worker.up_seconds <= ages.get(worker.worker_id, 0.0) + 1
+        for worker in figures.window.workers
+    )
 
 
 def _growing_threads(figures: Figures) -> Iterator[Finding]:
