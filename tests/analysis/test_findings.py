@@ -853,6 +853,21 @@ def test_requests_that_outlive_max_requests() -> None:
         assert ("crashed" in finding.meaning) != is_recycled
 
 
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ({}, "`max-requests` or `reload-on-rss`, and"),
+        ({"reload_on_as": 300}, "`reload-on-as` (300 MB), and"),
+        ({"max_requests": 900, "max_worker_lifetime": 60}, "`max-requests` (900) or `max-worker-lifetime` (60 s), and"),
+    ],
+)
+def test_the_limits_that_end_workers(options: dict[str, int], limits: str) -> None:
+    """Of the options that replace workers, those that are set are named."""
+    host = with_setup(Server(), **options)
+    meaning = findings_by_code(with_worker(3, respawns=1), host=host)["workers_respawned"].meaning
+    assert f"a worker that reaches {limits}" in meaning
+
+
 def test_known_options_are_in_the_texts() -> None:
     """`harakiri` and `max-requests` come with their values if these are known, and without them if not."""
     killed = replace(with_worker(1, respawns=1), harakiris=1)

@@ -496,6 +496,26 @@ def test_requests_that_wait_for_each_other() -> None:
     assert "deadlock" not in with_waits(busy, Waits(holder="thread"), alive)[0].meaning
 
 
+def test_waits_that_no_other_thread_ends() -> None:
+    """A worker without other threads has none that its requests could wait for: a timeout is a sleep, or a thread was
+    lost at the fork."""
+    busy = of_16_threads({"lock": 12.0, "cpu": 1.0})
+    alone, more = (
+        replace(busy, workers=tuple([structs.replace(each, process_threads=number) for each in busy.workers]))
+        for number in (8, 9)
+    )
+    first, *_ = with_waits(alone, Waits(holder="thread"))
+    assert first.title.endswith("the threads wait on locks or events that no other thread of their worker can release.")
+    assert "raise `threads`" in first.change
+    assert "background" in with_waits(more, Waits(holder="thread"))[0].title
+    dead = {1: dict.fromkeys(range(8), 6.0)}
+    lost, *_ = with_waits(alone, Waits(holder="thread"), dead)
+    assert lost.meaning.startswith("These workers have no threads but those that serve requests. So the requests wait")
+    assert lost.change.index("`lazy-apps`") < lost.change.index("in the same order")
+    hangs, *_ = with_waits(more, Waits(holder="thread"), dead)
+    assert hangs.change.index("`lazy-apps`") > hangs.change.index("in the same order")
+
+
 @pytest.mark.parametrize(("age", "completed", "is_dead"), [(6.0, 1200, False), (61.0, 1200, True), (6.0, 0, True)])
 def test_long_polls_are_no_deadlock(age: float, completed: int, is_dead: bool) -> None:
     """Half of a worker's threads are free, and serve others: what lasts may be meant to, up to the time of --stuck."""

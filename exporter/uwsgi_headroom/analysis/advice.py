@@ -223,8 +223,8 @@ def _say_demand(figures: Figures) -> str:
     if (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
         return ""  # the reason is the interpreters
     most = f"the {all_slots} of all workers"
-    mean = f"on average, requests need {number} of {most}, but bursts need more than all {ceiling}"
-    return mean if at_once >= ceiling / 2 else f"bursts need more than {most}"
+    mean = f"on average, requests need {number} of {most}, but bursts would need more than all {ceiling}"
+    return mean if at_once >= ceiling / 2 else f"bursts would need more than {most}"
 
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:

@@ -27,11 +27,13 @@ from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
+    WAIT_ALONE,
     WAIT_FOR_THREADS,
     are_children_busy,
     are_waits_known,
     find_cpu_of_own_threads,
     find_holder,
+    have_no_other_threads,
     is_lock_bound,
     lacks_cpu,
     list_loads,
@@ -257,16 +259,27 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":
-            return Explanation(
-                WAIT_FOR_THREADS,
-                "Find out what the application's background threads do, because requests wait for them: additional "
-                "uWSGI `threads` would also wait.",
-            )
+            return _explain_threads(figures)
         return Explanation(
             "the threads wait for a lock of the application",
             "Find out which lock of the application the threads wait for: additional threads would also wait for it.",
         )
     return explain_saturation(figures)
+
+
+def _explain_threads(figures: Figures) -> Explanation:
+    """What to do about waits that no other request of the worker ends."""
+    if have_no_other_threads(figures):
+        return Explanation(
+            WAIT_ALONE,
+            "Find out at which lines the threads wait. A wait that a timeout ends, such as `Event().wait(seconds)`, is "
+            "a sleep: shorten it, or raise `threads`.",
+        )
+    return Explanation(
+        WAIT_FOR_THREADS,
+        "Find out what the application's background threads do, because requests wait for them: additional uWSGI "
+        "`threads` would also wait.",
+    )
 
 
 def explain_saturation(figures: Figures) -> Explanation | None:

@@ -108,6 +108,18 @@ WAIT_FOR_THREADS = "the threads wait for background threads of their worker"
 """The cause of waits for which no request is responsible, as a clause."""
 
 
+WAIT_ALONE = "the threads wait on locks or events that no other thread of their worker can release"
+"""The same, where the workers have no other threads."""
+
+
+def have_no_other_threads(figures: Figures) -> bool:
+    """Whether the workers are known to have no threads but those that serve requests: what a request waits for there,
+    another request, another process or a timeout has to end."""
+    serving = {worker.worker_id: worker.threads for worker in figures.server.workers}
+    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
+    return all(all_ is not None and own is not None and all_ <= own for all_, own in numbers)
+
+
 def find_holder(figures: Figures) -> Holder | None:
     """Who holds what most threads in `lock` wait for; None if that is not known."""
     return figures.server.waits.holder if figures.server.waits else None

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
 LOW_SECONDS = 5.0
 
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -106,10 +108,11 @@ class Processes:
                 if before and stat.start != before.stat.start:
                     before = None  # the PID was reused
                 if before and quick:
-                    known[pid] = before._replace(line=line, stat=stat, worker=stat.update(before.worker))
+                    read = _Known(before.process, line, stat, stat.update(before.worker))
                 else:
                     process = before.process if before else psutil.Process(pid)
-                    known[pid] = _with_low(_Known(process, line, stat, _read(process, stat)), before)
+                    read = _Known(process, line, stat, _read(process, stat))
+                known[pid] = _with_low(read, before)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 continue  # the process has ended
             except (psutil.Error, OSError, ValueError) as error:
@@ -126,7 +129,7 @@ class Processes:
 
 class _StatFields(NamedTuple):
     """Fields of the `stat` file of a process or thread (proc_pid_stat(5)). Times are in clock ticks; `start` counts
-    from the machine's boot."""
+    from the machine's boot. pages: of resident memory, to a few megabytes."""
 
     state: str
     parent: int
@@ -136,6 +139,7 @@ class _StatFields(NamedTuple):
     children_system: int
     threads: int
     start: int
+    pages: int
     cpu: int
 
     def update(self, worker: WorkerProcess) -> WorkerProcess:
@@ -159,17 +163,15 @@ class _Known(NamedTuple):
     stat: _StatFields
     worker: WorkerProcess
     memory: tuple[tuple[float, int], ...] = ()
-    """The resident memory of the last LOW_SECONDS, with the monotonic time of each reading."""
+    """The pages of resident memory in the last LOW_SECONDS, with the monotonic time of each reading."""
 
 
 def _with_low(known: _Known, before: _Known | None) -> _Known:
     """A reading with the least memory of the last LOW_SECONDS. before: the last reading of the same process."""
-    if known.worker.resident_bytes is None:
-        return known
     now = time.monotonic()
     memory = [each for each in before.memory if now - each[0] <= LOW_SECONDS] if before else []
-    memory.append((now, known.worker.resident_bytes))
-    low = min(resident for _, resident in memory)
+    memory.append((now, known.stat.pages))
+    low = min(pages for _, pages in memory) * _PAGE
     return known._replace(worker=replace(known.worker, low_bytes=low), memory=tuple(memory))
 
 
@@ -178,7 +180,7 @@ def _parse_stat(line: bytes) -> _StatFields:
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 37:
         raise ValueError(f"a stat file has {len(fields)} fields after the name")
-    return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 36)])
+    return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 21, 36)])
 
 
 _STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)

@@ -19,10 +19,12 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     LOCKED,
+    WAIT_ALONE,
     WAIT_FOR_THREADS,
     find_cpu_of_own_threads,
     find_holder,
     find_wait_of_holder,
+    have_no_other_threads,
     is_lock_bound,
     name_wait_of_holder,
     waits_for_cpu,
@@ -163,6 +165,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         f"wait for a lock{of_request(waits, waits.each('lock'))}. No running request of the "
         "same worker could hold this lock."
     )
+    alone = have_no_other_threads(figures)
     if standing:
         which = numbered("worker", standing)
         return Finding(
@@ -171,17 +174,33 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, all requests that are in service now have been in service for "
             f"{duration(seconds)} or longer.",
-            meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
-            "for; a lock, or a place in a pool, that was never released; a thread of the application that hangs; or a "
-            "thread that does not exist in the workers, because it was started before uWSGI forked them. More threads "
-            "would also hang. Requests that wait on purpose, such as long polls, are not a problem: they end by "
-            "themselves.",
+            meaning=f"{_MISSING if alone else 'Possible causes: '}a deadlock, in which two requests each hold a lock "
+            "that the other request waits for; a lock, or a place in a pool, that was never released"
+            + (
+                ". "
+                if alone
+                else "; a thread of the application that hangs; or a thread that does not exist in the workers, "
+                "because it was started before uWSGI forked them. "
+            )
+            + "More threads would also hang. Requests that wait on purpose, such as long polls, are not a problem: "
+            "they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"{_see_or_end(figures, standing)}. If requests wait for "
+            change=f"{_see_or_end(figures, standing)}. {_START if alone else ''}If requests wait for "
             "each other, change the code so that it takes the locks in the same order everywhere, and give each wait a "
-            "timeout. Until you have done this, such requests can block the workers again after a restart. If the "
-            "worker lacks the thread that the requests wait for, set `lazy-apps`, or start this thread in a function "
-            "with `@postfork` (uwsgidecorators).",
+            "timeout. Until you have done this, such requests can block the workers again after a restart."
+            f"{'' if alone else f' {_START}'.rstrip()}",
+        )
+    if alone:
+        return Finding(
+            code="waits_for_threads",
+            severity="warning" if _are_scarce(figures) else "info",
+            title="Requests wait on locks or events until a timeout or another process ends the wait.",
+            evidence=f"{evidence} The workers have no other threads.",
+            meaning="A wait with a timeout, such as `Event().wait(seconds)`, is a sleep if nobody sets the event.",
+            clause=WAIT_ALONE if is_lock_bound(figures) else "",
+            change=f"Run {show_calls(figures.server)} to see at which lines the threads wait. If a wait there is a "
+            "sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If it waits for "
+            "another process, make that process faster first.",
         )
     return Finding(
         code="waits_for_threads",
@@ -196,6 +215,17 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         "or let more of it run at once (for example, `max_workers` of an executor). More `threads` for requests help "
         "only if the background threads work for several requests at the same time, as those of gRPC do.",
     )
+
+
+_MISSING = (
+    "These workers have no threads but those that serve requests. So the requests wait, most likely, for a thread that "
+    "was started before uWSGI forked the workers, and that only the master has. Other possible causes: "
+)
+
+_START = (
+    "If the worker lacks the thread that the requests wait for, set `lazy-apps`, or start this thread in a function "
+    "with `@postfork` (uwsgidecorators). "
+)
 
 
 def _see_or_end(figures: Figures, standing: list[int]) -> str:

@@ -312,10 +312,27 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             + (f"; on average over all workers, a worker lives for {duration(seconds)}." if short else "."),
             meaning="uWSGI replaced the workers, and no request was lost."
             if are_reloaded(figures, ended)
-            else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
-            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
+            else f"uWSGI replaces a worker that reaches {_name_limits(figures)}, and a worker that exits.",
             change="Raise `max-requests`: each worker lives for less than a minute." if short else "",
         )
+
+
+LIMITS = {
+    "max_requests": "",
+    "max_worker_lifetime": " s",
+    "reload_on_rss": " MB",
+    "reload_on_as": " MB",
+    "evil_reload_on_rss": " MB",
+}
+"""The options that end a worker when it reaches a limit, and the units of their values."""
+
+
+def _name_limits(figures: Figures) -> str:
+    """The limits that are set, with their values; the most frequent ones if none is known to be."""
+    values = figures.server.setup.options
+    chosen = [option for option in LIMITS if getattr(values, option)] or ["max_requests", "reload_on_rss"]
+    named = [f"`{option.replace('_', '-')}`{_set_to(figures, option, LIMITS[option])}" for option in chosen]
+    return " or ".join(named)
 
 
 def _say_ends(ended: Sequence[int], ends: int) -> str:
