@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.support.windows import window, worker
@@ -74,6 +75,17 @@ def test_requests_that_last_are_beside_a_mean_request() -> None:
     assert result.threads == {"lock": 10, "sleep": 0.5}
     assert result.per_request == {"lock": 0, "sleep": pytest.approx(0.05)}
     assert result.stuck == 0
+
+
+@pytest.mark.parametrize(("lost", "is_known"), [(0, True), (4, True), (30, False)])
+def test_requests_that_are_lost_hide_what_others_do(lost: int, is_known: bool) -> None:
+    """Where workers end all the time, most threads serve what is lost, or start: the rest says nothing of a request."""
+    each = msgspec.structs.replace(worker(1, 100, each=0.05), lost=lost)
+    seconds = {"sleep": 25.0, "cpu": 15.0}
+    row = replace(window(10, each), waits=WaitWindow(10, 20, seconds=seconds, backends={}))
+    result = compute_waits(row, compute_flow(row))
+    assert result
+    assert (result.per_request is not None) == is_known
 
 
 def test_everything_is_stuck() -> None:

@@ -103,7 +103,8 @@ def compute_waits(
     stuck = min(stuck, total)
     lasting = max(stuck, _count_lasting(flow, total))
     moving = _without_stuck(threads, lasting) if total - lasting > _LEAST_MOVING * total else threads
-    per_thread = None if _are_mostly_files(window, flow) else _seconds_per_thread(flow, sum(moving.values()))
+    is_unknown = _are_mostly_files(window, flow) or (lasting > stuck and _loses_many(window, flow))
+    per_thread = None if is_unknown else _seconds_per_thread(flow, sum(moving.values()))
     # Of the backends, the same part is without stuck requests as of all threads that wait for one.
     waiting = threads.get("backend", 0.0)
     unstuck = moving.get("backend", 0.0) / waiting if waiting else 1.0
@@ -133,6 +134,16 @@ def _count_lasting(flow: Flow, threads: float) -> float:
     """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
     no part of the time of the completed requests."""
     return 0.0 if flow.littles_law is None or threads < LASTING * flow.littles_law else threads - flow.littles_law
+
+
+MANY_LOST = 0.05
+"""From this many lost requests for each completed one on, these may be what most threads serve."""
+
+
+def _loses_many(window: Window, flow: Flow) -> bool:
+    """Whether workers end so often that what their threads do, and new ones at their start, may hide what the completed
+    requests spend their time on."""
+    return sum(worker.lost for worker in window.workers) >= MANY_LOST * flow.requests
 
 
 MOSTLY_FILES = 0.5
