@@ -9,9 +9,12 @@ import pytest
 from tests.analysis.test_findings import AT, findings_by_code
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Options, Setup, SocketHolders
 
 
@@ -168,3 +171,21 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     assert "take 900x as long as" in findings_by_code(slowest)["uneven"].evidence
     chance = window(60, worker(1, 12, each=0.7, cpu=0.5, busy=8.4), *few[1:])
     assert "unevenness_harmless" in findings_by_code(chance)
+
+
+def test_requests_that_become_slower_within_the_window() -> None:
+    """A mean over such a step describes neither side: where most threads are in use since then, that part is judged."""
+
+    def of(seconds: float, requests: int, busy: float) -> Figures:
+        rows = [worker(number, requests, each=0.1, cpu=0.1, busy=busy) for number in (1, 2, 3, 4)]
+        record = describe_server(Server().read(AT))
+        assert record
+        return compute_figures(window(seconds, *rows), record)
+
+    whole = of(30.0, 900, 60.0)
+    change = find_change(whole, of(5.0, 4, 38.0))
+    assert change
+    assert change.evidence.startswith("In the last 5.0 s, a request occupies a thread for 9.5 s; on average over 30 s,")
+    assert find_change(whole, of(5.0, 150, 10.0)) is None  # as before
+    assert find_change(whole, of(5.0, 4, 15.0)) is None  # slow requests beside free threads
+    assert find_change(of(30.0, 20, 225.0), of(5.0, 4, 38.0)) is None  # slow all the time

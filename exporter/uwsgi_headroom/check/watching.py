@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
@@ -55,6 +56,11 @@ _MOST_CPU = 0.1
 8x8 with 16 requests in flight takes 3 ms (docs/benchmarks.md)."""
 
 
+LATE_SECONDS, LATE = 5.0, 0.25
+"""The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
+of all."""
+
+
 async def judge(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
 ) -> Server:
@@ -78,7 +84,13 @@ async def judge(
     except ReadError as error:
         _, change = build.explain_failure(error)
         return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
-    return build.build_server(watch, clock, seconds, (seconds,))
+    document = build.build_server(watch, clock, seconds, (seconds,))
+    late = max(LATE_SECONDS, LATE * seconds)
+    if document.status == "critical" or watch.reading is None or 2 * late > seconds:
+        return document
+    both = watch.figures(watch.reading, (seconds, late))
+    slower = find_change(*both) if len(both) == 2 else None
+    return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:

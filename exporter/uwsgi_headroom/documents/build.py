@@ -51,14 +51,16 @@ LATEST_EVENTS = 20
 """Number of events in the document of a server."""
 
 
-def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[float]) -> schema.Server:
+def build_server(
+    watch: Watch, clock: Clock, window: float, windows: Sequence[float], also: Sequence[Finding] = ()
+) -> schema.Server:
     """Build the document of a server, with figures over its last `window` seconds. windows: those that can be
-    requested.
+    requested; also: findings beside those about this window.
 
     If a bug in this package raises an error, the document shows it as a failed read.
     """
     try:
-        return _build_server(watch, watch.reading, clock, window, windows)
+        return _build_server(watch, watch.reading, clock, window, windows, also)
     except Exception as error:  # noqa: BLE001 - one server's failure must not affect others
         fault = watch.reader.fault(error)
         return msgspec.structs.replace(
@@ -71,14 +73,19 @@ def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[fl
 
 
 def _build_server(
-    watch: Watch, reading: Reading | None, clock: Clock, window: float, windows: Sequence[float]
+    watch: Watch,
+    reading: Reading | None,
+    clock: Clock,
+    window: float,
+    windows: Sequence[float],
+    also: Sequence[Finding] = (),
 ) -> schema.Server:
     now = clock.monotonic()
     latest = watch.figures(reading, (window,))[0:1] if reading else []
     figures = latest[0] if latest else None
     snapshot = reading.snapshot if reading else None
     record = figures.server if figures else describe_server(reading) if reading else None
-    judged = watch.judged(figures, reading) if figures and reading else []
+    judged = [*watch.judged(figures, reading), *also] if figures and reading else []
     if isinstance(snapshot, EmperorSnapshot):
         judged = collect_emperor_findings(describe_emperor(snapshot))
     status, verdict = _judge(watch, figures, judged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import advise_capacity
@@ -32,6 +33,38 @@ SEE_ROUTES = "You can also make the slowest requests faster: the exporter's flag
 
 RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
+
+
+MUCH_SLOWER = 3.0
+"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long, by
+Little's law, as those of the whole window, while most threads are in use."""
+
+
+def find_change(whole: Figures, late: Figures) -> Finding | None:
+    """The finding that requests became much slower within a window; None if they did not. late: of its last part. The
+    mean over such a step describes neither side."""
+    before, now = _occupied(whole), _occupied(late)
+    if before is None or now is None or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
+        return None
+    if now < MUCH_SLOWER * before:
+        return None
+    return Finding(
+        code="became_slower",
+        severity="info",
+        title="Requests became much slower while uWSGI was watched.",
+        evidence=f"In the last {duration(late.window.seconds)}, a request occupies a thread for {duration(now)}; on "
+        f"average over {duration(whole.window.seconds)}, it was {duration(before)}.",
+        meaning="So all figures and findings here are those of the time since then, and none of the time before.",
+    )
+
+
+def _occupied(figures: Figures) -> float | None:
+    """Seconds for which a request occupies a thread, by Little's law, at least; None if that is not known. Those that
+    are in service count before they are completed."""
+    flow = figures.flow
+    if flow.observed is None or not figures.window.observed_seconds:
+        return None
+    return flow.observed * figures.window.seconds / max(1, flow.requests)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
