@@ -53,8 +53,9 @@ class Thresholds:
     )
     forgotten_range: str = knob(
         "6h",
-        "How long a server stays down after an exporter without a history file has restarted and not found it: such "
-        "an exporter forgets what it saw before. Lower it where servers are often removed together with a restart.",
+        "How long a server is reported as down after an exporter without a history file has restarted and not found "
+        "it: such an exporter forgets what it saw before. Lower it where servers are often removed together with a "
+        "restart.",
     )
     missing_hold: str = knob(
         "15m", "How long an exporter must watch nothing, or leave servers out, before it is a ticket."
@@ -94,8 +95,8 @@ class Thresholds:
     )
     queue_full_ticket_range: str = knob(
         "15m",
-        "A queue that was at its limit within this range is a ticket, which stays open until the range has passed "
-        "without.",
+        "A queue that was at its limit within this range is a ticket. The ticket stays open until the queue was below "
+        "its limit for the whole range.",
     )
     queue_wait_seconds: float = knob(
         0.1,
@@ -104,9 +105,9 @@ class Thresholds:
     )
     queue_wait_least_seconds: float = knob(
         0.02,
-        "Mean wait in seconds below which users do not notice the queue, however short a request is; nor a worker "
-        "whose requests take so much longer than those of others. As in `check`. "
-        "Lower it for services that answer at once.",
+        "Mean wait in seconds below which users do not notice the queue, however short a request is. A smaller "
+        "difference between the response times of workers is not noticed either. As in `check`. Lower it for services "
+        "that answer at once.",
     )
     queue_wait_ratio: float = knob(
         0.25,
@@ -167,8 +168,8 @@ class Thresholds:
     )
     standstill_hold: str = knob(
         "1m",
-        "How long a server must stand still, or half of its threads be stuck, before it is a page. A server whose "
-        "threads are all stuck, for more than 30 s each, while requests wait stands still at once.",
+        "How long a server must stand still, or half of its threads be stuck, before it is a page. If requests "
+        "wait, and all threads have been stuck for more than 30 s each, the server counts as standing still at once.",
     )
     paused_hold: str = knob(
         "2m", "How long all workers must be paused before it is a ticket. Keep it longer than a deploy pauses them for."
@@ -210,21 +211,21 @@ class Thresholds:
     )
     unanswered: int = knob(
         3,
-        "Requests that end without an answer, in each of two ranges of `unanswered_range`, that are a page, if "
-        "`unanswered_part` is reached too. As in `check`.",
+        "It is a page if so many requests end without an answer in each of two consecutive ranges of "
+        "`unanswered_range`, and `unanswered_part` is reached too. As in `check`.",
     )
     unanswered_part: float = knob(
         0.01,
-        "Fraction of all requests that must be without an answer as well. As in `check`. Raise it where clients ask "
-        "for what is not meant to be there.",
+        "Fraction of all requests that must be without an answer as well. As in `check`. Raise it where "
+        "clients send such requests and are not meant to get an answer.",
     )
     unanswered_range: str = knob(
         "2m", "The range in which they are counted. At least four scrape intervals. Raise it to be woken later."
     )
     respawns: int = knob(
         5,
-        "Respawns of one worker within `respawn_range` that are a loop: one a minute. Those of full reloads do not "
-        "count. As in `check`.",
+        "Respawns of one worker within `respawn_range` that are a loop: one a minute, as in `check`. Those of full "
+        "reloads do not count.",
     )
     respawn_served: float = knob(
         50.0,
@@ -235,7 +236,7 @@ class Thresholds:
     respawns_cheaper: int = knob(
         20,
         "The same as `respawns` while cheaper mode keeps workers in reserve. Cheaper mode ends and spawns the same "
-        "worker again, but hardly every 15 s. As in `check`.",
+        "worker again, but hardly every 15 s: four a minute are a loop, as in `check`.",
     )
     respawn_range: str = knob("5m", "The range in which respawns are counted.")
     respawn_workers: float = knob(
@@ -305,8 +306,8 @@ class Thresholds:
     )
     hot_worker_idle: float = knob(
         1.0,
-        "Mean number of idle threads of other workers, with room, at which a saturated worker is a page. With none, "
-        "the server is full rather than uneven, which is another page.",
+        "A saturated worker is a page if so many threads, on average, are idle in other workers whose interpreters are "
+        "not full. With none, the server is full rather than uneven, which is another page.",
     )
     hot_worker_hold: str = knob(
         "5m", "How long a worker must be saturated before it is a page. Raise it for batch work."
@@ -335,8 +336,8 @@ class Thresholds:
     )
     headroom_low: float = knob(
         1.25,
-        "Headroom, exceeded 95 % of the time in `headroom_range`, below which it is a ticket. Raise it where load "
-        "jumps, or where new capacity takes long to get.",
+        "It is a ticket if the headroom was below this for more than 5 % of the time in `headroom_range`. Raise it "
+        "where load jumps, or where new capacity takes long to get.",
     )
     headroom_range: str = knob("1h", "The range of that headroom. A server that is younger is not judged.")
     headroom_hold: str = knob("10m", "How long headroom must be low before it is a ticket.")
@@ -362,7 +363,7 @@ class Thresholds:
     )
     cpu_wait_threads: float = knob(
         1.0,
-        "Mean number of threads that wait for a CPU, from which the CPU that other programs use is a ticket. Raise it "
+        "It is a ticket that other programs use the CPUs if so many threads, on average, wait for a CPU. Raise it "
         "where requests may be slow.",
     )
     bound_hold: str = knob(
@@ -405,10 +406,10 @@ class Thresholds:
     )
     connection_shared_threads: float = knob(
         0.05,
-        "Mean number of threads that wait for an answer over a connection that workers share, at which an alert fires. "
-        "As in `check`.",
+        "It is a ticket if so many threads, on average, wait for an answer over a connection that workers share. As in "
+        "`check`.",
     )
-    connection_shared_hold: str = knob("5m", "How long requests must use it before it is a ticket.")
+    connection_shared_hold: str = knob("5m", "How long requests must use such a connection before it is a ticket.")
     descriptors: float = knob(
         0.8,
         "Fraction of its file descriptors that a worker has open that is a ticket. As in `check`. Raise it if workers "
@@ -425,17 +426,17 @@ class Thresholds:
     )
     deploy_hold: str = knob(
         "1m",
-        "How long a deploy must be judged worse before it is a ticket. The exporter's verdict holds for all its looks "
-        "together, so a longer time makes it no more certain.",
+        "How long a deploy must be judged worse before it is a ticket. The exporter allows for judging a deploy again "
+        "and again, so a longer time makes its verdict no more certain.",
     )
     usual_slower: float = knob(
         0.2,
-        "By what part requests must take longer than at the same hour of the 14 days before to be a ticket. How much "
+        "It is a ticket if requests take longer by this fraction than at the same hour of the 14 days before. How much "
         "these days differ from each other counts as well. Raise it where an objective is set.",
     )
     usual_hold: str = knob("30m", "How long that must last before it is a ticket.")
     output_blocked_threads: float = knob(
-        0.9, "Mean number of threads in a write to a pipe that takes nothing that is a ticket. As in `check`."
+        0.9, "It is a ticket if so many threads, on average, are blocked in a write to a full pipe. As in `check`."
     )
     output_blocked_part: float = knob(
         0.5,

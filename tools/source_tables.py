@@ -230,7 +230,10 @@ def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(value: float | tuple[float, ...]) -> str:
-    return " to ".join(map(_shown, value)) if isinstance(value, tuple) else f"{value:,}"
+    if not isinstance(value, tuple):
+        return f"{value:,}"
+    is_range = list(value) == sorted(value)  # else these are two different things
+    return (" to " if is_range else " and ").join(map(_shown, value))
 
 
 def _reason(after: list[ast.stmt]) -> str:

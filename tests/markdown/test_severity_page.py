@@ -76,7 +76,7 @@ ROWS = {
     "recycled_together": Row("together", (recycling.TOGETHER_SECONDS, recycling.APART)),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
     "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),
-    "connection_shared": Row("share one connection", (waits.AT_ONCE,)),
+    "connection_shared": Row("share one connection", (waits.LEAST_SHARED, waits.AT_ONCE)),
     "output_blocked": Row("pipe", (wait_states.MOSTLY,)),
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, loops.ALWAYS, loops.LONG)),
@@ -120,6 +120,7 @@ ROWS = {
     "reached": Row("reached|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
     "compute": Row("interpreter|compute", (INTERPRETERS_BUSY,)),
     "stuck": Row("stuck", (STUCK_SECONDS,)),
+    "surely": Row("surely|by chance", (clients.SURELY,)),
     "uneven": Row("share|uneven", (evenness.UNEVEN,)),
 }
 """By code, and by word: the rows that have a number."""

@@ -39,13 +39,13 @@ MOST_TEMPLATES = 50
 
 FORGET_SECONDS = 3600
 """After this time, in seconds, a name or route that was not seen is forgotten when another one needs its place. The
-history is as long."""
+history in memory covers the same time."""
 
 MOST_NODES = 1000
 """The most places in the tree of named paths of one server."""
 
 MOST_CANDIDATES = 500
-"""The most paths of one server that wait for their name. The one that was not seen for longest gives way."""
+"""The most reduced paths of one server that wait for their name. The one that was not seen for longest gives way."""
 
 MOST_SIGHTED = 100
 """The most paths without a name that are counted in one sample, which takes some 20 microseconds each."""

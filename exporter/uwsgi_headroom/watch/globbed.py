@@ -424,7 +424,8 @@ def find_configuration(reading: Reading) -> str:
 
 
 PAST_SECONDS = 7 * 86_400.0
-"""How far the history file counts, in seconds: a server that ran on one day of the week is in it."""
+"""How far back the history file says which servers are expected, in seconds: also one that runs on one day of the
+week."""
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ LONGEST_STEP = 5.0
 """Longest time between two samples, in seconds, that integrals ever bridge."""
 
 LATE_SECONDS = 3.0
-"""A step of this length is bridged at any rate of samples: a master that ends a worker answers up to 3 s late, once for
-each worker. In a storm of harakiris such steps are most of the time."""
+"""So much time between two samples is bridged however often samples are taken: a master that ends a worker answers up
+to 3 s late, once for each worker. In a storm of harakiris, this happens most of the time."""
 
 RETRY_SECONDS = (1.0, 5.0)
 """First and longest pause after failed reads."""
@@ -51,8 +51,9 @@ GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
 """The reasons of failed reads that say at once that nobody listens there."""
 
 GONE_PAUSE = (0.25, 0.125)
-"""The shortest pause in seconds where nobody listens, and the part of the time that this lasts. What waited for three
-seconds takes about one to be served."""
+"""Where nobody listens: the shortest pause in seconds, and the pause as a part of the time for which nobody has
+listened so far. So samples see the requests that waited meanwhile: after three seconds, serving them takes about
+one."""
 
 _READS_REMEMBERED = 15
 
@@ -149,10 +150,12 @@ MOST_CPU = 0.25
 the event loop take nearly as much again."""
 
 PERIOD_SECONDS = 5.0
-"""Time between two changes of the factor."""
+"""Time between two changes of the factor by which the intervals of all servers are stretched to save CPU, in
+seconds."""
 
 MOST_STRETCHED = 16.0
-"""The largest factor: from the shortest interval that uses much CPU, 0.25 seconds, to the longest."""
+"""The largest such factor: it stretches 0.25 seconds, the shortest interval that uses much CPU, to the longest, 4
+seconds."""
 
 MOST_COUNTED_SECONDS = 0.01
 """The CPU time of one sample that counts at most, so that one huge or hostile document does not slow down the sampling
@@ -162,7 +165,8 @@ _WORTH_A_LINE = 1.2
 
 
 LOOKS_AT_ONCE = 2
-"""Of all servers. After a start each server is looked at for the first time, which takes the longest."""
+"""Most looks at code (`--code`) at the same time, of all servers together. The first look at a server takes the
+longest, and after a start each server has its first."""
 
 
 class CpuBudget:
@@ -204,7 +208,8 @@ class CpuBudget:
 
 
 REMEMBERED_SECONDS = 30.0
-"""A lag is remembered for this long at least and twice as long at most: longer than most scrape intervals."""
+"""A lag of the event loop is remembered for so many seconds at least, and for twice as many at most: longer than most
+scrape intervals."""
 
 
 class LoopLag:

@@ -53,7 +53,7 @@ other timeout."""
 SLOW_SECONDS = 0.1
 """How long a client must have accepted nothing before its connection may be closed for a new one: in a crowd of good
 clients, each waits for a few turns of the event loop. If all places are taken and none is idle, the slowest client
-makes room: 256 slow readers shut out every scrape at 70 kB/s before."""
+makes room: without that, 256 slow readers at 70 kB/s shut out every scrape."""
 
 IN_LINE_SECONDS = 5.0
 """How long a new connection waits for a place while each of the others has a request that is being answered. Prometheus
@@ -81,7 +81,8 @@ MOST_SCRAPES = 64
 """Most answers to scrapes and probes that are built or wait: one for each probed server and format."""
 
 MOST_HISTORIES = 8
-"""Most histories from memory, or from the file, or journals that are built or wait. Each takes up to a second."""
+"""Most that are built or wait of each of these: histories from memory, histories from the file, journals, comparisons.
+Each takes up to a second."""
 
 MOST_PREDICTIONS = 4
 """Most predictions for other settings that are made or wait for their turn. Each takes a second of CPU, or up to ten
@@ -106,7 +107,8 @@ with 64 places, a scrape took 4 s beside 200 clients that connect again and agai
 since connections that were reset keep their places. The kernel's `net.core.somaxconn` may be lower."""
 
 MOST_STREAMS = 32
-"""Most event streams. A stream keeps its connection, so streams never take more than half of the connections."""
+"""Most event streams. If fewer connections are possible, streams take half of them at most, since a stream keeps its
+connection."""
 
 MOST_DESCRIPTORS = 4096
 """The soft limit is raised to this at start, if the hard limit allows it. A hard limit may be a billion."""

@@ -68,9 +68,9 @@ class Throttle:
 _WAYS = 8
 _BUCKETS = 1 << 16
 MOST_TOKENS = _WAYS * _BUCKETS
-"""Logins that are remembered as refused without a check, and as many as wrong, by eight bytes of a keyed hash and four
-of a time each: 6 MB for each of the two tables, of which only what is used takes memory. At 2,000 guesses a second, one
-is still known after a minute with a probability of 99.9 %."""
+"""Most logins that are remembered as refused without a check; as many again are remembered as wrong. Each takes eight
+bytes of a keyed hash and four of a time: 6 MB for each of the two tables, of which only what is used takes memory. At
+2,000 guesses a second, one is still known after a minute with a probability of 99.9 %."""
 
 
 class TokenTable:
@@ -112,12 +112,12 @@ second number is for repeated ones. So they take a tenth and three twentieths of
 however many clients guess, and whatever the cost of the hashes."""
 
 LEAST_REST_SECONDS = 0.5
-"""The shortest rest after a wrong password, in seconds. So all clients together have four guesses a second, also with
-hashes of a low cost."""
+"""The shortest rest after a wrong password, in seconds. New and repeated passwords are checked beside each other, so
+all clients together have four guesses a second, also with hashes of a low cost."""
 
 LONGEST_REPEAT_WAIT = 4.0
-"""The longest wait in seconds of a client whose repeated logins are wrong. They keep their places meanwhile. Its new
-ones are refused, and for longer: `LONGEST_WAIT`."""
+"""The longest wait in seconds of a client whose repeated logins are wrong. Its repeated logins keep their places
+meanwhile. Its new logins are refused, for up to `LONGEST_WAIT`."""
 
 RIGHT, WRONG = Verdict(HTTPStatus.OK), Verdict(HTTPStatus.UNAUTHORIZED)
 

@@ -101,7 +101,8 @@ MOST_PLACES = 12
 """Passwords that wait for their check. Further ones are answered with 503."""
 
 MOST_REPEATED = 6
-"""Of them, those that were sent before. With hashes of cost 13, one is checked in 3.3 seconds while all are wrong."""
+"""Most waiting passwords that were sent before. With hashes of cost 13, one of them is checked every 3.3 seconds while
+all are wrong."""
 
 MOST_NEW_PER_CLIENT = 3
 """Passwords of one client that wait and were not sent before. A fourth is answered with 429."""
