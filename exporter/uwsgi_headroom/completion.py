@@ -1,6 +1,6 @@
-"""Writes the completion scripts for bash, zsh and fish, from the candidates alone: no script runs this program.
+"""Writes the completion scripts for bash, zsh and fish: they contain all words, so they do not run this program.
 
-The candidates are commands, and the options, values and files of each.
+The words (`Candidates`) are commands, and the options, values and files of each.
 """
 
 from __future__ import annotations

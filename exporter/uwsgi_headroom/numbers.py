@@ -1,5 +1,5 @@
-"""Parses numbers and lengths of time, and finds percentiles by nearest rank: of values that were all
-measured, so that each percentile is one of them.
+"""Parses numbers and lengths of time, and finds percentiles by nearest rank, so that each is one of the
+measured values.
 
 It stands alone because flags, settings and queries share it, and help loads it.
 """

@@ -1,5 +1,5 @@
-"""Runs `review`: says what in the settings of a uWSGI, of a file or of one that runs, will cause trouble later, and the
-line that prevents it. `analysis.settings` judges.
+"""Runs `review`: says which settings, from a file or of a running uWSGI, will cause trouble later, and the line that
+prevents it. `analysis.settings` judges.
 """
 
 from __future__ import annotations

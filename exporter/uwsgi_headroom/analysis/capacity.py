@@ -65,7 +65,8 @@ leave this much to another. A server that uses less cannot lack CPU."""
 
 
 class OtherLimit(Struct, frozen=True, gc=False):
-    """What limits a server beside its resources. code: of the finding about it, or `errors`; why: as a clause."""
+    """What limits a server, if it is none of its resources. code: of the finding about it, or `errors`; why: as a
+    clause."""
 
     code: str
     why: str

@@ -30,7 +30,7 @@ LONGEST_COMPARED = 30 * 86_400.0
 
 class DeployChange(Struct, frozen=True, kw_only=True):
     """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
-    worker (memory). low, high: what the change is between, in parts of `before` for time and cpu, else in the same
+    worker (memory). low, high: the bounds of the change, for time and cpu as a fraction of `before`, else in the same
     unit. state: whether it is certain."""
 
     subject: Subject
@@ -42,8 +42,8 @@ class DeployChange(Struct, frozen=True, kw_only=True):
 
 
 class DeployPart(Struct, frozen=True, kw_only=True):
-    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route. function: in which
-    most of the change is, function_growth: by how many seconds; empty and 0 where that is not known."""
+    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route. function: the one
+    with most of the change, function_growth: by how many seconds; empty and 0 where that is not known."""
 
     name: str
     before: float
@@ -53,9 +53,10 @@ class DeployPart(Struct, frozen=True, kw_only=True):
 
 
 class DeploySide(Struct, frozen=True, kw_only=True):
-    """What is not judged of one side. p95: seconds, null if it is not known; queue_wait: seconds, null where the listen
-    queue is not measured. throughput: requests a second. headroom, usable: the factors by which the load could grow
-    until a limit, and until requests wait; null if they are not known, and in a comparison around a moment."""
+    """Figures of one side, which are not judged themselves. p95: seconds, null if it is not known; queue_wait: seconds,
+    null where the listen queue is not measured. throughput: requests a second. headroom, usable: the factors by which
+    the load could grow until a limit, and until requests wait; null if they are not known, and in a comparison around a
+    moment."""
 
     requests: int
     seconds: float
@@ -70,10 +71,10 @@ class Deploy(Struct, frozen=True, kw_only=True):
     """What a reload, a restart or any other moment changed.
 
     time: of the last of `reloads` reloads, and first: of the first one (epoch seconds); reloads is 0 for a comparison
-    around another moment. status: worse, better, same (changes for the worse above `bound` are excluded), early (about
-    `needed` requests are needed), unknown (`sentence` says why). expected: the factor by which the load alone changes
-    the time of a request. is_over: whether an hour has passed, after which it is judged no more. parts, routes: those
-    that changed most, first.
+    around another moment. status: worse, better, same (the time and the CPU time of a request surely grew by less than
+    the fraction `bound`), early (about `needed` requests after it are needed in all), unknown (`sentence` says why).
+    expected: the factor by which the load alone changes the time of a request. is_over: whether an hour has passed,
+    after which it is judged no more. parts, routes: in the order of their change, the largest first.
     """
 
     time: float
@@ -164,8 +165,9 @@ class Times:
 
 
 class Usual(Struct, frozen=True, kw_only=True):
-    """Seconds of a mean request at the same hour of other days: on the mean, fastest and slowest one. explains: whether
-    the change leads from what is not usual at this hour to what is."""
+    """Seconds of a mean request at the same hour of other days. mean: over these days; low, high: of the fastest and
+    the slowest day. explains: whether the time before the change was unusual for this hour, and the time after it is
+    usual."""
 
     days: int
     mean: float
@@ -176,7 +178,7 @@ class Usual(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two times of a server, compared. name: of the server. time: of the document. usual: null without a history file
+    """Two periods of a server, compared. name: of the server. time: of the document. usual: null without a history file
     that has enough days."""
 
     name: str

@@ -84,9 +84,9 @@ class WaitHistory(Struct, frozen=True, kw_only=True):
 
 
 class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
-    """The history of percentiles. seconds[i]: that of shares[i] over the slice, or over 30 s if the slice is shorter;
-    null below `finest`, the least that samples determine, and with too few requests. requests: completed over the same
-    time; a percentile needs 1 / (1 - share) of them."""
+    """The history of percentiles. seconds[i]: the percentile for shares[i], over the slice, or over 30 s if the slice
+    is shorter; null if it would be below `finest`, the shortest time that samples can determine, or with too few
+    requests. requests: completed over the same time; a percentile needs 1 / (1 - share) of them."""
 
     shares: tuple[float, ...] = SHARES
     seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
@@ -139,8 +139,9 @@ class History(Struct, frozen=True, kw_only=True):
 
     Slices end at multiples of `step` on the exporter's clock, so that a later request with the same step returns the
     same slices and new ones. To append, take the slices whose time is more than step / 2 after your last one. since,
-    until: the requested range. queue_wait: mean wait in the listen queue; null where it would be over half a minute,
-    and over half of a longer slice: then too few requests left the queue for a mean. routes: null while they are off.
+    until: the requested range. queue_wait: mean wait in the listen queue; null where it would be over half a minute, or
+    over half of the slice if that is longer than a minute: then too few requests left the queue for a mean. routes:
+    null while they are off.
     """
 
     name: str

@@ -13,8 +13,8 @@ from uwsgi_headroom.same_fields import copy_fields
 
 class Percentile(Struct, frozen=True, kw_only=True):
     """A percentile of the response times in seconds. share: of the requests that are not slower, such as 0.95. seconds:
-    the estimate; null if samples show no more than that it is below `under`. low, high: in 19 of 20 cases,
-    the percentile is between them; low is 0 where samples do not show it."""
+    the estimate; null if the samples only show that it is below `under`. low, high: in 19 of 20 cases, the percentile
+    is between them; low is 0 where the samples show no lower bound."""
 
     share: float
     seconds: float | None
@@ -34,10 +34,11 @@ class ResponseTimes(Struct, frozen=True, kw_only=True):
 
 
 class Burn(Struct, frozen=True, kw_only=True):
-    """The use of the error budget over the last `seconds`. slow, waited (both expected numbers), lost, refused: bad
-    requests, each once: slower in service than the threshold, or in service for longer; slower only with the wait in
-    the listen queue before; lost with their worker; dropped at a full TCP queue of this server. share: of bad requests;
-    rate: how many times as fast as the objective permits. share and rate are null below 100 requests."""
+    """The use of the error budget over the last `seconds`. slow, waited, lost, refused: bad requests, each counted
+    once. slow: they took longer in service than the threshold, or have already been in service for longer; waited: too
+    slow only together with their wait in the listen queue; lost: with their worker; refused: dropped at a full TCP
+    queue of this server. slow and waited are expected numbers. share: of bad requests; rate: how many times as fast as
+    the objective permits. share and rate are null below 100 requests."""
 
     seconds: float
     requests: int
@@ -53,10 +54,11 @@ class Objective(Struct, frozen=True, kw_only=True):
     """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
     seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
     windows, fast (at least 14.4 times) or slow (at least 6 times), else null. unjudged: why it is not judged, as a
-    sentence, else null. queue_wait: the mean wait in the listen queue over the window; the count of
-    bad requests includes it.
-    load_multiple: at what multiple of the present load the 95th percentile crosses the threshold, or, if that was not
-    reached in the last hour, up to what multiple it did not; null if the load did not vary enough."""
+    sentence, else null. queue_wait: the mean wait in the listen queue over the window; the count of bad requests
+    includes it. load_multiple: at what multiple of the present load the 95th percentile crosses the threshold.
+    load_multiple_reached: whether the last hour had such a load; if not, load_multiple is the highest that it had, and
+    the percentile stayed below the threshold. Both are null if the last hour does not tell, as where the load
+    hardly varied."""
 
     threshold: float
     objective: float

@@ -81,14 +81,14 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 class Headroom(Struct, frozen=True, kw_only=True):
     """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
-    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise
-    latency. All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the
-    headroom is not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible,
-    and may run out first. unknown: limits that were seen and whose factor is not known yet. sleeps: threads come
-    first, and requests that mostly sleep fill half of them or more: under a rate limit there is no headroom. other:
-    what limits the server instead of its resources: the code of its finding, or `errors`, and a clause; without a
-    factor, the headroom is not known. usable: by how much load can grow until requests wait noticeably, 1 or less if
-    they do; usable_first: the limit that they wait for first."""
+    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
+    All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
+    not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible, and may run
+    out first. unknown: limits that were seen and whose factor is not known yet. sleeps: threads come first, at least
+    half of them are in use, and requests mostly sleep: if it is a rate limit that makes them sleep, there is no
+    headroom. other: what limits the server, if it is none of its resources; if factor is then null, the headroom is not
+    known. usable: by how much load can grow until requests wait noticeably, 1 or less if they do; usable_first: the
+    limit that they wait for first."""
 
     factor: float | None
     first: Limit | None
@@ -109,13 +109,14 @@ Waiting = Literal["none", "shown", "noticed", "severe"]
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service,
-    without static files; littles_law, observed: mean requests in service, by Little's law and in samples;
-    queue_wait: mean time a request waited in a listen queue; wait_is_floor: whether that is a lower bound, because
-    many of the requests still wait: then the mean over those served and those that wait, up to now; total_time:
-    response_time and queue_wait, what users wait without the network; waiting: whether users notice the wait in the
-    queue, or that at one of several sockets. refused: connections per second that the kernel turned away at a full
-    TCP queue, retries included; null if unknown, as at UNIX sockets."""
+    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
+    static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
+    a request waited in a listen queue; wait_is_floor: whether queue_wait is only a lower bound, because many requests
+    still wait: it is then the mean over all that were completed, are served or wait, with their wait so far;
+    total_time: response_time and queue_wait, what users wait without the network; waiting: how much users notice the
+    wait in the queue, of several sockets at the worst one: none, noticed or severe (`shown`: earlier versions only).
+    refused: connections per second that the kernel turned away at a full TCP queue, retries included; null if unknown,
+    as at UNIX sockets."""
 
     requests: int
     throughput: float | None
@@ -131,9 +132,10 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
-    serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: available ones over
-    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting. held: whether
-    clients that keep their connections hold available threads between requests, uWSGI does not say how many."""
+    serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: the mean number of
+    available threads over the window, to compare with the concurrency in `flow`. Null with stats-no-cores.
+    stuck_seconds: a setting. held: whether clients that keep their connections hold available threads between requests,
+    uWSGI does not say how many."""
 
     configured: int | None
     available: int | None
@@ -305,12 +307,11 @@ class Harm(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change:
-    what to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
+    """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change: what
+    to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
     server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
-    epoch seconds from which on it has held, judged every few seconds over one minute; null if unknown. event: the
-    latest event of this kind. of_host: whether the host lacks something, so that no setting of this uWSGI changes it.
-    """
+    when it began to hold (epoch seconds), judged every few seconds from the last minute; null if unknown. event: the
+    latest event of this kind. of_host: whether the host lacks something, so that no setting of this uWSGI helps."""
 
     code: str
     severity: Severity
@@ -448,8 +449,8 @@ class Pattern(Struct, frozen=True, kw_only=True):
 class Servers(Struct, frozen=True, kw_only=True):
     """Every server: those that are down first, then those with a problem that their own settings can solve, then those
     that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
-    of the exporter; patterns: those of its configuration; host: what the host that several of them run on lacks, and
-    what to do; null if it has idle CPUs or is not known."""
+    of the exporter; patterns: those of its configuration; host: if the CPUs of the host are full and at least two
+    servers can use all of them, who uses them and what to do; else null."""
 
     time: float
     version: str

@@ -16,8 +16,8 @@ from uwsgi_headroom.same_fields import copy_fields
 
 
 class WaitState(Struct, frozen=True, kw_only=True):
-    """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request,
-    null without completed requests."""
+    """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request
+    in this state, null without completed requests."""
 
     state: State
     threads: float
@@ -135,8 +135,8 @@ class CodeState(Struct, frozen=True, kw_only=True):
 class CodeLine(Struct, frozen=True, kw_only=True):
     """A line of code. function, file, line: of the application's frame, empty and 0 for threads outside of Python code.
     callee: the function of a library that it has called, empty if there is none. samples: how often a thread was seen
-    in it; share: of all busy threads; per_request: seconds of a mean request, null without completed requests. states:
-    what threads wait for in it, most first; addresses: the backends and name servers among that, most first."""
+    in it; share: of all busy threads; per_request: seconds of a mean request in it, null without completed requests.
+    states: what threads wait for in it, most first; addresses: the backends and name servers among that, most first."""
 
     function: str
     file: str
@@ -151,9 +151,10 @@ class CodeLine(Struct, frozen=True, kw_only=True):
 
 class Code(Struct, frozen=True, kw_only=True):
     """Where the busy threads of a server were. why: the reason if nothing is known. samples: of the server; threads:
-    samples of busy threads. lines: most of them first, 20 at most. unread: the share of samples without a line, because
-    the stack could not be read. changed: the share of samples that were dropped, because the thread went on meanwhile.
-    cpu_seconds: of this program, for one sample of the server. seconds: the part of the window that was sampled."""
+    samples of busy threads. lines: 20 at most, those with most samples first. unread: the share of samples without a
+    line, because the stack could not be read. changed: the share of samples that were dropped, because the thread went
+    on meanwhile. cpu_seconds: CPU time that one sample of the server costs uwsgi-headroom itself. seconds: the part of
+    the window that was sampled."""
 
     why: str | None
     samples: int = 0

@@ -15,11 +15,11 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
     refusal: why nothing can be predicted, as a sentence; then only `name` and `time` are set besides. setting: the
     observed one; seconds: the length of the window from which the demands of a request are taken; peak: requests per
-    second at the load 1; peak_is_floor: whether more was offered than these, because a listen queue was full or all
-    threads were busy while requests waited: then no times are predicted. demands_measured: whether wait states gave the
-    demands, not only CPU and response time. check: how far the model is from what was observed. today: the prediction
-    for the observed setting. predictions: in the order of the request, or sorted. cautions: sentences about what the
-    model cannot know here."""
+    second at the load 1; peak_is_floor: whether more requests came than `peak` says, as a full listen queue shows, or
+    threads that were all busy while requests waited: then no times are predicted. demands_measured: whether wait states
+    gave the demands, not only CPU and response time. check: how far the model is from what was observed. today: the
+    prediction for the observed setting. predictions: in the order of the request, or sorted. cautions: sentences about
+    what the model cannot know here."""
 
     name: str
     time: float
@@ -73,11 +73,11 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
 class PredictedLoad(Struct, frozen=True, kw_only=True):
     """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
     sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
-    too if `peak_is_floor`, because more requests would arrive. response_time,
-    p95: time in service; queue_wait: mean time in the listen queue; total_time, total_p95: both together. p95 and
-    total_p95 are null while the 95th percentile is not known from observation. threads, interpreters, cpu: utilization,
-    0 to 1: threads in service, interpreter locks held, CPUs with those that other programs use, and locks of the
-    application held; of an unsustained load, at the most throughput."""
+    too if `peak_is_floor`, because more requests would arrive. response_time, p95: time in service; queue_wait: mean
+    time in the listen queue; total_time, total_p95: both together. p95 and total_p95 are null while the 95th percentile
+    is not known from observation. threads, interpreters, cpu, lock: utilization, 0 to 1, of the threads, the
+    interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the load is not
+    sustained, at the highest throughput."""
 
     load: float
     throughput: float

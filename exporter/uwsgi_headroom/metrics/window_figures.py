@@ -38,7 +38,7 @@ _FLOW: Table[Figures] = (
     (
         "uwsgi_queue_wait_seconds",
         "Mean time a request waited in a listen queue before a worker accepted it, by Little's law on the queue. While "
-        "many still wait, a lower bound: the mean over those served and those that wait, up to now.",
+        "many still wait, a lower bound: the mean of all that were completed, are served or wait, up to now.",
         lambda figures: figures.flow.queue_wait,
     ),
 )
