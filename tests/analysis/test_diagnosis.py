@@ -297,7 +297,9 @@ def test_nothing_is_promised_to_requests_that_sleep() -> None:
     first = judge(full({"sleep": 8.0}))[0]
     assert first.serves is None
     assert "serves at least" not in first.change
-    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless a rate limit makes requests wait")
+    assert first_act(first.change).startswith(
+        "Raise `threads` from 4 to 26, unless a rate limit or retries make requests wait"
+    )
 
 
 def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:

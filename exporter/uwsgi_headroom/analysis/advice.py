@@ -267,8 +267,9 @@ def _what_they_wait_for(figures: Figures) -> str:
         )
     if waits and mostly_sleeps(figures):
         return (
-            f"Threads spend {percent(waits.share('sleep'))} of their time in calls that sleep. If a rate limit makes "
-            "requests sleep until it is their turn, additional threads would also sleep."
+            f"Threads spend {percent(waits.share('sleep'))} of their time in calls that sleep. If requests sleep "
+            "because of a rate limit, or before they try something again that failed, additional threads would also "
+            "sleep."
         )
     if (share := _share_of_programs(figures)) >= MOSTLY:
         return (

@@ -135,7 +135,7 @@ def mostly_sleeps(figures: Figures) -> bool:
     return figures.waits is not None and figures.waits.share("sleep") >= MOSTLY
 
 
-UNLESS_LIMITED = ", unless a rate limit makes requests wait"
+UNLESS_LIMITED = ", unless a rate limit or retries make requests wait"
 """When more threads change nothing, and headroom until threads run out is none, where requests mostly sleep."""
 
 

@@ -75,7 +75,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            words=("unless a rate limit makes requests wait",),
+            words=("unless a rate limit or retries make requests wait",),
             not_words=("serves at least",),
         ),
         (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),
