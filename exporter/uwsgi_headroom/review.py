@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.analysis.settings import GENERAL, Advice, Evidence, parse_version, review
+from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Advice, Evidence, parse_version, review
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.discover import FoundMaster, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError
@@ -211,7 +211,8 @@ def _render_one(subject: Subject, found: Sequence[Advice]) -> Iterator[str]:
             yield ("   Write: " if place == 0 else "          ") + line
         if advice.needs:
             yield f"   Needs: uWSGI {advice.needs} or later."
-        yield from _paragraph("   It does not matter if ", advice.unless)
+        if advice.unless != NEVER:
+            yield from _paragraph("   It does not matter if ", advice.unless)
         yield f"   Source: {advice.source}"
 
 

@@ -105,6 +105,24 @@ def count(fleet: Fleet) -> PatternServers:
     return servers
 
 
+def test_links_to_a_socket_are_no_other_servers(tmp_path: Path) -> None:
+    """A uWSGI is read once, by the path that is watched already, else by its own, however many links lead to it."""
+    run = tmp_path / "run"
+    run.mkdir()
+    leave_socket(tmp_path / "else.stats")
+    for name, to in (("a", "shop.stats"), ("else", "../else.stats"), ("z", "shop.stats")):
+        (run / f"{name}.stats").symlink_to(to)
+    leave_socket(run / "shop.stats")
+    hands = MovableClock()
+    fleet = globbing(run / "*.stats", hands)
+    fleet.refresh()
+    assert [watch.name for watch in fleet.watches()] == ["else", "shop"]
+    (run / "0.stats").symlink_to("shop.stats")
+    hands.move(GLOB_SECONDS)
+    fleet.refresh()
+    assert [watch.name for watch in fleet.watches()] == ["else", "shop"]
+
+
 def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays down, with its name, for as long as nobody retires it; one that was up for less is forgotten."""
     monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)

@@ -30,6 +30,9 @@ DEFAULT_LISTEN = 100
 DEFAULT_MERCY = 60
 """Seconds of `worker-reload-mercy`."""
 
+NEVER = "never."
+"""When a setting that always matters does not."""
+
 DEFAULT_MIN_LIFETIME = 10
 """Seconds of `min-worker-lifetime`, in all versions (core/init.c); the `--help` of those before 2.0.25 says 60."""
 
@@ -365,7 +368,7 @@ def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
             "A worker would have to end before it is allowed to.",
             (f"min-worker-lifetime = {most // 2}",),
-            "never.",
+            NEVER,
             SOURCE,
             seen=f"`min-worker-lifetime` is {least} s{default}; `max-worker-lifetime` is {most} s.",
             sets=("min_worker_lifetime", "max_worker_lifetime"),
@@ -560,7 +563,7 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "The next start of uWSGI will fail: `cheaper` is not below `processes`.",
             "`cheaper` is the number of workers that keep running when there is little to do.",
             (f"cheaper = {max(1, workers // 2)}",),
-            "never.",
+            NEVER,
             CHEAPER,
             seen=f"`cheaper` is {options.cheaper}, and there are {counted(workers, 'worker')}.",
             sets=("cheaper", "processes"),
@@ -572,7 +575,7 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
             "uWSGI takes only a value in this range.",
             (f"cheaper-initial = {min(max(options.cheaper_initial, options.cheaper), workers)}",),
-            "never.",
+            NEVER,
             CHEAPER,
             seen=f"`cheaper-initial` is {options.cheaper_initial}, outside of the range from `cheaper` "
             f"({options.cheaper}) to {counted(workers, 'worker')}.",

@@ -114,19 +114,24 @@ class GlobbedServers:
         self.take(self.expand())
 
     def expand(self) -> list[Match]:
-        """Return the sockets that match now, each once, the newest first: a socket that a process left behind is older
-        than those of today. If there are too many, those on which somebody listens here come before all others. Changes
-        nothing, so it may be called in a thread."""
+        """Return the sockets that match now, each once, also if links lead to it, the newest first: a socket that a
+        process left behind is older than those of today. If there are too many, those on which somebody listens here
+        come before all others. Changes nothing, so it may be called in a thread."""
         entries, known = self._entries, {*self._servers, *self._left_out}
         found: dict[str, ServerConfig] = {}
         bound_at: dict[str, float] = {}
+        files = set[str]()
         for entry in entries:
-            for path in sorted(glob.glob(entry.pattern)):
-                if path in found:
+            # Of several paths of a socket, the one that is watched already is kept, else its own, and then the first.
+            paths = [(path not in known, os.path.islink(path), path) for path in glob.glob(entry.pattern)]
+            for is_new, is_link, path in sorted(paths):
+                file = os.path.realpath(path) if is_link else path
+                if path in found or file in files:
                     continue
-                at = 0.0 if path in known else _bound_at(path)
+                at = _bound_at(path) if is_new else 0.0
                 if at is not None:
                     found[path], bound_at[path] = entry, at
+                    files.add(file)
         listening = _list_listening() if len(found) > self.most else set()
         return sorted(found.items(), key=lambda match: (match[0] not in listening, -bound_at[match[0]]))
 
