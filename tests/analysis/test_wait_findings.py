@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_ac
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Destination, Holder, Options, Setup, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
@@ -615,6 +615,18 @@ def test_a_thread_that_serves_no_request_computes(cpu: float, waits: Mapping[Sta
     assert finding.serves is None
     own = findings(of_16_threads({**waits, "cpu": 2 * cpu}, cpu=cpu, lock=4.0))[code]
     assert "serve no request" not in own.evidence + own.change
+
+
+@pytest.mark.parametrize(("others", "is_first"), [(0.3, True), (1.2, False)])
+def test_threads_that_serve_no_request_beside_other_programs(others: float, is_first: bool) -> None:
+    """Which of the two uses more of the CPUs is to be seen first, such as the threads of numpy's library."""
+    server = Server(processes=2, threads=8, cpus=2.0)
+    busy = of_16_threads({"cpu_wait": 6.0, "cpu": 0.1}, cpu=(2.0 - others) / 2)
+    busy = replace(busy, cpu=CpuWindow(60.0, 60 * (2.0 - others), 0.0, 60 * others))
+    change = findings_by_code(busy, server)["cpu_bound"].change
+    assert change.startswith("Run `top -H -p") == is_first
+    assert "OMP_NUM_THREADS" in change
+    assert "other programs to another host" in change
 
 
 def test_requests_of_which_some_never_have_their_turn() -> None:

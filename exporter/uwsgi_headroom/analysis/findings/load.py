@@ -289,6 +289,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         if role
         else f"{limit['affinity']} Then move the other programs to another host.{_see_own_threads(figures)}"
         if cpus.limited_by == "affinity"
+        else f"{find_computing_thread(figures)} Then move the other programs to another host, or add CPUs."
+        if find_cpu_of_own_threads(figures) > ((left and left.others) or 0.0)
         else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
         clause="programs that the application starts use all CPUs"
         if by_children
