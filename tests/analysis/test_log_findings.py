@@ -126,6 +126,10 @@ def test_a_message_with_advice_says_what_to_do_first() -> None:
         "Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout. "
         "uWSGI's log reports 2 times that worker 1 did not end within `worker-reload-mercy` and was killed."
     )
+    assert "`worker-reload-mercy`" in killed.meaning
+    assert "crashed" not in killed.meaning
+    assert "log_failure" not in judged(lost(), says(mercy_kill=LogMessage(2, 2, (1,))))
+    assert "log_failure" in judged(idle(), says(mercy_kill=LogMessage(2, 2, (1,))))
     looping = judged(lost(), says(respawning_too_fast=LogMessage(3, 3)))["requests_lost"]
     assert looping.change.startswith(
         "Find out why workers end as soon as they start: uWSGI's log reports this 3 times."

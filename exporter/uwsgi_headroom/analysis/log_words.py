@@ -79,6 +79,12 @@ def _count(message: LogMessage) -> str:
     return f" {repeated(message.count)}" if message.count > 1 else ""
 
 
+def is_proven(server: ServerRecord, code: str) -> bool:
+    """Whether the log has a message with which something agrees."""
+    message = server.log.messages.get(code) if server.log else None
+    return message is not None and message.agreed > 0
+
+
 def proven_signal(server: ServerRecord) -> str:
     """The signal that ended workers, if the log names one alone and their processes agree: ` by signal 11 (SIGSEGV)`;
     else empty."""

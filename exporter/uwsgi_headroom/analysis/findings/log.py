@@ -48,7 +48,12 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _choose(figures: Figures, role: Role) -> Messages:
     """The messages of a role, proven ones first, then the most frequent first."""
     messages = figures.server.log.messages if figures.server.log else {}
-    chosen = [(code, message) for code, message in messages.items() if BY_CODE[code].role == role]
+    lost = any(worker.lost for worker in figures.window.workers)
+    chosen = [
+        (code, message)
+        for code, message in messages.items()
+        if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
+    ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 
 

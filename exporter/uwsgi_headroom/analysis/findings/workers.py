@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
     find_recycling,
     say_too_young,
 )
-from uwsgi_headroom.analysis.log_words import ENDS, proven_place, proven_signal, see_log
+from uwsgi_headroom.analysis.log_words import ENDS, is_proven, proven_place, proven_signal, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
     after_deploy,
@@ -210,6 +210,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     leak = find_leak(figures)
     is_evil = leak is not None and leak.option == EVIL
     is_recycled = not is_evil and _are_recycled(figures, ended)
+    is_said = not is_evil and is_proven(figures.server, "mercy_kill")
     mercy = figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY
     if ends > lost:
         ended.update(worker_id for worker_id, _, _ in unexplained)
@@ -229,15 +230,16 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         ),
         meaning=f"If a worker exceeds `{EVIL}`, uWSGI kills it immediately (SIGKILL), and all of its requests are lost."
         if is_evil
-        else f"These workers end when they reach `max-requests`{_set_to(figures, 'max_requests')}. They take no new "
-        f"requests then, and uWSGI gives those in service {mercy} s (`worker-reload-mercy`) before it kills the worker."
-        if is_recycled
+        else f"{'These workers end when they reach' if is_recycled else 'Workers end, for example, when they reach'} "
+        f"`max-requests`{_set_to(figures, 'max_requests')}. They take no new requests then, and uWSGI gives those in "
+        f"service {mercy} s (`worker-reload-mercy`) before it kills the worker."
+        if is_recycled or is_said
         else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
         change=advise_on_leak(figures, leak)
         if leak and is_evil
         else f"Raise `worker-reload-mercy` ({mercy} s) above the duration of the longest request, or give that request "
         "a timeout."
-        if is_recycled
+        if is_recycled and not is_said
         else _see_why(figures),
     )
 
