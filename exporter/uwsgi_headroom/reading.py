@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.setup import SAME_START
 from uwsgi_headroom.record import (
     UNKNOWN,
     Backlog,
@@ -90,11 +91,7 @@ class Reading:
         if ours.master_pid != theirs.master_pid:
             return False
         now, then = (facts.identity.started if facts.identity else None for facts in (ours, theirs))
-        return now is None or then is None or abs(now - then) < _SAME_START
-
-
-_SAME_START = 1.0
-"""Seconds between two figures of one start: each is derived from the time since boot, by a clock that is adjusted."""
+        return now is None or then is None or abs(now - then) < SAME_START
 
 
 def describe_server(reading: Reading) -> ServerRecord | None:

@@ -220,16 +220,18 @@ async def _read_once(master: FoundMaster) -> FoundMaster:
         if isinstance(address, Tcp):
             web = Http(address.host, address.port)
             try:
-                return replace(master, address=web, what=await _summarize_answer(web))
+                return replace(master, address=web, what=await _summarize_answer(web, master.pid))
             except ReadError:
                 pass
-        return replace(master, what=await _summarize_answer(address))
+        return replace(master, what=await _summarize_answer(address, master.pid))
     except ReadError as error:
         return replace(master, trouble=str(error), silent=error.reason == "timeout")
 
 
-async def _summarize_answer(address: Address) -> str:
-    answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
+async def _summarize_answer(address: Address, master_pid: int) -> str:
+    answer = await source.read_document(
+        address, timeout=_READ_SECONDS, size_cap=SIZE_CAP, find_master=lambda: master_pid
+    )
     snapshot = stats.decode(answer.body)
     if isinstance(snapshot, stats.Snapshot):
         threads = {worker.threads for worker in snapshot.workers}
