@@ -45,7 +45,8 @@ KIND_TEXTS: Mapping[Kind, str] = {
     "exporter was stopped, or got no CPU.",
     "server_down": "The server counts as down; the evidence is the message of the failed read.",
     "server_up": "It was read again. The evidence says whether its master is the same process.",
-    "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another.",
+    "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another; or another "
+    "uWSGI has bound its socket to the same `stats` path, while the earlier master still runs, unwatched.",
     "worker_ended": "The process of a worker ended, or was replaced between two samples. It has a cause.",
     "worker_started": f"A worker is back that was away for {AWAY_SECONDS:g} s or longer.",
     "cheaper_up": "Cheaper mode spawned workers.",

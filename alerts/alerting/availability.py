@@ -71,9 +71,9 @@ or
         "Reads of the stats server fail, mostly for this reason: "
         f'{{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
-        "loading the application. `timeout` means that the master process is blocked; the workers may still serve "
-        "requests. `permission` means that uWSGI runs, but the exporter is not allowed to connect to its stats "
-        "server.{{ end }}",
+        "loading the application. `timeout` means that the master process is blocked or stopped "
+        f"({CHECK} says which); the workers may still serve requests. `permission` means that uWSGI runs, but the "
+        "exporter is not allowed to connect to its stats server.{{ end }}",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )

@@ -11,6 +11,7 @@ HeadroomError
 ├── RunError        a run of `tune` has no result
 ├── ResultsError    a file with results of `tune` cannot be continued or written
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
+    └── DamagedError  uWSGI wrote them, but did not escape a name in them
 
 A message names what was tried, what was expected and what to do. A message never contains any part of a document:
 stats documents contain the headers of requests in service.
@@ -93,3 +94,7 @@ class AccessError(SourceError):
 
 class StatsError(ReadError):
     """The bytes are not a document that uWSGI writes."""
+
+
+class DamagedError(StatsError):
+    """The bytes are a document of uWSGI, but no JSON, because uWSGI did not escape a name in it."""

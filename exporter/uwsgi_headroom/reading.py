@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.setup import SAME_START, is_running
 from uwsgi_headroom.record import (
     UNKNOWN,
     Backlog,
@@ -90,11 +91,15 @@ class Reading:
         if ours.master_pid != theirs.master_pid:
             return False
         now, then = (facts.identity.started if facts.identity else None for facts in (ours, theirs))
-        return now is None or then is None or abs(now - then) < _SAME_START
+        return now is None or then is None or abs(now - then) < SAME_START
 
-
-_SAME_START = 1.0
-"""Seconds between two figures of one start: each is derived from the time since boot, by a clock that is adjusted."""
+    def find_earlier_master(self, before: Reading) -> int | None:
+        """The PID here of the master of an earlier reading, if it still runs although another master has answered now:
+        another uWSGI has bound its socket to the same address. None if it has ended, or if that is unknown."""
+        theirs = before.host
+        if theirs.master_pid is None or theirs.identity is None or theirs.master_pid == self.host.master_pid:
+            return None
+        return theirs.master_pid if is_running(theirs.master_pid, theirs.identity.started) else None
 
 
 def describe_server(reading: Reading) -> ServerRecord | None:

@@ -43,6 +43,8 @@ SAY_IT_ALL = {
     "log_failure",
     "log_setting",
     "settings_hurt",
+    "server_errors",
+    "became_slower",
 }
 """Findings that need no runbook."""
 

@@ -221,13 +221,16 @@ def test_lengths_that_make_no_sense(seconds: str) -> None:
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    """The status is 3, with the address, the reason and what to do: nothing listens, no socket, or not uWSGI."""
-    other = tmp_path / "other"
+    """The status is 3, with the address, the reason and what to do: nothing listens, no socket, not uWSGI, or damaged
+    by uWSGI."""
+    other, damaged = tmp_path / "other", tmp_path / "damaged"
     other.write_text("{}")
+    damaged.write_text('{"version":"2.0.31","cwd":"/srv/a"b","workers":[]}')
     for address, verdict, word, act in (
         ("/nowhere/stats", "Down", "no such file", "Start uWSGI"),
         (str(other), "Down", "is not a socket", "Give the exporter the address"),
         (f"file://{other}", "Cannot be read", "not a stats document of uWSGI", "Give the exporter the address"),
+        (f"file://{damaged}", "Cannot be read", "uWSGI's JSON is damaged", "Rename the directory, socket or file"),
     ):
         ran = run("check", address)
         assert (ran.returncode, ran.stderr) == (3, "")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.workers import EndedProcess, find_cause
 from uwsgi_headroom.kernel.memory import OomKills
+from uwsgi_headroom.kernel.setup import read_identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 
@@ -175,6 +179,46 @@ class TestReload:
             watched.server.respawn(worker, watched.watch.now)
             watched.pass_by()
         assert watched.events("reload") == []
+
+
+def test_another_uwsgi_at_the_same_address() -> None:
+    """While the earlier master still runs, it was not restarted: another uWSGI answers in its place."""
+
+    def read(at: float, master: int) -> Reading:
+        server = Server(born=at - 0.5)
+        for worker_id in (1, 2, 3, 4):
+            server[worker_id].pid = master + worker_id
+        reading = server.read(at)
+        facts = replace(reading.host, master_pid=master, identity=read_identity(master))
+        snapshot = msgspec.structs.replace(reading.snapshot, pid=master)
+        return replace(reading, snapshot=snapshot, host=facts)
+
+    def happened(watch: ScriptedWatch) -> list[str]:
+        events = reversed(watch.watch.recorder.journal.latest(9))
+        return [f"{event.title} {event.evidence}" for event in events if event.kind in ("reload", "server_up")]
+
+    with subprocess.Popen(["sleep", "60"]) as earlier, subprocess.Popen(["sleep", "60"]) as later:
+        try:
+            first, second = read(1.0, earlier.pid), read(2.0, later.pid)
+            watch = ScriptedWatch().read(first).read(second)
+            back = ScriptedWatch().read(first).read(SourceError("refused", "refused"), 1.1).read(second)
+            earlier.kill()
+            earlier.wait()
+            restarted = ScriptedWatch().read(first).read(second)
+        finally:
+            earlier.kill()
+            later.kill()
+    assert happened(watch) == [
+        f"Another uWSGI answers at this stats address. It is process {later.pid}. The earlier master, process "
+        f"{earlier.pid}, still runs, and is no longer watched here. Unless it is about to end, or has another stats "
+        "address by now, give each uWSGI a `stats` path of its own, and reload both."
+    ]
+    assert (
+        f"Its master is another process, and the earlier one, process {earlier.pid}, still runs." in happened(back)[0]
+    )
+    assert happened(restarted) == [
+        f"uWSGI was restarted. Its master was process {earlier.pid} and is process {later.pid}."
+    ]
 
 
 NO_KILLS, KILLS = OomKills(1, 5), OomKills(2, 6)

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
-from uwsgi_headroom.source.read import waits_to_write_a_pipe
+from uwsgi_headroom.source.silence import explain_stopped, waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
 PATIENCE = 0.3
@@ -40,14 +42,14 @@ def _nothing_stays_open() -> Iterator[None]:
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
 
 
-def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> Answer:
+def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP, **known: Any) -> Answer:
     where = parse_address(address) if isinstance(address, str) else address
-    return asyncio.run(source.read_document(where, timeout=timeout, size_cap=size_cap))
+    return asyncio.run(source.read_document(where, timeout=timeout, size_cap=size_cap, **known))
 
 
-def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> SourceError:
+def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP, **known: Any) -> SourceError:
     with pytest.raises(SourceError) as caught:
-        read(address, timeout, size_cap)
+        read(address, timeout, size_cap, **known)
     return caught.value
 
 
@@ -192,6 +194,17 @@ while True:
 """
 
 
+SILENT = """
+import socket, sys
+where, path = sys.argv[1:]
+listener = socket.socket(socket.AF_UNIX if where == "unix" else socket.AF_INET)
+listener.bind(path if where == "unix" else ("127.0.0.1", 0))
+listener.listen()
+print(0 if where == "unix" else listener.getsockname()[1], flush=True)
+kept = [listener.accept() for _ in range(100)]
+"""
+
+
 def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
     """The error for a server that waits for a full pipe names its pid and the pipe."""
     path = tmp_path / "stats"
@@ -203,6 +216,65 @@ def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
             process.kill()
     assert error.reason == "timeout"
     assert f"master ({process.pid}) waits to write to a full pipe" in str(error)
+
+
+@both
+def test_a_server_that_is_stopped(tmp_path: Path, where: Where) -> None:
+    """The error for a stopped server says so, and how to resume it. A UNIX socket names its process; the caller has to
+    know that of a TCP port."""
+    path = tmp_path / "stats"
+    with subprocess.Popen([sys.executable, "-c", SILENT, where, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        port = int(process.stdout.readline())
+        address = parse_address(str(path) if where == "unix" else f"tcp://127.0.0.1:{port}")
+        known = None if where == "unix" else process.pid
+        try:
+            running = failure(address, PATIENCE, find_master=lambda: known)
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: explain_stopped(process.pid), what="the process to stop")
+            stopped = failure(address, PATIENCE, find_master=lambda: known, is_uwsgi=True)
+            not_proven = failure(address, PATIENCE, is_uwsgi=True)
+        finally:
+            process.kill()
+    assert str(running).endswith(
+        "uWSGI's master is busy (reloading, ending a worker, or blocked by another reader of "
+        "its stats), or this is not a stats server"
+    )
+    assert str(stopped) == (
+        f"no complete answer within 0.3 s: process {process.pid}, which serves the stats, is stopped (SIGSTOP, or "
+        f"Ctrl-Z in a shell): resume it with `kill -CONT {process.pid}`"
+    )
+    if where == "tcp":
+        assert str(not_proven).endswith("blocked by another reader of its stats)")
+
+
+@pytest.mark.parametrize(
+    ("state", "tracer", "cgroup", "file", "text", "words"),
+    [
+        ("T", 0, "0::/a", "a/cgroup.events", "frozen 0", "kill -CONT 7"),
+        ("t", 9, "0::/a", "a/cgroup.events", "frozen 0", "stopped by a debugger (process 9)"),
+        ("S", 0, "0::/a", "a/cgroup.events", "populated 1\nfrozen 1", "frozen by its cgroup"),
+        ("S", 0, "0::/a", "unified/a/cgroup.events", "frozen 1", "frozen by its cgroup"),
+        ("D", 0, "4:freezer:/b\n0::/", "freezer/b/freezer.state", "FROZEN", "frozen by its cgroup"),
+        ("D", 0, "4:freezer:/b\n0::/", "freezer/b/freezer.state", "THAWED", ""),
+        ("S", 0, "0::/a", "a/cgroup.events", "frozen 0", ""),
+        ("S", 0, "0::/../a", "other", "", ""),
+    ],
+)
+def test_what_stopped_a_process(
+    tmp_path: Path, state: str, tracer: int, cgroup: str, file: str, text: str, words: str
+) -> None:
+    """A signal, a debugger and a freezer each have their own remedy."""
+    proc, group = tmp_path / "proc/7", tmp_path / "sys/fs/cgroup" / file
+    proc.mkdir(parents=True)
+    group.parent.mkdir(parents=True)
+    (proc / "status").write_text(f"Name:\tuwsgi\nState:\t{state} (x)\nTracerPid:\t{tracer}\n")
+    (proc / "cgroup").write_text(cgroup)
+    group.write_text(text)
+    said = explain_stopped(7, root=tmp_path)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert explain_stopped(8, root=tmp_path) == ""
 
 
 @both

@@ -102,6 +102,16 @@ def test_the_error_for_an_empty_answer_names_its_causes() -> None:
         assert word in str(refusal(b""))
 
 
+@pytest.mark.parametrize(("directory", "byte"), [('/srv/a"b', 34), ("/srv/a\\q", 34)])
+def test_the_error_for_damaged_json_of_uwsgi(directory: str, byte: int) -> None:
+    """uWSGI does not escape its directory: the address is right, and the error does not ask for another."""
+    error = refusal(b'{"version":"2.0.31","cwd":"%s","workers":[]}' % directory.encode())
+    assert error.reason == "not_json"
+    assert f"uWSGI's JSON is damaged near byte {byte}:" in str(error)
+    assert "give the address" not in str(error)
+    assert "give the address" in str(refusal(b'{"versions":"2","cwd":"%s"}' % directory.encode()))
+
+
 def test_the_error_for_a_web_page_names_its_owner() -> None:
     """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"

@@ -7,13 +7,17 @@ import contextlib
 import gc
 import json
 import logging
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tools.support import bad_servers
@@ -551,3 +555,41 @@ def test_every_captured_document_can_be_read(name: str) -> None:
         assert (with_routes.serving, with_routes.requests) == (without.serving, without.requests)
         if routes:
             assert routes.of_worker(with_routes.worker_id).keys() == with_routes.serving.keys()
+
+
+SILENT_AFTER_ONE = """
+import os, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+connection, _ = listener.accept()
+connection.sendall(sys.stdin.buffer.read().replace(b"MASTER", b"%d" % os.getpid()))
+connection.close()
+kept = [listener.accept() for _ in range(100)]
+"""
+
+
+def test_a_master_that_is_stopped_after_it_was_read() -> None:
+    """Over TCP the last reading tells which process serves the stats, until that process has ended."""
+    body = json.dumps({**json.loads(DOCUMENT), "pid": -1}).replace("-1", "MASTER", 1).encode()
+    command = [sys.executable, "-c", SILENT_AFTER_ONE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(body)
+        process.stdin.close()
+        reader = Reader("shop", parse_address(f"tcp://127.0.0.1:{int(process.stdout.readline())}"), timeout=0.3)
+
+        async def read_twice() -> tuple[Reading | ReadError, Reading | ReadError]:
+            first = await reader.read()
+            process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, what="it to stop")
+            return first, await reader.read()
+
+        try:
+            first, second = asyncio.run(read_twice())
+            assert isinstance(first, Reading)
+            assert first.host.master_pid == process.pid
+            assert f"process {process.pid}, which serves the stats, is stopped" in str(second)
+        finally:
+            process.kill()
+    assert reader._find_master() is None

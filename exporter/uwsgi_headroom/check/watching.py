@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from os.path import isfile
 
 import msgspec
 
@@ -324,7 +325,7 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     by_name = {watch.name: watch for watch in watches}
     for text in logs:
         is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
-        is_path = len(watches) == 1 and not is_named
+        is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL) or isfile(text))
         ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
         if name not in by_name:
             raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")

@@ -230,7 +230,9 @@ async def _read_once(master: FoundMaster) -> FoundMaster:
 async def _summarize_answer(master: FoundMaster, address: Address) -> FoundMaster:
     """The master with a summary of the stats at an address, or with the reason why they are not its own: another uWSGI
     has bound its socket to the same path later. Raises ReadError."""
-    answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
+    answer = await source.read_document(
+        address, timeout=_READ_SECONDS, size_cap=SIZE_CAP, find_master=lambda: master.pid
+    )
     snapshot = stats.decode(answer.body)
     pids = read_pid_numbers(master.pid)
     if pids and snapshot.pid not in (None, *pids):

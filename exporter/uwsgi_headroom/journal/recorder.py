@@ -111,10 +111,12 @@ class Recorder:
         away = duration(time - (self.down_since or time))
         self.down_since = None
         same = reading.has_same_master(before) if before else None
+        left = reading.find_earlier_master(before) if before and not same else None
         evidence = {
             None: "",
             True: "Its master is the same process.",
-            False: "Its master is another process: uWSGI was restarted.",
+            False: "Its master is another process"
+            + (f", and the earlier one, process {left}, still runs." if left else ": uWSGI was restarted."),
         }[same]
         self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
 

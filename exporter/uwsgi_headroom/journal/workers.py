@@ -100,6 +100,13 @@ class WorkerEvents:
             )
         elif same:
             title, evidence = "uWSGI was reloaded.", "Its counters restarted; its master is the same process."
+        elif left := reading.find_earlier_master(before):
+            title = "Another uWSGI answers at this stats address."
+            evidence = (
+                f"It is process {reading.host.master_pid or now}. The earlier master, process {left}, still runs, and "
+                "is no longer watched here. Unless it is about to end, or has another stats address by now, give each "
+                "uWSGI a `stats` path of its own, and reload both."
+            )
         else:
             title = "uWSGI was restarted."
             evidence = f"Its master was process {earlier} and is " + (

@@ -49,6 +49,18 @@ def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> Identity:
     )
 
 
+SAME_START = 1.0
+"""Seconds between two figures of one start: each is derived from the time since boot, by a clock that is adjusted."""
+
+
+def is_running(pid: int, started: float | None) -> bool:
+    """Whether the process that began at `started` (epoch seconds) still runs, also while it is stopped."""
+    now = _read_start(pid)
+    if now is None or started is None or abs(now - started) >= SAME_START:
+        return False
+    return procfs.read_state(pid) not in (b"", b"Z", b"X")
+
+
 def _read_start(pid: int) -> float | None:
     try:
         return psutil.Process(pid).create_time()

@@ -12,12 +12,12 @@ import socket
 import ssl
 import stat
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.source.silence import explain_silence
 from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
 
 _ADVICE: dict[int, str] = {
@@ -43,8 +43,17 @@ _CERTIFICATE_ALERTS = {
 }
 
 
-async def read_document(address: Address, *, timeout: float, size_cap: int) -> Answer:
-    """Read one document within `timeout` seconds and `size_cap` bytes.
+async def read_document(
+    address: Address,
+    *,
+    timeout: float,
+    size_cap: int,
+    find_master: Callable[[], int | None] = lambda: None,
+    is_uwsgi: bool = False,
+) -> Answer:
+    """Read one document within `timeout` seconds and `size_cap` bytes. find_master: the process here that is proven to
+    serve it, asked after a timeout; of a UNIX socket, the kernel names it. is_uwsgi: whether uWSGI's stats were read
+    there before.
 
     Raises SourceError. Always closes the connection before it returns or raises.
     """
@@ -62,7 +71,8 @@ async def read_document(address: Address, *, timeout: float, size_cap: int) -> A
                 return await _read(address, addresses, size_cap)
         return await asyncio.wait_for(_read(address, addresses, size_cap), deadline - loop.time())
     except asyncio.TimeoutError:
-        raise SourceError("timeout", f"no complete answer within {timeout:g} s: {_why_silent(listeners)}") from None
+        why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
+        raise SourceError("timeout", f"no complete answer within {timeout:g} s: {why}") from None
     except OSError as error:
         raise _explain_os_error(error) from None
 
@@ -77,19 +87,6 @@ async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]
             "(/etc/resolv.conf), or give an IP address",
         ) from None
     return refuse_local(found) if address.is_guarded else found
-
-
-def _why_silent(listeners: Sequence[int]) -> str:
-    for pid in listeners:
-        if waits_to_write_a_pipe(pid):
-            return (
-                f"uWSGI's master ({pid}) waits to write to a full pipe, most likely its log, and the server is stuck: "
-                "check the process that should read that pipe"
-            )
-    return (
-        "uWSGI's master is busy (reloading, ending a worker, or blocked by another reader of its stats), or this is "
-        "not a stats server"
-    )
 
 
 async def _read(address: Tcp | Http | File, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
@@ -134,19 +131,6 @@ def _explain_os_error(error: OSError) -> SourceError:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")
     return SourceError(reason, advice)
-
-
-_WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
-"""The kernel functions that write to a pipe; the first is the name from Linux 6.13 on."""
-
-
-def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
-    """Whether a process waits because the pipe it writes to is full, as the kernel says (proc_pid_wchan(5)); False if
-    this user may not read its state."""
-    try:
-        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
-    except (OSError, ValueError):
-        return False
 
 
 def replay_file(address: File, size_cap: int) -> Answer:

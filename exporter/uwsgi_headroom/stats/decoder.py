@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.errors import DamagedError, StatsError
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
 from uwsgi_headroom.stats.raw import Document, DocumentWithVariables, EmperorSnapshot, RouterSnapshot
@@ -20,6 +20,12 @@ AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 
 _decoder = msgspec.json.Decoder(Document)
 _route_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(DocumentWithVariables)
+
+_STATS_DOCUMENT = re.compile(rb'\s*\{\s*"version"\s*:\s*"[^"]*"\s*,\s*"')
+"""How each document of uWSGI begins: that of a server, an emperor or a router."""
+
+_PLACE = re.compile(r"\(byte (\d+)\)$")
+"""In an error of msgspec."""
 
 _LARGE_BYTES = 2**20
 """A larger document is decoded only once, after the repairs that its request variables may need: a second attempt
@@ -110,6 +116,12 @@ def _not_json(body: bytes, error: Exception) -> StatsError:
         )
     if "truncated" in str(error):
         return StatsError("truncated", f"the document is cut off after {len(body)} bytes")
+    if _STATS_DOCUMENT.match(body) and (place := _PLACE.search(str(error))):
+        return DamagedError(
+            "not_json",
+            f"uWSGI's JSON is damaged near byte {place[1]}: uWSGI writes some texts as they are, so look for a \" or a "
+            "\\ in the names of its directory, sockets and files, and rename what has one",
+        )
     return StatsError(
         "not_json",
         f"this is not the JSON of a uWSGI stats server ({len(body)} bytes): give the address of uWSGI's `stats`",

@@ -20,6 +20,7 @@ from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
 from uwsgi_headroom.routes.shape import OTHER, Templates
@@ -159,7 +160,13 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
-        answer = await source.read_document(self.address, timeout=self.timeout, size_cap=self.size_cap)
+        answer = await source.read_document(
+            self.address,
+            timeout=self.timeout,
+            size_cap=self.size_cap,
+            find_master=self._find_master,
+            is_uwsgi=self._whole is not None,
+        )
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
@@ -180,6 +187,13 @@ class Reader:
         if not partial:
             self._whole = reading
         return reading
+
+    def _find_master(self) -> int | None:
+        """The process here that served the last reading, if it still runs."""
+        facts = self._whole.host if self._whole else None
+        if facts is None or facts.master_pid is None or facts.identity is None:
+            return None
+        return facts.master_pid if is_running(facts.master_pid, facts.identity.started) else None
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
         """Decode the document, unless it equals the last one, as those of an idle server do: decoding is most of the

@@ -144,13 +144,20 @@ _ENDED = (
 )
 _HELD_UP = (
     "uWSGI's master does not answer: workers may still serve, but uWSGI replaces no worker, and ends no stuck request.",
-    "Open a page of the application: if the application answers, users do not suffer yet. Then find the reader that "
-    "blocks the master (in `ss -xntp`, its connection has a Send-Q above 0), and end this reader.",
+    "Open a page of the application: if the application answers, users do not suffer yet. If the message says that the "
+    "process is stopped or frozen, or waits for a pipe, do as it says. If not, find the reader that blocks the master "
+    "(in `ss -xntp`, its connection has a Send-Q above 0), and end this reader.",
 )
 _ELSEWHERE = (
     "Whether uWSGI serves requests is not known: this address is not that of its stats server.",
     "Give the exporter the address of uWSGI's `stats` option: `uwsgi-headroom discover` prints it.",
 )
+
+DAMAGED = (
+    "uWSGI's master answers, so workers most likely serve requests: only its statistics are damaged.",
+    "Rename the directory, socket or file whose name damages them.",
+)
+"""The same as FAILURES has, for a document that uWSGI itself damages."""
 
 FAILURES: Mapping[str, tuple[str, str]] = {
     "not_found": _ENDED,
