@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from alerts import waiting
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
@@ -212,9 +213,10 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
 
 
 def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
-    """A ticket for a respawn loop, a page if half of the workers are in one. Does not count a full reload, which spawns
-    each worker once; recycling, between which a worker serves requests; and cheaper mode, whose spawns look like those
-    after a crash but are rarer.
+    """A ticket for a respawn loop, a page if half of the workers are in one, unless no user feels it: no request was
+    lost, the threads are there, and requests do not wait. Does not count a full reload, which spawns each worker once;
+    recycling, between which a worker serves requests; and cheaper mode, whose spawns look like those after a crash but
+    are rarer.
     """
     r = t.respawn_range
     spawned, reloads = f"increase(uwsgi_worker_respawns_total[{r}])", f"increase(uwsgi_server_reloads_total[{r}])"
@@ -232,6 +234,8 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
   and {served} < {t.respawn_served:g} * {spawned}
 """
     most = by_server("max", loops)
+    lost = f"increase(uwsgi_worker_lost_requests_total[{r}])"
+    recycles = f"sum({_of_self(lost)}) == 0"
     ticket = Alert(
         alert="UwsgiRespawnLoop",
         expr=most,
@@ -239,7 +243,13 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: workers keep restarting, one of them {value(WHOLE)} times in {r}",
         acts=(
-            "Check uWSGI's log for the reason why the workers exit, such as `died, killed by signal 9` (out of memory: "
+            if_any(
+                recycles,
+                "No request was lost, so uWSGI itself seems to replace the workers: raise the option that does it "
+                "(`max-requests`, `max-worker-lifetime` or `reload-on-rss`). If none of these is set, check",
+                "Check",
+            )
+            + " uWSGI's log for the reason why the workers exit, such as `died, killed by signal 9` (out of memory: "
             "check `dmesg`), `Segmentation Fault` (a C extension), `HARAKIRI` (a request took too long) or an import "
             "error.",
             "If memory ran out, use fewer `processes`, or raise the memory limit of uWSGI's cgroup.",
@@ -248,7 +258,9 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         ),
         evidence=f"In a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last {r}: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
-        + ". Each restart loses the worker's requests and, if `lazy-apps` is set, loads the application again; "
+        + ". Each restart loses the worker's requests"
+        + if_any(recycles, " (none were lost up to now)")
+        + " and, if `lazy-apps` is set, loads the application again; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
@@ -258,7 +270,12 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     )
     every = by_server("count", "uwsgi_worker_respawns_total")
     looping_workers = by_server("count", loops)
-    many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}"
+    unfelt = f"""
+    {by_server("sum", lost)} == 0
+    and avg_over_time(uwsgi_threads_available[{r}]) >= {1 - t.respawn_workers:g} * uwsgi_threads_configured
+      unless {waiting.noticed(t)}
+"""
+    many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}\nunless ({unfelt})"
     title = (
         f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} (of "
         f"{answer('count(uwsgi_worker_respawns_total{$self})')}) keep restarting, and serve hardly any requests"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from alerts.thresholds import Thresholds
 from tools.support import bad_servers
 from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
@@ -20,7 +21,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module
 from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS
 from uwsgi_headroom.watch.observation import Observation
 
 
@@ -148,7 +149,9 @@ def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
 
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
-    """A server whose socket is gone is reported long enough to be noticed, but not permanently."""
+    """A server whose socket is gone is reported long enough to be noticed, but not until it pages."""
+    assert Thresholds().down_hold == "2m"
+    assert 2 * GLOB_SECONDS < GONE_SECONDS < 120
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
@@ -158,7 +161,7 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> Non
     (observation,) = asyncio.run(sampled(fleet))
     assert isinstance(observation.outcome, ReadError)
     assert observation.outcome.reason == "not_found"
-    hands.move(FORGET_SECONDS - GLOB_SECONDS - 2)
+    hands.move(GONE_SECONDS - GLOB_SECONDS - 2)
     assert names(fleet) == ["shop"]
     hands.move(GLOB_SECONDS + 1)
     assert names(fleet) == []
@@ -171,13 +174,13 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
         first = fleet.watches()
-    hands.move(FORGET_SECONDS / 2)
+    hands.move(GONE_SECONDS / 2)
     fleet.refresh()
     assert [watch.name for watch in first] == ["shop"]
     assert fleet.watches() == first
     with listening(tmp_path / "shop.stats"):
         for _ in range(2):
-            hands.move(FORGET_SECONDS * 0.9)
+            hands.move(GONE_SECONDS * 0.9)
             fleet.refresh()
             assert fleet.watches() == first
 

@@ -7,7 +7,7 @@
   the last days of the history file. The expectation ends when an operator retires the server (`uwsgi-headroom retire
   NAME`), or when its Emperor has ended it.
 * A server whose socket is gone stays, as down: an expected one until its expectation ends, any other for
-  FORGET_SECONDS.
+  GONE_SECONDS.
 """
 
 from __future__ import annotations
@@ -42,8 +42,12 @@ GLOB_SECONDS = 5.0
 """Seconds between two expansions of the globs."""
 
 FORGET_SECONDS = 600.0
-"""How long a globbed server that is not expected is reported as down after its socket is gone, in seconds: long enough
-for an alert."""
+"""After so many seconds without an answer, a globbed server that is not expected leaves its place to another socket."""
+
+GONE_SECONDS = 60.0
+"""How long a globbed server that is not expected is reported as down after its socket is gone, in seconds: shorter than
+an alert waits. uWSGI that is killed leaves its socket behind; one whose socket is gone was ended or moved, as the
+earlier release of a deploy."""
 
 SAY_SECONDS = 3600.0
 """Time between two log lines that a pattern matches no socket, in seconds."""
@@ -251,7 +255,7 @@ class GlobbedServers:
                     self._end(path, server, "its Emperor has ended it")
                 continue
             server.absent_since = None
-            if not server.is_expected and now - server.seen_at >= FORGET_SECONDS:
+            if not server.is_expected and now - server.seen_at >= GONE_SECONDS:
                 self._drop(path)
 
     async def try_left_out(self) -> None:
