@@ -204,8 +204,8 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="server_errors",
         severity="critical" if are_most and is_proven else "warning" if is_warning else "info",
-        title=("Most responses are" if are_most else "Some responses are")
-        + " server errors (status 500 to 599), by the lines of requests in uWSGI's log.",
+        title=f"{'Most' if are_most else 'Some'} responses are server errors (status 500 to 599), by the lines of "
+        "requests in uWSGI's log.",
         evidence=f"{number} of {counted(max(number, requests), 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''} got such a response; uWSGI counted "
         f"{counted(raised, 'exception') if raised else 'no exception'}.",
