@@ -108,7 +108,7 @@ def _explain_os_error(error: OSError) -> SourceError:
         reason = "permission"
         advice = (
             "permission denied: run as a user who may connect, such as uWSGI's; as root, `uwsgi-headroom discover "
-            "--user NAME` finds how NAME can"
+            "--user NAME` shows how user NAME can connect"
         )
     elif isinstance(error, ConnectionRefusedError):
         reason = "refused"

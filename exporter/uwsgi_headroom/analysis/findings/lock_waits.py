@@ -219,7 +219,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
 
 _MISSING = (
     "These workers have no threads but those that serve requests. So the requests wait, most likely, for a thread that "
-    "was started before uWSGI forked the workers, and that only the master has. Other possible causes: "
+    "was started before uWSGI forked them, and that only the master has. Other possible causes: "
 )
 
 _START = (

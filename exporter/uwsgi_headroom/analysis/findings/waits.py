@@ -111,7 +111,7 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         return
     mixes = waits.shared >= AT_ONCE
     is_cause, largest = blocks(figures, waits, waits.shared), max(connections, key=lambda each: each.workers)
-    others = f", and {len(connections) - 1} more" if len(connections) > 1 else ""
+    others = f" (one of {len(connections)} shared connections)" if len(connections) > 1 else ""
     yield Finding(
         code="connection_shared",
         severity="critical" if mixes else "warning" if waits.shared >= LEAST_SHARED else "info",
