@@ -258,9 +258,13 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         ),
         evidence=f"In a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last {r}: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
-        + ". Each restart loses the worker's requests"
-        + if_any(recycles, " (none were lost up to now)")
-        + " and, if `lazy-apps` is set, loads the application again; "
+        + ". "
+        + if_any(
+            recycles,
+            "Up to now, no restart lost a request. If `lazy-apps` is set, each restart",
+            "Each restart loses the worker's requests and, if `lazy-apps` is set,",
+        )
+        + " loads the application again; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
