@@ -51,6 +51,7 @@ TWINS: Mapping[str, str | Changes] = {
     "the http router sends to an http-socket": "the http router sends to a socket",
     "a modifier without a plugin": "the fastest application",
     "a modifier without a plugin, with the log": "the fastest application",
+    "most responses are errors, with the log": "few responses are errors, with the log",
     "an import that fails, with the log": "a reload that works, with the log",
     "UNIX queue of 40 overflowing": _with(Load(part=0.4, io_ms=200)),
     "TCP queue of 40 overflowing": _with(Load(part=0.4, io_ms=200, socket="tcp")),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
-from socket import create_connection
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -34,27 +33,36 @@ pytestmark = [
 SECONDS = 12.0
 
 
+_ASK = """
+import sys, threading
+from socket import create_connection
+
+def ask(port, path):
+    while True:
+        try:
+            with create_connection(("127.0.0.1", port), 20) as client:
+                client.sendall(f"GET {path} HTTP/1.0\\r\\n\\r\\n".encode())
+                while client.recv(4096):
+                    pass
+        except OSError:
+            pass
+
+for path in sys.argv[2:]:
+    threading.Thread(target=ask, args=(int(sys.argv[1]), path), daemon=True).start()
+sys.stdin.read()
+"""
+
+
 @contextmanager
 def asking(server: Uwsgi, paths: tuple[str, ...]) -> Iterator[None]:
-    """Clients that ask again and again, each for a path of its own."""
-    stop = threading.Event()
-
-    def ask(path: str) -> None:
-        while not stop.is_set():
-            with suppress(OSError), create_connection(("127.0.0.1", server.http), 20) as client:
-                client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-                for _ in iter(partial(client.recv, 4096), b""):
-                    pass
-
-    threads = [threading.Thread(target=ask, args=(path,)) for path in paths]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+    """Clients that ask again and again, each for a path of its own, until the block ends. They have a process of their
+    own: while this one takes a sample, which lasts on a busy machine, they go on."""
+    command = [sys.executable, "-c", _ASK, str(server.http), *paths]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as clients:
+        try:
+            yield
+        finally:
+            clients.kill()
 
 
 def sample(host: Host, server: Uwsgi) -> Waits:
