@@ -169,20 +169,15 @@ def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
     """Whether a path leads this process to the same file as another process; None if this user may not see it, or if it
     leads neither to a file."""
     found = list[tuple[int, int] | None]()
-    for identify in (_identify, MasterFiles(pid).identify):
+    for process in (os.getpid(), pid):
         try:
-            found.append(identify(path))
+            found.append(MasterFiles(process).identify(path))
         except FileNotFoundError:
             found.append(None)
         except (OSError, ValueError):
             return None
     here, there = found
     return None if here is there is None else here == there
-
-
-def _identify(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psutil
@@ -32,6 +33,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 LOW_SECONDS = 5.0
+"""The least memory is that of at most so many seconds, and of half of them at least."""
 
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that mean a lack of resources in the exporter itself, and say nothing about the worker."""
@@ -107,12 +109,12 @@ class Processes:
                     continue
                 if before and stat.start != before.stat.start:
                     before = None  # the PID was reused
+                lows = (before.lows if before else _Lows(stat.pages)).add(stat.pages)
                 if before and quick:
-                    read = _Known(before.process, line, stat, stat.update(before.worker))
+                    known[pid] = _Known(before.process, line, stat, stat.update(before.worker, lows.least), lows)
                 else:
                     process = before.process if before else psutil.Process(pid)
-                    read = _Known(process, line, stat, _read(process, stat))
-                known[pid] = _with_low(read, before)
+                    known[pid] = _Known(process, line, stat, _read(process, stat, lows.least), lows)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 continue  # the process has ended
             except (psutil.Error, OSError, ValueError) as error:
@@ -142,7 +144,7 @@ class _StatFields(NamedTuple):
     pages: int
     cpu: int
 
-    def update(self, worker: WorkerProcess) -> WorkerProcess:
+    def update(self, worker: WorkerProcess, least_pages: int) -> WorkerProcess:
         """The figures of a process, with those of its `stat` file as they are now."""
         return replace(
             worker,
@@ -152,7 +154,26 @@ class _StatFields(NamedTuple):
             children_cpu_seconds=(self.children_user + self.children_system) / _TICKS,
             is_stopped=self.state in "Tt",
             threads=self.threads or None,
+            low_bytes=least_pages * _PAGE,
         )
+
+
+class _Lows(NamedTuple):
+    """The least pages of resident memory since `began` (monotonic), and in the half of LOW_SECONDS before."""
+
+    since: int
+    before: int | float = inf
+    began: float = -inf
+
+    @property
+    def least(self) -> int:
+        return int(min(self.since, self.before))
+
+    def add(self, pages: int) -> _Lows:
+        now = time.monotonic()
+        if now - self.began < LOW_SECONDS / 2:
+            return self if pages >= self.since else self._replace(since=pages)
+        return _Lows(pages, self.since, now)
 
 
 class _Known(NamedTuple):
@@ -162,17 +183,7 @@ class _Known(NamedTuple):
     line: bytes
     stat: _StatFields
     worker: WorkerProcess
-    memory: tuple[tuple[float, int], ...] = ()
-    """The pages of resident memory in the last LOW_SECONDS, with the monotonic time of each reading."""
-
-
-def _with_low(known: _Known, before: _Known | None) -> _Known:
-    """A reading with the least memory of the last LOW_SECONDS. before: the last reading of the same process."""
-    now = time.monotonic()
-    memory = [each for each in before.memory if now - each[0] <= LOW_SECONDS] if before else []
-    memory.append((now, known.stat.pages))
-    low = min(pages for _, pages in memory) * _PAGE
-    return known._replace(worker=replace(known.worker, low_bytes=low), memory=tuple(memory))
+    lows: _Lows
 
 
 def _parse_stat(line: bytes) -> _StatFields:
@@ -186,7 +197,7 @@ def _parse_stat(line: bytes) -> _StatFields:
 _STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)
 
 
-def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
+def _read(process: psutil.Process, stat: _StatFields, least_pages: int) -> WorkerProcess:
     """Read every figure, each file once. Raises NoSuchProcess or OSError if the process has ended.
 
     psutil's own functions for these files take three times as long, which was a tenth of the exporter's cost.
@@ -209,7 +220,7 @@ def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:
         anonymous_bytes=None if anonymous is None else anonymous * 1024,
         most_fds=_value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
     )
-    return stat.update(worker)
+    return stat.update(worker, least_pages)
 
 
 def _value_if_permitted(ask: Callable[[], T]) -> T | None:
@@ -219,7 +230,7 @@ def _value_if_permitted(ask: Callable[[], T]) -> T | None:
         return ask()
     except (psutil.NoSuchProcess, FileNotFoundError):
         raise
-    except (psutil.Error, OSError, NotImplementedError):
+    except (psutil.Error, OSError):
         return None
 
 
