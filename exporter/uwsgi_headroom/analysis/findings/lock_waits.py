@@ -174,16 +174,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, all requests that are in service now have been in service for "
             f"{duration(seconds)} or longer.",
-            meaning=f"{_MISSING if alone else 'Possible causes: '}a deadlock, in which two requests each hold a lock "
-            "that the other request waits for; a lock, or a place in a pool, that was never released"
-            + (
-                ". "
-                if alone
-                else "; a thread of the application that hangs; or a thread that does not exist in the workers, "
-                "because it was started before uWSGI forked them. "
-            )
-            + "More threads would also hang. Requests that wait on purpose, such as long polls, are not a problem: "
-            "they end by themselves.",
+            meaning=f"{_CAUSES_ALONE if alone else _CAUSES} More threads would also hang. Requests that wait on "
+            "purpose, such as long polls, are not a problem: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"{_see_or_end(figures, standing)}. {_START if alone else ''}If requests wait for "
             "each other, change the code so that it takes the locks in the same order everywhere, and give each wait a "
@@ -217,9 +209,16 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     )
 
 
-_MISSING = (
-    "These workers have no threads but those that serve requests. So the requests wait, most likely, for a thread that "
-    "was started before uWSGI forked them, and that only the master has. Other possible causes: "
+_CAUSES = (
+    "Possible causes: a deadlock, in which two requests each hold a lock that the other request waits for; a lock, or "
+    "a place in a pool, that was never released; a thread of the application that hangs; or a thread that does not exist "
+    "in the workers, because it was started before uWSGI forked them."
+)
+
+_CAUSES_ALONE = (
+    "These workers have no threads but those that serve requests. So the requests wait for a thread that does not "
+    "exist in the workers, because it was started before uWSGI forked them; for each other, in a deadlock; or for a lock, or "
+    "a place in a pool, that was never released."
 )
 
 _START = (
