@@ -211,14 +211,14 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
 
 _CAUSES = (
     "Possible causes: a deadlock, in which two requests each hold a lock that the other request waits for; a lock, or "
-    "a place in a pool, that was never released; a thread of the application that hangs; or a thread that does not exist "
-    "in the workers, because it was started before uWSGI forked them."
+    "a place in a pool, that was never released; a thread of the application that hangs; or a thread that does not "
+    "exist in the workers, because it was started before uWSGI forked them."
 )
 
 _CAUSES_ALONE = (
     "These workers have no threads but those that serve requests. So the requests wait for a thread that does not "
-    "exist in the workers, because it was started before uWSGI forked them; for each other, in a deadlock; or for a lock, or "
-    "a place in a pool, that was never released."
+    "exist in the workers, because it was started before uWSGI forked them; for each other, in a deadlock; or for a "
+    "lock, or a place in a pool, that was never released."
 )
 
 _START = (
