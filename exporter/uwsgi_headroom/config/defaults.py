@@ -54,7 +54,7 @@ PASSWORD_COST_RANGE = (4, 20)
 31, the highest that bcrypt has."""
 
 DEFAULT_PASSWORD_COST = 12
-"""A check takes a quarter of a second, once for each client."""
+"""A check takes a quarter of a second, once for each pair of user name and password."""
 
 MOST_SERVERS = 400
 """Servers that patterns find, at most. One of 8x8 takes 0.67 MB after an hour (`tools.bench.hour_memory`), and by its

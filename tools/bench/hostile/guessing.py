@@ -59,7 +59,7 @@ CASES = (
 
 def table() -> Iterator[str]:
     """The lines of a Markdown table, as they are measured."""
-    yield "| cost | guesses a second, asked for and sent | from | tries of the right login | seconds of the last "
+    yield "| cost | guesses a second, asked for and sent | from | tries of the right login | seconds of the last try "
     yield "| CPU of checks | CPU of the exporter |\n|---|---|---|---|---|---|---|\n"
     for case in CASES:
         if not case.other or os.geteuid() == 0:

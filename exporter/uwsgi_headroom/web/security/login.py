@@ -1,6 +1,6 @@
 """Decides whether a request's user name and password are right.
 
-A judged pair is remembered as a keyed hash, so that bcrypt runs once for each client and not at each scrape. An unknown
+A judged pair is remembered as a keyed hash, so that bcrypt runs once for each pair and not at each scrape. An unknown
 user takes the same path, and the same time, as a wrong password. Clients that send wrong passwords must wait, and are
 forgotten within minutes; `passwords.LoginQueue` says whose password is checked next.
 """
