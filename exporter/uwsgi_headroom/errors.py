@@ -7,6 +7,7 @@ HeadroomError
 ├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
 │   ├── NoSocketError the path is there, but it is no socket
+│   ├── StillRunsError nothing listens there now, but the process that did still runs
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
 ├── RunError        a run of `tune` has no result
 ├── ResultsError    a file with results of `tune` cannot be continued or written
@@ -86,6 +87,11 @@ class SourceError(ReadError):
 
 class NoSocketError(SourceError):
     """The path of a stats address is there, but it is no socket."""
+
+
+class StillRunsError(SourceError):
+    """Nothing listens at the address now, but the process that served the stats there still runs: it loads its
+    application again (`refused`), or its socket file was removed (`not_found`)."""
 
 
 class AccessError(SourceError):

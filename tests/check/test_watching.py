@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
+from tools.support.real_uwsgi import accepts, bare, free_port, wait_until
 from tools.support.simulated_server import Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.check.watching import judge, share_samples
@@ -18,7 +20,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.schema import Server as Document
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import File
+from uwsgi_headroom.source import File, Unix
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.watch import Watch
 
@@ -168,6 +170,69 @@ def test_a_check_leaves_nothing_running(seconds: float) -> None:
         return [task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}]
 
     assert asyncio.run(run()) == []
+
+
+LOADS_WHEN_ASKED = """
+import os, time
+end = time.monotonic() + 60
+while os.path.exists("hold") and time.monotonic() < end:
+    time.sleep(0.01)
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [b""]
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_reload_at_the_end(ends: bool) -> None:
+    """A check waits until uWSGI has loaded its application again, for as long again at most; if uWSGI is still loading
+    it then, the verdict says so. A reload brings a removed socket file back."""
+    options = (
+        "--master",
+        "--processes",
+        "2",
+        "--http-socket",
+        f"127.0.0.1:{free_port()}",
+        "--wsgi-file",
+        "app.py",
+        "--stats",
+        "{directory}/stats",
+    )
+    options += ("--chdir", "{directory}")
+    with bare(*options, files={"app.py": LOADS_WHEN_ASKED}) as server:
+        watch, hold = Watch("shop", Unix(server.stats)), server.directory / "hold"
+        seen: list[float] = []
+
+        def reload_and_load(left: float) -> None:
+            seen.append(left)
+            if len(seen) == 2:
+                hold.touch()
+                server.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: not accepts(server.stats), what="the reload")
+            if len(seen) == 6 and ends:
+                hold.unlink()
+                wait_until(lambda: accepts(server.stats), what="the application to load")
+
+        judged = asyncio.run(judge(watch, Clock(), 3.0, reload_and_load))
+        hold.unlink(missing_ok=True)
+        wait_until(lambda: accepts(server.stats), what="the application to load")
+        if ends:
+            assert judged.state == "up"
+            assert "reloaded" in [finding.code for finding in judged.findings]
+            assert judged.window
+            assert 4 <= judged.window.asked <= 6
+        else:
+            assert (judged.state, judged.status) == ("down", "unknown")
+            assert f"uWSGI's master ({server.pid}) runs, but is still loading its application" in judged.verdict
+            assert judged.error
+            assert judged.error.change.startswith("Wait until uWSGI has loaded its application.")
+            assert isinstance(asyncio.run(watch.reader.read()), Reading)
+            Path(server.stats).unlink()
+            removed = asyncio.run(watch.reader.read())
+            assert f"the socket file was removed, but uWSGI's master ({server.pid}) still runs" in str(removed)
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: accepts(server.stats), what="the reload to create it again")
 
 
 HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"

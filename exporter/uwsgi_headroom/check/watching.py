@@ -44,6 +44,9 @@ from uwsgi_headroom.watch.watch import Watch
 
 _STOPPED_SECONDS = 5.0
 
+_SETTLING_SECONDS = 3.0
+"""How long a server is watched after a reload, in seconds: so long does it serve the requests that waited meanwhile."""
+
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
 long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
@@ -68,15 +71,16 @@ async def judge(
     """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
     a second with the seconds left. An emperor or a router is judged by one reading.
 
-    After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples. Cancelled early, it
-    judges by the samples so far; cancelled again, it skips the last read. A server that cannot be read or judged has
-    the status `unknown`.
+    If uWSGI is loading its application at the end, as after a full reload, it waits until that is done, for as long
+    again at most. After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples.
+    Cancelled early, it judges by the samples so far; cancelled again, it skips the last read. A server that cannot be
+    read or judged has the status `unknown`.
     """
     watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
         if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
-            await _watch(watch, seconds, progress)
+            seconds += await _watch(watch, seconds, progress)
             outcome = await _read_last(watch)
         if isinstance(outcome, ReadError):
             raise outcome
@@ -111,8 +115,10 @@ def describe_unread(name: str, address: Address, reason: str, sentence: str) -> 
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
 
-async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> None:
-    """Sample the server for `seconds`, or until cancelled. Raises ReadError if sampling ends."""
+async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> float:
+    """Sample the server for `seconds`, or until cancelled; longer if it is reloading then. Returns the whole seconds
+    that were added. Raises ReadError if sampling ends."""
+    added = 0.0
     sampling = asyncio.create_task(watch.sample(), name="sampling")
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
@@ -123,11 +129,16 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
             if sampling.done():
                 raise ReadError("internal", f"sampling ended ({type(sampling.exception()).__name__}): please report it")
             if loop.time() > now + _STOPPED_SECONDS:
-                end = loop.time() + seconds
+                end, added = loop.time() + seconds, 0.0
+            if loop.time() >= end:
+                await watch.reader.read()
+            while watch.reader.is_reloading and loop.time() + _SETTLING_SECONDS > end and added < seconds:
+                end, added = end + 1.0, added + 1.0
     except asyncio.CancelledError:
-        return
+        pass
     finally:
         sampling.cancel()
+    return added
 
 
 async def _read_last(watch: Watch) -> Reading | ReadError | None:

@@ -24,7 +24,7 @@ from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
-from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError
+from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
@@ -34,7 +34,7 @@ from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
-from uwsgi_headroom.words.states import DAMAGED, FAILURES
+from uwsgi_headroom.words.states import DAMAGED, FAILURES, STILL_RUNS
 
 SERVERS_PATH = "/api/v1/servers"
 
@@ -142,6 +142,8 @@ def explain_failure(error: ReadError) -> tuple[str, str]:
     its reason is that of a missing file: nothing has to be started."""
     if isinstance(error, DamagedError):
         return DAMAGED
+    if isinstance(error, StillRunsError):
+        return STILL_RUNS[error.reason]
     return FAILURES["not_uwsgi" if isinstance(error, NoSocketError) else error.reason]
 
 

@@ -14,7 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 
-from uwsgi_headroom.errors import AccessError, Reason, SourceError
+from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.silence import explain_silence
@@ -52,8 +52,8 @@ async def read_document(
     is_uwsgi: bool = False,
 ) -> Answer:
     """Read one document within `timeout` seconds and `size_cap` bytes. find_master: the process here that is proven to
-    serve it, asked after a timeout; of a UNIX socket, the kernel names it. is_uwsgi: whether uWSGI's stats were read
-    there before.
+    serve it, asked if it does not answer (of a UNIX socket, the kernel names it) or does not listen. is_uwsgi: whether
+    uWSGI's stats were read there before.
 
     Raises SourceError. Always closes the connection before it returns or raises.
     """
@@ -74,7 +74,7 @@ async def read_document(
         why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
         raise SourceError("timeout", f"no complete answer within {timeout:g} s: {why}") from None
     except OSError as error:
-        raise _explain_os_error(error) from None
+        raise _explain_os_error(error, find_master) from None
 
 
 async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
@@ -99,10 +99,16 @@ async def _read(address: Tcp | Http | File, addresses: Sequence[AddressInfo], si
             return replay_file(address, size_cap)
 
 
-def _explain_os_error(error: OSError) -> SourceError:
+def _explain_os_error(error: OSError, find_master: Callable[[], int | None]) -> SourceError:
     """Turn an error of the operating system into one sentence for an operator: what happened, and what to do."""
     reason: Reason = "unreachable"
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        if master := find_master():
+            return StillRunsError(
+                "not_found",
+                f"the socket file was removed, but uWSGI's master ({master}) still runs: a full reload creates "
+                "it again",
+            )
         reason, advice = "not_found", "no such file: is uWSGI running, with `stats` set to this path?"
     elif isinstance(error, PermissionError):
         reason = "permission"
@@ -111,6 +117,12 @@ def _explain_os_error(error: OSError) -> SourceError:
             "--user NAME` shows how user NAME can connect"
         )
     elif isinstance(error, ConnectionRefusedError):
+        if master := find_master():
+            return StillRunsError(
+                "refused",
+                f"connection refused: uWSGI's master ({master}) runs, but is still loading its application, as after a "
+                "full reload",
+            )
         reason = "refused"
         advice = "connection refused: nothing listens here (uWSGI is stopped, or still loading its application)"
     elif isinstance(error, ConnectionError) or error.errno == errno.ENOTCONN:  # reset before getpeername()

@@ -18,7 +18,7 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
+from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
@@ -194,6 +194,12 @@ class Reader:
         if facts is None or facts.master_pid is None or facts.identity is None:
             return None
         return facts.master_pid if is_running(facts.master_pid, facts.identity.started) else None
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether the process that served the last reading runs, but does not listen at the moment: a master that loads
+        its application again."""
+        return isinstance(self.outcome, StillRunsError) and self.outcome.reason == "refused"
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
         """Decode the document, unless it equals the last one, as those of an idle server do: decoding is most of the

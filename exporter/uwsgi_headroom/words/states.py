@@ -153,6 +153,17 @@ _ELSEWHERE = (
     "Give the exporter the address of uWSGI's `stats` option: `uwsgi-headroom discover` prints it.",
 )
 
+_LOADS = (
+    "Requests wait in the listen queue until uWSGI has loaded its application.",
+    "Wait until uWSGI has loaded its application. If that takes longer than usual, read the end of its log.",
+)
+_REMOVED = (
+    "uWSGI most likely serves requests: only the socket file of its statistics was removed.",
+    "Reload uWSGI when it suits you: that creates the file again. Find out what removed it.",
+)
+STILL_RUNS: Mapping[str, tuple[str, str]] = {"refused": _LOADS, "not_found": _REMOVED}
+"""The same as FAILURES has, if the process that served the stats still runs."""
+
 DAMAGED = (
     "uWSGI's master answers, so workers most likely serve requests: only its statistics are damaged.",
     "Rename the directory, socket or file whose name damages them.",
