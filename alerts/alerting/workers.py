@@ -195,7 +195,8 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers exited or were "
         "killed",
         acts=(
-            "Search uWSGI's log for `died, killed by signal` to see which signal killed the workers.",
+            "Search uWSGI's log for `died`: `died, killed by signal` names the signal. `died` without a signal means "
+            "that the application ended its process itself (`os._exit`).",
             "If the workers were killed by signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. "
             "If memory ran out, use fewer workers.",
             "If the workers were killed by signal 11 (a crash), roll back the C extension that changed last.",

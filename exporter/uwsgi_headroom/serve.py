@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> None:
     machine. Raises HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
     signal.signal(signal.SIGINT, lambda _signal, _frame: os._exit(0))
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # log rotation sends it to programs that write their own log file
     source = SettingsSource(options)
     hangup = Hangup(reloads=bool(source.file or os.environ.get("NOTIFY_SOCKET")))
     settings = source.read()

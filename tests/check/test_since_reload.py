@@ -12,7 +12,7 @@ import pytest
 
 from tests.check.documents import busy_server
 from tools.support.exporter import exporter, run
-from tools.support.real_uwsgi import accepting, wait_until
+from tools.support.real_uwsgi import accepting, free_port, wait_until
 from uwsgi_headroom.analysis.deploys.judgement import Status
 from uwsgi_headroom.check.compare_command import parse_moment
 from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided
@@ -97,7 +97,11 @@ def test_end_to_end() -> None:
         wait_until(lambda: '"state":"up"' in watching.get("/api/v1/servers/shop")[1], what="the first reading")
         asked = run("compare", page)
         assert asked.returncode == 1
-        assert "saw no reload: then give --around TIME" in asked.stderr
+        assert "saw no reload of shop: give the time that divides before from after, as in `--around" in asked.stderr
+        other = run("compare", page.replace("shop", "ship")).stderr
+        assert "it has no server ship; it watches shop" in other
+        nobody = run("compare", f"http://127.0.0.1:{free_port()}/servers/shop").stderr
+        assert "nothing listens" in nobody
         unseen = run("check", page, "--since-reload", "--wait", "1s")
         assert (unseen.returncode, "has seen no reload" in unseen.stdout) == (3, True), unseen
         began = time.time()

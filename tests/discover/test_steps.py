@@ -308,7 +308,9 @@ def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:
         file = server.directory / "shop.ini"
         file.write_text(file.read_text() + f"stats = {tmp_path}/own.stats\n")
         assert [step.lines for step in planned(server).steps] == [[f"kill -HUP {server.pid}"], ()]
-        file.write_text(file.read_text() + f"stats = {tmp_path}/missing/own.stats\n")
+        file.write_text(file.read_text().replace("stats =", "[other]\nstats ="))
+        assert any("[uwsgi]" in step.lines for step in planned(server).steps)
+        file.write_text(file.read_text() + "[uwsgi]\n" + f"stats = {tmp_path}/missing/own.stats\n")
         made = planned(server)
     assert made.steps == ()
     assert "DO NOT RELOAD IT" in made.why_none

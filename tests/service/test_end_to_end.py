@@ -45,6 +45,7 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
             samples = 'uwsgi_exporter_samples_total{server="well"}'
             wait_until(lambda: running.scrape()[samples] >= 3, what="samples")
             before = running.scrape()
+            running.process.send_signal(signal.SIGUSR1)  # of log rotation
             write(path, well=well, gone="/nowhere")
             running.process.send_signal(signal.SIGHUP)
             heard.await_state("READY", "1", 2)

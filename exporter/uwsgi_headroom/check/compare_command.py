@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
@@ -16,11 +17,14 @@ from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.deploys import Comparison, DeployChange, DeployPart
+from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
-from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, signed_duration
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, listed, signed_duration
+
+_MOST_NAMES = 10
 
 _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
@@ -54,14 +58,30 @@ def run(request: Comparing) -> int:
     try:
         found = asyncio.run(get_document(page.base, path, Comparison, _ANSWER_SECONDS))
     except ApiError as error:
-        if error.reason == "http" and request.around is None:
-            raise HeadroomError(f"{error}, or one that saw no reload: then give --around TIME") from None
+        if error.reason == "http" and not error.is_access:
+            raise HeadroomError(asyncio.run(_explain(page, request)) or str(error)) from None
         raise
     if request.as_json:
         print_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode().splitlines())
     else:
         print_lines(list(_render(found)))
     return 0
+
+
+async def _explain(page: ExporterPage, request: Comparing) -> str:
+    """Why an exporter does not compare; empty if that is not known, as of another server."""
+    with suppress(ApiError):
+        names = [server.name for server in (await get_document(page.base, build.SERVERS_PATH, Servers)).servers]
+        if page.server not in names:
+            watched = f"it watches {listed(names, _MOST_NAMES)}" if names else "it watches none"
+            return f"{page.base}: it has no server {page.server}; {watched}"
+        document = await get_document(page.base, build.server_path(page.server), Server)
+        if request.around is None and document.deploy is None:
+            return (
+                f"{page.base}: it saw no reload of {page.server}: give the time that divides before from after, as in "
+                "`--around 14:02`"
+            )
+    return ""
 
 
 def _find_page(request: Comparing) -> ExporterPage:

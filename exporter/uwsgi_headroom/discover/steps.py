@@ -62,6 +62,7 @@ EXPORTERS_UNIT = "uwsgi-headroom.service"
 _PLAIN_PATH = re.compile(r"/[\w./@+-]+", re.ASCII)
 """Paths in which uWSGI's configuration and a shell find nothing special."""
 
+_SECTION = re.compile(r"^[ \t]*\[([^\]\n]*)\]", re.MULTILINE)
 _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILINE)
 _SETS_MODE = re.compile(r"^[ \t]*(chmod-socket|hook-master-start[ \t]*=.*chmod)", re.MULTILINE)
 _YAML_SECTION = re.compile(r"^([\w.-]+):", re.MULTILINE)
@@ -226,8 +227,11 @@ def _yaml_indent(text: str) -> str:
 
 
 def _find_stats_line(text: str) -> str:
-    """The value of the last option `stats` in a file, even within a condition; empty if there is none."""
-    values = _STATS_LINE.findall(text)
+    """The value of the last option `stats` in a file, even within a condition; empty if there is none. If the file has
+    sections `uwsgi`, those of other sections do not count."""
+    _, *sections = _SECTION.split(text)
+    own = [content for name, content in zip(sections[::2], sections[1::2], strict=True) if name == "uwsgi"]
+    values = _STATS_LINE.findall("".join(own) or text)
     return values[-1].strip() if values else ""
 
 
@@ -485,7 +489,7 @@ def _quote(value: str) -> str:
 
 
 def _last_section(text: str) -> str:
-    sections = re.findall(r"^[ \t]*\[([^\]\n]*)\]", text, re.MULTILINE)
+    sections = _SECTION.findall(text)
     return sections[-1] if sections else ""
 
 
