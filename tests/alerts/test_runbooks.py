@@ -45,6 +45,7 @@ SAY_IT_ALL = {
     "settings_hurt",
     "server_errors",
     "became_slower",
+    "few_slow_requests",
 }
 """Findings that need no runbook."""
 

@@ -84,18 +84,26 @@ def test_an_empty_cgroup() -> None:
     assert found(None, None, tasks=Tasks(0, 1)) is None
 
 
-def full_with(fast: float, slow: float, number: int, routes: RouteWindow | None = None) -> Finding:
-    """What is said of a minute with a thousand requests, of which so many are slow, in which seven of eight threads are
-    busy. fast, slow: response times in seconds."""
+def found_with(
+    fast: float, slow: float, number: int, code: str, busy: float, routes: RouteWindow | None = None
+) -> Finding | None:
+    """The finding of this code about a minute with a thousand requests, of which so many are slow. fast, slow: response
+    times in seconds; busy: the seconds for which the four threads of a worker are in use together."""
     bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
     counts = [0.0] * len(bins)
     counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
     times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
-    full = window(60.0, *(worker(each, 500, each=mean, busy=210.0) for each in (1, 2)))
+    full = window(60.0, *(worker(each, 500, each=mean, busy=busy) for each in (1, 2)))
     record = describe_server(Server(processes=2, threads=4).read(1000.0))
     assert record
     figures = compute_figures(full, record, response_times=times, routes=routes)
-    (block,) = [each for each in collect_findings(figures) if each.code == "saturation"]
+    return next((each for each in collect_findings(figures) if each.code == code), None)
+
+
+def full_with(fast: float, slow: float, number: int, routes: RouteWindow | None = None) -> Finding:
+    """What is said if seven of eight threads are busy."""
+    block = found_with(fast, slow, number, "saturation", 210.0, routes)
+    assert block
     return block
 
 
@@ -121,6 +129,24 @@ def test_the_route_of_the_slowest_requests() -> None:
     block = full_with(0.1, 10.0, 15, RouteWindow(60.0, {"/report": 300.0, "/": 120.0}))
     assert re.search(r"The slowest 1 % .* or more\. `/report` holds 71 % of all busy threads\.", block.evidence)
     assert "--routes" not in block.change
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "number", "said"),
+    [(0.05, 2.0, 60, True), (0.05, 0.3, 120, False), (0.05, 2.0, 8, False), (0.1, 0.1, 10, False)],
+)
+def test_a_few_slow_requests_while_threads_are_free(fast: float, slow: float, number: int, said: bool) -> None:
+    """They are named if they are of another kind, with the way to find their paths unless that is on."""
+    found = found_with(fast, slow, number, "few_slow_requests", 84.0)
+    assert bool(found) == said
+    if found:
+        assert re.match(r"The slowest 5 % .* Half of all requests take at most [56]\d ms\.$", found.evidence)
+        assert "`--routes`" in found.change
+        routes = RouteWindow(60.0, {"/report": 120.0, "/": 48.0})
+        named = found_with(fast, slow, number, "few_slow_requests", 84.0, routes)
+        assert named
+        assert "`/report` holds 71 %" in named.evidence
+        assert not named.change
 
 
 @pytest.mark.parametrize(("fast", "slow", "number"), [(0.1, 0.4, 100), (0.1, 10.0, 5), (0.1, 0.1, 10)])

@@ -216,7 +216,7 @@ def test_a_server_that_ends_and_comes_back() -> None:
         top.wait(lambda text: " up " in text and rows(text))
         aside = Path(server.stats).with_name("aside")
         Path(server.stats).rename(aside)
-        screen = top.wait(lambda text: re.search(r"DOWN .*no such file", text))
+        screen = top.wait(lambda text: re.search(r"DOWN .*the socket file was removed", text))
         assert "stats   down, last read" in screen
         aside.rename(server.stats)
         top.wait(lambda text: " up " in text)

@@ -39,7 +39,7 @@ def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium: Browser) -> 
         shown.page.route("**/history?*", answer)
         shown.open("/?range=300")
         shown.drawn()
-        shown.page.get_by_text("1 h", exact=True).click()
+        shown.page.locator("fieldset", has_text="Last").get_by_text("1 h", exact=True).click()
         shown.page.wait_for_event("response", lambda response: "seconds=3600" in response.url and response.ok)
     after_failure = asked[next(place for place, query in enumerate(asked) if query["seconds"] == ["3600"]) + 1 :]
     assert after_failure[0] == {"seconds": ["3600"], "points": ["240"]}

@@ -314,7 +314,7 @@ def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
     with tab(chromium, shop.port) as shown:
         shown.open("/")
         with shown.page.expect_request(lambda request: "/history?seconds=900&" in request.url):
-            shown.page.get_by_text("15 m", exact=True).click()
+            shown.page.locator("fieldset", has_text="Last").get_by_text("15 m", exact=True).click()
         with shown.page.expect_request(lambda request: "/events?window=300" in request.url):
             shown.page.get_by_text("5 min", exact=True).click()
         assert shown.page.url.endswith("?range=900&window=300")

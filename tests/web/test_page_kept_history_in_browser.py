@@ -167,7 +167,7 @@ def test_events_of_the_range_are_listed(chromium: Browser, port: int) -> None:
         opened(shown, "/?range=3600")
         shown.page.locator("[data-kind=exporter_started]").wait_for()
         assert shown.page.locator("[data-kind=reload]").count() <= 1
-        shown.page.get_by_text("7 d", exact=True).click()
+        shown.page.locator("fieldset", has_text="Last").get_by_text("7 d", exact=True).click()
         shown.until("document.querySelectorAll('[data-kind=reload]').length >= 6")
         shown.page.locator("[data-kind=server_up]").wait_for()
         assert shown.page.locator(".events li").count() <= 200
@@ -188,7 +188,7 @@ def test_a_file_that_fails(chromium: Browser, port: int) -> None:
         opened(shown, "/?range=3600")
         before = legend(shown)
         shown.page.route("**/history?seconds=21600*", fail)
-        shown.page.get_by_text("6 h", exact=True).click()
+        shown.page.locator("fieldset", has_text="Last").get_by_text("6 h", exact=True).click()
         shown.until(f"document.body.textContent.includes({PROBLEM!r})")
         assert "Charts still show the previous range" in shown.text(".ranges")
         assert legend(shown)[:9] == before[:9]

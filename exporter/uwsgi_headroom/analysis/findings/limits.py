@@ -29,6 +29,9 @@ TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
 that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
+FAR_SLOWER = 10.0
+"""The slowest requests are of another kind if they take at least so many times as long as half of all requests."""
+
 SEE_ROUTES = "You can also make the slowest requests faster: the exporter's flag `--routes` shows their paths."
 
 RESERVE_UNUSED = 0.2
@@ -79,6 +82,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     used = observed / ceiling
     if used < THREADS_BUSY:
+        yield from _few_slow_requests(figures)
         yield from _threads_of_a_socket(figures)
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
@@ -130,21 +134,47 @@ def _clause(slots: str, threads: int, used: float) -> str:
     return f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy"
 
 
-def _describe_slowest(figures: Figures, slots: str) -> str:
-    """A sentence about the slowest requests if they occupy many of the threads, with a space before it, and one about
-    the route that does, if it is known. Each of them takes their percentile at least, and all requests together take
-    the mean of each."""
+def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
+    """A few requests that take far longer than most, and much of the threads."""
+    _, low = _find_tail(figures)
+    half = figures.response_times.percentiles.get(0.5) if figures.response_times else None
+    if half is None or low < FAR_SLOWER * half.high:
+        return
+    yield Finding(
+        code="few_slow_requests",
+        severity="info",
+        title="A few requests take far longer than the others.",
+        evidence=f"{_describe_slowest(figures, name_slots(figures.server)).strip()} Half of all requests take at most "
+        f"{duration(half.high)}.",
+        meaning="The mean response time describes neither the slow nor the fast requests.",
+        change=""
+        if figures.routes
+        else "Run the exporter with `--routes` to see the paths of the slow requests. If they are of one kind, such as "
+        "reports, a uWSGI of their own keeps them from taking the threads of the others.",
+    )
+
+
+def _find_tail(figures: Figures) -> tuple[float, float]:
+    """The slowest requests if they occupy many of the threads: their part of all requests, and the seconds that each
+    takes at least; zeros if they do not. All requests together take the mean of each."""
     mean, times = figures.flow.response_time, figures.response_times
     if not mean or times is None:
-        return ""
+        return 0.0, 0.0
     tails = [(1 - share, each.low) for share, each in times.percentiles.items() if share >= TAIL[0]]
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
-    if part * low < TAIL[1] * mean:
+    return (part, low) if part * low >= TAIL[1] * mean else (0.0, 0.0)
+
+
+def _describe_slowest(figures: Figures, slots: str) -> str:
+    """A sentence about the slowest requests if they occupy many of the threads, with a space before it, and one about
+    the route that does, if it is known."""
+    part, low = _find_tail(figures)
+    if not low:
         return ""
+    occupied = min(1.0, part * low / (figures.flow.response_time or part * low))
     return (
         f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
-        f"{percent(min(1.0, part * low / mean))} of the busy {slots} or more."
-        f"{describe_route(figures.routes, figures.server)}"
+        f"{percent(occupied)} of the busy {slots} or more.{describe_route(figures.routes, figures.server)}"
     )
 
 
