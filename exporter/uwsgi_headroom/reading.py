@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.setup import SAME_START, is_running
 from uwsgi_headroom.record import (
+    DEFAULT_MIN_LIFETIME,
     UNKNOWN,
     Backlog,
     CacheRecord,
     Cpus,
     EmperorRecord,
     Memory,
+    Options,
     ServerRecord,
     SpoolerRecord,
     ThrottledVassal,
@@ -28,6 +31,9 @@ from uwsgi_headroom.record import (
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
+
+_THREADS_SECONDS = 2.0
+"""A worker that is older has all of its threads: uWSGI starts them just before it accepts requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,8 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         else None,
         start_wait=reading.host.starts.get(worker.worker_id) if worker.state == "starting" else None,
         requests_per_life=_requests_per_life(worker),
+        served=worker.requests_since_spawn,
+        is_ending=not ended and _is_ending(reading, worker, process),
         is_stopped=process is not None and process.is_stopped,
         affinity=process.affinity if process else None,
         low_bytes=process.low_bytes if process else None,
@@ -168,6 +176,30 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         else {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()},
         routes=routes.of_worker(worker.worker_id) if routes and not ended else {},
     )
+
+
+def _is_ending(reading: Reading, worker: Worker, process: WorkerProcess | None) -> bool:
+    """Whether uWSGI ends a worker when its requests have ended, as at `max-requests` or in a reload. uWSGI does not say
+    so, but ends the worker's free threads at once. Where there are none, and with coroutines, which are in one thread,
+    only options show it."""
+    setup, age = reading.host.setup, reading.time - (worker.last_spawn or reading.time)
+    kind = setup and setup.concurrency_kind
+    if setup is None or kind not in ("threads", "async") or not worker.accepting or not worker.threads:
+        return False
+    if kind == "threads" and len(worker.serving) < worker.threads:
+        return bool(process and process.threads and age >= _THREADS_SECONDS and process.threads < worker.threads)
+    return bool(worker.serving) and _has_reached_its_end(worker, setup.options, age)
+
+
+def _has_reached_its_end(worker: Worker, options: Options, age: float) -> bool:
+    """Whether a worker of this age, in seconds, has reached `max-requests` or `max-worker-lifetime`."""
+    earlier, served = worker.worker_id - 1, worker.requests_since_spawn or 0
+    lifetime, least = options.max_worker_lifetime, options.min_worker_lifetime
+    if lifetime and age > lifetime + earlier * (options.max_worker_lifetime_delta or 0) + _THREADS_SECONDS:
+        return True
+    most = options.max_requests or 0
+    is_old = age > (DEFAULT_MIN_LIFETIME if least is None else least)
+    return most > 0 and is_old and served >= most + earlier * (options.max_requests_delta or 0)
 
 
 def _requests_per_life(worker: Worker) -> float | None:

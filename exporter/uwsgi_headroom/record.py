@@ -404,6 +404,9 @@ class CodeLook:
     """Of CPU time, for the look."""
 
 
+DEFAULT_MIN_LIFETIME = 10
+"""Seconds of `min-worker-lifetime`, in all versions (core/init.c); the `--help` of those before 2.0.25 says 60."""
+
 WorkerState = Literal["accepting", "paused", "reserve", "down"]
 """accepting: takes requests. paused: takes none until it is resumed. reserve: cheaper mode spawns it when load grows.
 down: has no process, or does not accept yet."""
@@ -435,6 +438,10 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
     uWSGI's start, or if it is unknown."""
+    served: int | None = None
+    """Requests that its present process has completed."""
+    is_ending: bool = False
+    """Whether it takes no other request, and ends when those in service have ended."""
     is_stopped: bool = False
     """Whether its process is stopped, by a signal or a debugger."""
     affinity: tuple[int, ...] | None = None
@@ -450,7 +457,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     @property
     def available_threads(self) -> int | None:
         """Threads that can take a request, now or after their present one; None if its threads are unknown."""
-        return self.threads if self.state == "accepting" or self.threads is None else 0
+        takes = self.state == "accepting" and not self.is_ending
+        return self.threads if takes or self.threads is None else 0
 
 
 class Cpus(Struct, frozen=True, gc=False):

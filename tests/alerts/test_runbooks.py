@@ -38,6 +38,7 @@ SAY_IT_ALL = {
     "spooler_behind",
     "reloaded",
     "reload_waits",
+    "workers_ending",
     "start_hangs",
     "role_takes_memory",
     "log_failure",

@@ -12,7 +12,8 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Options, ServerRecord, Setup, StartWait, WorkerRecord
+from uwsgi_headroom.record import ConcurrencyKind, Options, ServerRecord, Setup, StartWait, WorkerRecord
+from uwsgi_headroom.stats import Snapshot
 
 COMPLETE = Setup(Options(complete=True), None, "threads", None, None)
 
@@ -119,6 +120,85 @@ def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
     waits = compute_figures(window(20, *(worker(number, 5, up=4.0) for number in (1, 2, 3))), record)
     serves = compute_figures(window(20, *(worker(number, 5, up=19.0) for number in (1, 2, 3))), record)
     assert (waits.available, serves.available) == (0, 2)
+
+
+def ending(worker_id: int, *ages: float, served: int = 0) -> WorkerRecord:
+    busy = dict(enumerate(ages))
+    return structs.replace(serving(worker_id), ages=busy, threads=4, is_ending=True, served=served, last_spawn=900)
+
+
+MANY = Setup(Options(complete=True, max_requests=250), None, "threads", None, None)
+OLD = Setup(Options(complete=True, max_worker_lifetime=60), None, "threads", None, None)
+
+
+@pytest.mark.parametrize(
+    ("others", "setup", "queued", "severity", "why"),
+    [
+        (ending(2, 9.0, served=251), MANY, 4.0, "critical", "after `max-requests` (250);"),
+        (ending(2, 9.0, served=251), OLD, 4.0, "critical", "after `max-worker-lifetime` (60 s);"),
+        (ending(2, 9.0, served=9), MANY, 0.0, "warning", "as a reload, `max-requests` or `reload-on-rss` does;"),
+        (serving(2), MANY, 0.0, "info", "after `max-requests` (250);"),
+    ],
+)
+def test_workers_that_wait_to_end(others: WorkerRecord, setup: Setup, queued: float, severity: str, why: str) -> None:
+    """They take no other request: the reason is named where options tell it, and what replaces them at once."""
+    record = structs.replace(describe(ending(1, 30.0, 2.0, served=252), others, setup=setup), time=1000.0)
+    finding = findings(record, (20.0, 20.0), queued)["workers_ending"]
+    assert (finding.severity, why in finding.evidence) == (severity, True)
+    assert "has been in service for 30 s" in finding.evidence
+    pids = "5001 5002" if others.is_ending else "5001"
+    assert f"with `kill -TERM {pids}`: {'3' if others.is_ending else '2'} requests are lost. Then " in finding.change
+    assert compute_figures(window(20, worker(1, 5), worker(2, 5)), record).available == (0 if others.is_ending else 2)
+
+
+def test_workers_in_exit_handlers() -> None:
+    """No request is in service there, and yet they do not exit; nothing is said while nobody waits for them."""
+    record = describe(ending(1), ending(2))
+    finding = findings(record, (20.0, 20.0), 4.0)["workers_ending"]
+    assert finding.title.lower().endswith("workers 1 and 2 take no new request during exit handlers.")
+    assert finding.change.startswith("Run `py-spy dump --pid 5001` to see which exit handler runs")
+    assert "workers_ending" not in findings(record, (20.0, 20.0))
+    assert "workers_ending" not in findings(describe(ending(1, 1.0), ending(2, 2.0)), (20.0, 20.0), 4.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "threads", "busy", "age", "served", "options", "is_ending"),
+    [
+        ("threads", 2, 1, 30.0, 0, Options(), True),  # two of its four threads have ended
+        ("threads", 4, 1, 30.0, 500, Options(max_requests=250), False),
+        ("threads", 2, 1, 1.0, 0, Options(), False),  # it starts its threads
+        ("threads", 4, 4, 30.0, 260, Options(max_requests=250), True),  # it has no free one that could have ended
+        ("threads", 4, 4, 30.0, 260, Options(max_requests=250, max_requests_delta=20), False),  # at 270: it is worker 2
+        ("threads", 4, 4, 5.0, 260, Options(max_requests=250), False),  # `min-worker-lifetime` is 10
+        ("async", 1, 1, 30.0, 250, Options(max_requests=250), True),
+        ("async", 1, 0, 30.0, 250, Options(max_requests=250), False),
+        ("async", 1, 1, 30.0, 0, Options(max_worker_lifetime=25), True),
+        ("async", 1, 1, 26.0, 0, Options(max_worker_lifetime=25), False),
+        ("single", 1, 1, 30.0, 500, Options(max_requests=250), False),
+    ],
+)
+def test_how_a_worker_shows_that_it_ends(
+    kind: ConcurrencyKind, threads: int, busy: int, age: float, served: int, options: Options, is_ending: bool
+) -> None:
+    """Its free threads have ended, or options say so of one that has no free thread of its own."""
+    reading = Server(processes=2, threads=4).read(1000.0)
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = [
+        structs.replace(
+            each,
+            serving={thread: int(reading.time) for thread in range(busy)},
+            last_spawn=reading.time - age,
+            requests_since_spawn=served,
+        )
+        for each in reading.snapshot.workers
+    ]
+    processes = {pid: replace(process, threads=threads) for pid, process in reading.host.processes.items()}
+    host = replace(reading.host, setup=Setup(options, None, kind, None, None), processes=processes)
+    snapshot = structs.replace(reading.snapshot, workers=tuple(workers))
+    record = describe_server(replace(reading, snapshot=snapshot, host=host))
+    assert record
+    assert record.workers[1].is_ending == is_ending
+    assert record.workers[1].available_threads == (0 if is_ending else 4)
 
 
 @pytest.mark.parametrize("wait", [StartWait("lock"), StartWait("backend", "10.0.0.5:5432")])

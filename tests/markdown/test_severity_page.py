@@ -85,6 +85,7 @@ ROWS = {
     "signal_handlers": Row("handlers", (causes.HANDLING,)),
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
+    "workers_ending": Row("are to end", (figures.RELOAD_WAITS, STANDING)),
     "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS)),
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),

@@ -77,6 +77,7 @@ TWINS: Mapping[str, str | Changes] = {
     "kill -9 of a worker": _with(Load(part=0.3, io_ms=100)),
     "full reload of a slow application": "full reload",
     "a full reload waits for a request": "full reload",
+    "a worker at max-requests waits for a long request": _with(options=()),
     "a full reload that has two minutes waits": "full reload",
     "leak without a limit": _with(Load(rate=8, io_ms=10)),
     "leak with evil-reload-on-rss": "leak with reload-on-rss",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from uwsgi_headroom.record import AdviceSeverity, Options, ServerRecord, spell_option
+from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, AdviceSeverity, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
 
 THINGS_TO_KNOW = "https://uwsgi-docs.readthedocs.io/en/latest/ThingsToKnow.html"
@@ -32,9 +32,6 @@ DEFAULT_MERCY = 60
 
 NEVER = "never."
 """When a setting that always matters does not."""
-
-DEFAULT_MIN_LIFETIME = 10
-"""Seconds of `min-worker-lifetime`, in all versions (core/init.c); the `--help` of those before 2.0.25 says 60."""
 
 MAX_REQUESTS_DELTA = (2, 0, 29)
 """The first version with `max-requests-delta`; an earlier one does not start with it under `strict`."""

@@ -82,7 +82,7 @@ def build_threads(
         configured=configured,
         available=0
         if figures and figures.reload_wait
-        else sum_if_all_known([worker.available_threads for worker in workers]),
+        else sum_if_all_known([worker.available_threads for worker in record.workers]),
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,

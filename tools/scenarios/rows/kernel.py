@@ -188,6 +188,21 @@ ROWS = (
         why="uWSGI has ended the idle workers, and starts new ones when the last request has ended: nobody is served.",
     ),
     Scenario(
+        "a worker at max-requests waits for a long request",
+        Server(1, 4, ("--max-requests", "60", "--min-worker-lifetime", "0")),
+        Expected(
+            "critical",
+            ("workers_ending",),
+            words=("takes no new request until its running request", "`max-requests` (60)", "end it with `kill -term"),
+            not_words=("log", *NO_MORE),
+        ),
+        (Load(rate=20, io_ms=20), Load(clients=1, io_ms=60_000, requests=1)),
+        lead=9.0,
+        seconds=12.0,
+        fixed=True,
+        why="It has served what it may, and does not end before a request that takes a minute.",
+    ),
+    Scenario(
         "a full reload that has two minutes waits",
         Server(3, 2, ("--worker-reload-mercy", "120")),
         Expected(

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
-CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs", "respawn_loop", "recycled_together")
+CANNOT_SERVE = ("workers_paused", "reload_waits", "workers_ending", "start_hangs", "respawn_loop", "recycled_together")
 """Findings of `causes` and `workers` that explain why free threads take no request. A worker that has ended looks free
 until uWSGI's master has noticed."""
 

@@ -8,7 +8,7 @@ from math import inf
 
 from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.figures import Figures, mean_handlers
+from uwsgi_headroom.analysis.figures import RELOAD_WAITS, Figures, mean_handlers
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.findings.workers import find_looping
@@ -58,7 +58,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _paused(figures)
     yield from _no_application(figures)
     recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
-    reason = recycling or _reload_waits(figures) or _scaling_slowly(figures)
+    reason = _ending(figures) or recycling or _reload_waits(figures) or _scaling_slowly(figures)
     yield from reason or [*_hanging(figures), *_missing(figures)]
     yield from _handling(figures)
 
@@ -162,6 +162,66 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             "another.",
         )
     ]
+
+
+def _ending(figures: Figures) -> list[Finding]:
+    """Workers that take no other request, and do not end because of requests that take long, or of exit handlers."""
+    workers = [worker for worker in figures.server.workers if worker.state == "accepting" and not worker.ended]
+    ending = [worker for worker in workers if worker.is_ending]
+    requests = sum(len(worker.ages) for worker in ending)
+    oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
+    waits = (figures.flow.queue_length or 0.0) >= STANDING
+    if not ending or figures.reload_wait or (oldest < RELOAD_WAITS if requests else not waits):
+        return []
+    numbers, every, one = [worker.worker_id for worker in ending], len(ending) == len(workers), len(ending) == 1
+    which, it, options = numbered("worker", numbers), "it" if one else "them", figures.server.setup.options
+    mercy = options.worker_reload_mercy or DEFAULT_MERCY
+    why, remedy = _why_ending(figures, ending)
+    running = f"{'its' if one else 'their'} running {'request is' if requests == 1 else 'requests are'} completed"
+    until = f"until {running}" if requests else "during exit handlers"
+    return [
+        Finding(
+            code="workers_ending",
+            severity="critical" if every and waits else "warning" if every or waits else "info",
+            title=f"{numbered('Worker', numbers)} {'takes' if one else 'take'} no new request {until}.",
+            evidence=f"uWSGI has told {len(ending)} of {counted(len(workers), 'worker')} to end{why}; "
+            + (
+                f"the {'only' if requests == 1 else f'oldest of {requests}'} running "
+                f"{'request' if requests == 1 else 'requests'} there has been in service for {duration(oldest)}."
+                if requests
+                else f"no request is in service there, but {'it does' if one else 'they do'} not exit."
+            ),
+            meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has "
+            f"ended, or kills it after {mercy} s (`worker-reload-mercy`).",
+            clause=f"{which} {'takes' if one else 'take'} no new request {until}",
+            change=f"To have {which} replaced at once, end {it} with {end(figures.server, ending)}: "
+            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Then {remedy}"
+            if requests
+            else f"Run {show_calls(figures.server, numbers[0])} to see which exit handler runs (such as one of "
+            "`atexit`), and shorten it or give it a timeout.",
+        )
+    ]
+
+
+def _why_ending(figures: Figures, ending: Sequence[WorkerRecord]) -> tuple[str, str]:
+    """Why uWSGI has told workers to end, as a clause with a space before it or empty; and what to do about it."""
+    options, now = figures.server.setup.options, figures.server.time
+    apart = "serve requests that take long from a uWSGI of their own."
+    if options.max_requests and all((worker.served or 0) >= options.max_requests for worker in ending):
+        return (
+            f" after `max-requests` ({options.max_requests})",
+            f"remove `max-requests`, or raise it so that workers rarely reach it; or {apart}",
+        )
+    lifetime = options.max_worker_lifetime
+    if lifetime and now and all(now - (worker.last_spawn or now) >= lifetime for worker in ending):
+        return (
+            f" after `max-worker-lifetime` ({lifetime} s)",
+            f"remove `max-worker-lifetime`, or raise it so that workers rarely reach it; or {apart}",
+        )
+    return (
+        ", as a reload, `max-requests` or `reload-on-rss` does",
+        f"set `worker-reload-mercy` to the longest time, in seconds, that a request may take; or {apart}",
+    )
 
 
 def _scaling_slowly(figures: Figures) -> list[Finding]:

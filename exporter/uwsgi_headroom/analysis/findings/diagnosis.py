@@ -44,6 +44,7 @@ def find_harm(findings: Sequence[Finding]) -> str | None:
 CAUSES = (
     "workers_paused",
     "reload_waits",
+    "workers_ending",
     "cheaper_starts_slowly",
     "start_hangs",
     "workers_stopped",

@@ -10,8 +10,9 @@ from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
-from uwsgi_headroom.analysis.settings import DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
+from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, find_ends, part_away
+from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
 from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
 
 OFTEN = 3
