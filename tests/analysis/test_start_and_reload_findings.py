@@ -82,6 +82,15 @@ def test_some_workers_hang_and_others_serve() -> None:
     assert by_code["workers_missing"].title == "Worker 3 is down or starting."
 
 
+@pytest.mark.parametrize(
+    ("up", "starting_for", "severity"), [(13.0, 2.0, "info"), (9.0, 2.0, "warning"), (13.0, 6.0, "warning")]
+)
+def test_workers_that_are_replaced_now_and_then(up: float, starting_for: float, severity: str) -> None:
+    """Their present start counts, not each of the window, unless they were away for most of it."""
+    record = describe(starting(1, starting_for), serving(2), serving(3))
+    assert findings(record, (up, 20.0, 20.0))["workers_missing"].severity == severity
+
+
 @pytest.mark.parametrize(("queued", "severity"), [(0.0, "warning"), (4.0, "critical")])
 def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None:
     """The others have ended and are not replaced: the request and the options are named."""

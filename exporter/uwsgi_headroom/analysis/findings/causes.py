@@ -45,6 +45,10 @@ HANDLING = 0.05
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
+MOSTLY_UP = 0.5
+"""Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window, as one
+that uWSGI replaces now and then: its earlier absences are over."""
+
 START_SECONDS = 5.0
 """Nor is an absence of so many seconds in a short window more than a start, while others serve."""
 
@@ -349,7 +353,12 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         if missing
         else "",
     ]
-    longer = [worker for worker in absent if seconds - up.get(worker, 0.0) > allowed]
+    replaced = {
+        worker.worker_id
+        for worker in workers
+        if (worker.starting or inf) <= START_SECONDS and up.get(worker.worker_id, 0.0) >= MOSTLY_UP * seconds
+    }
+    longer = [each for each in absent if each not in replaced and seconds - up.get(each, 0.0) > allowed]
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
