@@ -86,7 +86,9 @@ ROWS = {
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
     "workers_ending": Row("are to end", (figures.RELOAD_WAITS, STANDING)),
-    "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS, causes.MOSTLY_UP)),
+    "workers_missing": Row(
+        "worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS, causes.MOSTLY_UP)
+    ),
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, sub
+from typing import NamedTuple
 
 from uwsgi_headroom.response_times.bins import END
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -55,6 +56,19 @@ class Percentile:
     under: float | None = None
 
 
+FAR_SLOWER = 10.0
+"""Requests are of another kind than most if they take at least so many times as long as half of all."""
+
+
+class Slow(NamedTuple):
+    """The requests that are far slower than half of all: how many there are, an expected number; the seconds that each
+    takes at least, and those that they take together at least."""
+
+    number: float
+    least: float
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseTimes:
     """Percentiles of a window, by share; those for which there were too few requests are missing."""
@@ -64,6 +78,8 @@ class ResponseTimes:
     interval: float
     """Seconds between two samples."""
     percentiles: Mapping[float, Percentile]
+    slow: Slow | None = None
+    """None without any."""
 
 
 def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
@@ -73,16 +89,30 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
         return None
     distribution = _Distribution(window)
     enough = [share for share in SHARES if window.requests * (1 - share) >= _LEAST_SLOWER - 1e-9]
+    percentiles = {
+        share: _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
+        for share in enough
+    }
+    half = percentiles.get(0.5)
     return ResponseTimes(
         requests=window.requests,
         interval=window.interval,
-        percentiles={
-            share: _limit(
-                distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval
-            )
-            for share in enough
-        },
+        percentiles=percentiles,
+        slow=_find_slow(window, FAR_SLOWER * half.high) if half else None,
     )
+
+
+def _find_slow(window: ResponseTimeWindow, bound: float) -> Slow | None:
+    """The requests that take at least `bound` seconds, by the lower edges of their bins."""
+    first = window.bins.find(bound) + 1
+    found = [
+        (number, window.bins.edges_of(place)[0])
+        for place, number in enumerate(window.counts[first:], first)
+        if number > _NEGLIGIBLE
+    ]
+    if not found:
+        return None
+    return Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:

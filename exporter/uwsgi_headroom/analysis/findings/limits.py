@@ -29,8 +29,8 @@ TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
 that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
-FAR_SLOWER = 10.0
-"""The slowest requests are of another kind if they take at least so many times as long as half of all requests."""
+FEWEST_SLOW = 3
+"""Fewer slow requests than these may be chance."""
 
 SEE_ROUTES = "You can also make the slowest requests faster: the exporter's flag `--routes` shows their paths."
 
@@ -136,16 +136,19 @@ def _clause(slots: str, threads: int, used: float) -> str:
 
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     """A few requests that take far longer than most, and much of the threads."""
-    _, low = _find_tail(figures)
-    half = figures.response_times.percentiles.get(0.5) if figures.response_times else None
-    if half is None or low < FAR_SLOWER * half.high:
+    times, mean = figures.response_times, figures.flow.response_time
+    if times is None or not mean or times.slow is None or times.slow.number < FEWEST_SLOW:
+        return
+    slow, half = times.slow, times.percentiles[0.5].high
+    part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
+    if part > 1 - TAIL[0] or occupied < TAIL[1]:
         return
     yield Finding(
         code="few_slow_requests",
         severity="info",
         title="A few requests take far longer than the others.",
-        evidence=f"{_describe_slowest(figures, name_slots(figures.server)).strip()} Half of all requests take at most "
-        f"{duration(half.high)}.",
+        evidence=f"{_say_slowest(figures, part, slow.least, occupied, name_slots(figures.server)).strip()} Half of all "
+        f"requests take at most {duration(half)}.",
         meaning="The mean response time describes neither the slow nor the fast requests.",
         change=""
         if figures.routes
@@ -154,27 +157,25 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _find_tail(figures: Figures) -> tuple[float, float]:
-    """The slowest requests if they occupy many of the threads: their part of all requests, and the seconds that each
-    takes at least; zeros if they do not. All requests together take the mean of each."""
+def _describe_slowest(figures: Figures, slots: str) -> str:
+    """A sentence about the slowest requests if they occupy many of the threads, with a space before it. Each of them
+    takes their percentile at least, and all requests together take the mean of each."""
     mean, times = figures.flow.response_time, figures.response_times
     if not mean or times is None:
-        return 0.0, 0.0
+        return ""
     tails = [(1 - share, each.low) for share, each in times.percentiles.items() if share >= TAIL[0]]
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
-    return (part, low) if part * low >= TAIL[1] * mean else (0.0, 0.0)
-
-
-def _describe_slowest(figures: Figures, slots: str) -> str:
-    """A sentence about the slowest requests if they occupy many of the threads, with a space before it, and one about
-    the route that does, if it is known."""
-    part, low = _find_tail(figures)
-    if not low:
+    if part * low < TAIL[1] * mean:
         return ""
-    occupied = min(1.0, part * low / (figures.flow.response_time or part * low))
+    return _say_slowest(figures, part, low, part * low / mean, slots)
+
+
+def _say_slowest(figures: Figures, part: float, low: float, occupied: float, slots: str) -> str:
+    """A sentence about the slowest requests, with a space before it, and one about the route that holds most threads,
+    if it is known."""
     return (
         f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
-        f"{percent(occupied)} of the busy {slots} or more.{describe_route(figures.routes, figures.server)}"
+        f"{percent(min(1.0, occupied))} of the busy {slots} or more.{describe_route(figures.routes, figures.server)}"
     )
 
 
