@@ -32,8 +32,9 @@ from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
-_THREADS_SECONDS = 2.0
-"""A worker that is older has all of its threads: uWSGI starts them just before it accepts requests."""
+_ENDING_SECONDS = 1.0
+"""A worker has fewer threads than uWSGI gives it for so long only if it is to end, and does not: others start or end
+within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,8 @@ def _is_ending(reading: Reading, worker: Worker, process: WorkerProcess | None) 
     if setup is None or kind not in ("threads", "async") or not worker.accepting or not worker.threads:
         return False
     if kind == "threads" and len(worker.serving) < worker.threads:
-        return bool(process and process.threads and age >= _THREADS_SECONDS and process.threads < worker.threads)
+        some_ended = process is not None and 0 < (process.threads or 0) < worker.threads
+        return some_ended and process is not None and reading.at - process.threads_since >= _ENDING_SECONDS
     return bool(worker.serving) and _has_reached_its_end(worker, setup.options, age)
 
 
@@ -195,7 +197,7 @@ def _has_reached_its_end(worker: Worker, options: Options, age: float) -> bool:
     """Whether a worker of this age, in seconds, has reached `max-requests` or `max-worker-lifetime`."""
     earlier, served = worker.worker_id - 1, worker.requests_since_spawn or 0
     lifetime, least = options.max_worker_lifetime, options.min_worker_lifetime
-    if lifetime and age > lifetime + earlier * (options.max_worker_lifetime_delta or 0) + _THREADS_SECONDS:
+    if lifetime and age > lifetime + earlier * (options.max_worker_lifetime_delta or 0) + _ENDING_SECONDS:
         return True
     most = options.max_requests or 0
     is_old = age > (DEFAULT_MIN_LIFETIME if least is None else least)

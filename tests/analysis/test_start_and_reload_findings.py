@@ -175,7 +175,7 @@ def test_workers_in_exit_handlers() -> None:
     [
         ("threads", 2, 1, 30.0, 0, Options(), True),  # two of its four threads have ended
         ("threads", 4, 1, 30.0, 500, Options(max_requests=250), False),
-        ("threads", 2, 1, 1.0, 0, Options(), False),  # it starts its threads
+        ("threads", 2, 1, 0.9, 0, Options(), False),  # since a moment ago: it starts, or ends as most do
         ("threads", 4, 4, 30.0, 260, Options(max_requests=250), True),  # it has no free one that could have ended
         ("threads", 4, 4, 30.0, 260, Options(max_requests=250, max_requests_delta=20), False),  # at 270: it is worker 2
         ("threads", 4, 4, 5.0, 260, Options(max_requests=250), False),  # `min-worker-lifetime` is 10
@@ -201,7 +201,10 @@ def test_how_a_worker_shows_that_it_ends(
         )
         for each in reading.snapshot.workers
     ]
-    processes = {pid: replace(process, threads=threads) for pid, process in reading.host.processes.items()}
+    processes = {
+        pid: replace(process, threads=threads, threads_since=reading.at - age)
+        for pid, process in reading.host.processes.items()
+    }
     host = replace(reading.host, setup=Setup(options, None, kind, None, None), processes=processes)
     snapshot = structs.replace(reading.snapshot, workers=tuple(workers))
     record = describe_server(replace(reading, snapshot=snapshot, host=host))

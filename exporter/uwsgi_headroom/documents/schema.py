@@ -131,7 +131,7 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 
 class Threads(Struct, frozen=True, kw_only=True):
-    """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
+    """Numbers of threads. configured: in all worker slots; available: in workers that accept, and are not to end; busy:
     serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: the mean number of
     available threads over the window, to compare with the concurrency in `flow`. Null with stats-no-cores.
     stuck_seconds: a setting. held: whether clients that keep their connections hold available threads between requests,
