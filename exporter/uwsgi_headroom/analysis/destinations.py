@@ -322,12 +322,17 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
         return "Find out which backend the threads wait for, and whether this backend is overloaded or waits for a lock"
     what = "and check whether that program is overloaded or waits for a lock"
     if address.startswith(("/", "@")):
-        return f"Run `ss -lxp src {shlex.quote(address)}` to see which program listens there, {what}"
+        pattern = shlex.quote(_NOT_FOR_SS.sub("?", address))
+        return f"Run `ss -lxp src {pattern}` to see which program listens there, {what}"
     host = address.rpartition(":")[0]
     if host.startswith("127.") or host == "[::1]":
         return f"Run `ss -ltnp src {address}` to see which program listens there, {what}"
     return f"Find out which program listens at {address}, {what}"
 
+
+_NOT_FOR_SS = re.compile(r"[\s`\\[]")
+"""What a filter of `ss` does not take as it is in the path of a UNIX socket: white space ends a filter, also in quotes,
+and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
 
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs, and what waits for a lock",
