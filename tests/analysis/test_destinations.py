@@ -162,6 +162,9 @@ def test_the_advice_is_that_of_the_kind() -> None:
     ("name", "address", "act"),
     [
         ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs, and what waits"),
+        ("redis", "10.0.0.6:6379", "`flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they wait for the result of a job"),
+        ("redis", "10.0.0.6:6379", "otherwise `SLOWLOG GET` shows what holds it up: it runs one command at a time"),
+        ("rabbitmq", "10.0.0.7:5672", "`rabbitmqctl list_queues` of rabbitmq at 10.0.0.7:5672: if a queue is long"),
         ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see which program listens there"),
         ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see which program listens there"),
         ("own", "/run/a b.sock", "`ss -lxp src '/run/a?b.sock'` to see which program listens there"),

@@ -338,7 +338,10 @@ _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs, and what waits for a lock",
     "pgbouncer": "`SHOW POOLS` to see how many clients wait for a connection of {label}",
     "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs, and what waits for a lock",
-    "redis": "`SLOWLOG GET` to see what holds up {label}: it runs one command at a time",
+    "redis": "`CLIENT LIST` of {label}: if uWSGI's connections have `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they "
+    "wait for the result of a job, so look at the job workers, and otherwise `SLOWLOG GET` shows what holds it up: it "
+    "runs one command at a time",
+    "rabbitmq": "`rabbitmqctl list_queues` of {label}: if a queue is long, requests wait for the workers that read it",
     "mongodb": "`db.currentOp()` to see what {label} runs",
 }
 """Where to look first, by the name of the service."""
