@@ -219,6 +219,7 @@ def log_messages() -> Iterator[str]:
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",
         "instant": "requests are counted that took no time",
+        "uncalled": "more requests are counted than applications were called",
         "unaccounted": "connections without a request (TCP)",
     }
     roles = {

@@ -289,6 +289,16 @@ class LoopUse(NamedTuple):
     """The longest time of the last minute, in seconds, in which it was held, and no request was completed."""
 
 
+class LockHolder(NamedTuple):
+    """A mule that holds a lock of `uwsgi.lock()` for which requests wait."""
+
+    pid: int
+    lock: int
+    """Its number, the argument of `uwsgi.lock()`."""
+    part: float
+    """Of the samples in which requests wait for a lock of all processes: those in which this process holds it."""
+
+
 class LockUse(NamedTuple):
     """A lock of the application at one instant. waited: whether a thread waits for it; held: whether a thread holds it,
     None if that may not be read."""
@@ -353,6 +363,8 @@ class Waits:
     file_lock_holder: int | None = None
     """The PID of the process for which threads wait that want the lock of a file; 0 if that process has ended, and one
     that it started still has the open file, and so the lock; None if no thread waits, or if it is not known."""
+    uwsgi_lock_holder: LockHolder | None = None
+    """None if it is no mule, or not known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None

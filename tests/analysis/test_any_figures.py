@@ -27,6 +27,7 @@ from uwsgi_headroom.record import (
     STATES,
     Backlog,
     Destination,
+    LockHolder,
     LoopHold,
     LoopUse,
     Options,
@@ -125,6 +126,7 @@ def make_server(of: Random, processes: int, threads: int, names: list[str], *, i
         pools=of.choice([{}, {1: 5}]),
         nap=of.choice([None, 0.01, math.inf]),
         file_lock_holder=of.choice([None, 101, 7]),
+        uwsgi_lock_holder=of.choice([None, LockHolder(7, 0, 0.9)]),
         loops=dict.fromkeys(ids, loop) if is_async else None,
     )
     reading = Server(processes=processes, threads=threads, cpus=8.0).read(1000.0)

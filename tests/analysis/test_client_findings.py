@@ -116,9 +116,13 @@ def test_more_write_errors_than_exceptions() -> None:
     assert "exceptions" not in findings_by_code(left(400, exceptions=3))
 
 
-def answered(lines: int, agreed: int, exceptions: int = 0, path: str = "") -> dict[str, Finding]:
+def answered(
+    lines: int, agreed: int, exceptions: int = 0, path: str = "", *, has_application: bool = True
+) -> dict[str, Finding]:
     """The findings about a minute of 2,000 requests, of which the log has so many lines with status 500."""
-    server = describe_server(Server().read(AT))
+    simulated = Server()
+    simulated[1].calls = 0 if has_application else None
+    server = describe_server(simulated.read(AT))
     assert server
     log = LogRecord(messages={"status_5xx": LogMessage(lines, agreed)} if lines else {})
     setup = replace(server.setup, log_path=path)
@@ -152,15 +156,18 @@ def test_exceptions_are_not_told_twice() -> None:
 
 
 def test_the_command_for_the_lines_of_errors(tmp_path: Path) -> None:
-    """It shows these lines, and no others; a name that a shell would split is quoted."""
+    """It shows these lines, and no others; a name that a shell would split is quoted. Where uWSGI's stats have no
+    application, as of PHP, no line has one."""
     log = tmp_path / "shop's log"
     end = "2 headers in 64 bytes (1 switches on core 0)"
-    log.write_text(f"[pid: 1] GET /a (HTTP/1.1 200) {end}\n[pid: 1] GET /b (HTTP/1.1 502) {end}\n")
+    lines = [("app: 0", "/a", 200), ("app: 0", "/b", 502), ("app: -1", "/refused", 500)]
+    log.write_text("".join(f"[pid: 1|{app}|] GET {url} (HTTP/1.1 {status}) {end}\n" for app, url, status in lines))
     change = answered(1400, 1400, path=str(log))["server_errors"].change
     command = re.search(r"`(grep [^`]*)`", change)
     assert command
     assert STATUS_5XX in command[1]
     ran = subprocess.run(["sh", "-c", command[1]], capture_output=True, text=True, check=True)
-    assert [line.split()[3] for line in ran.stdout.splitlines()] == ["/b"]
+    assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b"]
+    assert "'app: -1" in answered(1400, 1400, path=str(log), has_application=False)["server_errors"].change
     for path in ("", "journal:shop.service"):
         assert "uWSGI's log shows the URLs" in answered(1400, 1400, path=path)["server_errors"].change

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -158,9 +162,12 @@ def test_the_advice_is_that_of_the_kind() -> None:
     ("name", "address", "act"),
     [
         ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs, and what waits"),
+        ("redis", "10.0.0.6:6379", "`flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they wait for the result of a job"),
+        ("redis", "10.0.0.6:6379", "otherwise `SLOWLOG GET` shows what holds it up: it runs one command at a time"),
+        ("rabbitmq", "10.0.0.7:5672", "`rabbitmqctl list_queues` of rabbitmq at 10.0.0.7:5672: if a queue is long"),
         ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see which program listens there"),
         ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see which program listens there"),
-        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` to see which program listens there"),
+        ("own", "/run/a b.sock", "`ss -lxp src '/run/a?b.sock'` to see which program listens there"),
         (
             "",
             "10.0.0.5:8080",
@@ -172,3 +179,16 @@ def test_the_advice_is_that_of_the_kind() -> None:
 def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
     """At night nobody makes a query faster: what goes on comes first, with the command that shows it."""
     assert act in first_act(advise([replace(figures("a", 1), name=name, address=address)]))
+
+
+@pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")
+@pytest.mark.parametrize("name", ["plain", "my  backend", "a[1]", "it's", "back\\slash", "$(id)", "(a) or !b"])
+def test_the_command_finds_the_socket(tmp_path: Path, name: str) -> None:
+    """Whatever is in the path: `ss` takes white space for the end of a filter, also where the shell does not."""
+    for path in (f"{tmp_path}/{name}", f"@{tmp_path}/{name}"):
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.replace("@", "\0", 1) if path.startswith("@") else path)
+            listener.listen(1)
+            command = advise([replace(figures("a", 1), name="", address=path)]).split("`")[1]
+            found = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True, timeout=10)
+        assert [found.stdout.count(str(tmp_path)), found.stderr] == [1, ""], command

@@ -63,6 +63,14 @@ def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> No
     )
 
 
+@pytest.mark.parametrize(("code", "part"), [("head_too_large", "23 %"), ("body_too_large", "30 %")])
+def test_the_part_of_all_requests(code: str, part: str) -> None:
+    """Some of the refused requests are among the 2,000 that uWSGI counted, others are not."""
+    finding = judged(idle(), says(**{code: LogMessage(600, 600)}))["requests_rejected"]
+    assert f"({part} of all requests)" in finding.evidence
+    assert ("does not count them" in finding.meaning) == (code == "head_too_large")
+
+
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
 def test_a_line_alone_is_never_critical(message: object) -> None:
     """No number of lines with which nothing agrees is more than a warning."""

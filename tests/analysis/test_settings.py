@@ -182,11 +182,11 @@ def test_a_verdict_points_to_the_review() -> None:
     """Settings that will hurt are one finding for all, which is never urgent, and names the command."""
     server = describe_server(Server().read(1000.0))
     hurts = msgspec.structs.replace(
-        server, address="/run/shop.stats", setup=replace(server.setup, options=WORST[1][0], somaxconn=4096)
+        server, address="unix:///run/my shop.stats", setup=replace(server.setup, options=WORST[1][0], somaxconn=4096)
     )
     quiet = window(60.0, *(worker(number, 500, each=0.01, cpu=0.5, busy=5.0) for number in (1, 2, 3, 4)))
     assert collect_findings(compute_figures(quiet, server)) == []
     found = {finding.code: finding for finding in collect_findings(compute_figures(quiet, hurts))}["settings_hurt"]
     assert found.severity == "info"
-    assert "uwsgi-headroom review /run/shop.stats" in found.change
+    assert "`uwsgi-headroom review 'unix:///run/my shop.stats'`" in found.change
     assert "shows the cookies and passwords" in found.evidence

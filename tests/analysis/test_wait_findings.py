@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Destination, Holder, Options, Setup, SharedConnection, State, Waits
+from uwsgi_headroom.record import Destination, Holder, LockHolder, Options, Setup, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {
@@ -578,6 +578,20 @@ def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> No
     """The process that holds a file's lock is named; the holder of any other may be in each worker."""
     found, *_ = with_waits(of_16_threads({"lock": 8.0}), Waits(holder="processes", file_lock_holder=holder))
     assert first_act(found.change).startswith(first)
+
+
+@pytest.mark.parametrize(("lock", "name"), [(0, "`uwsgi.lock()`"), (2, "`uwsgi.lock(2)`")])
+def test_a_mule_that_holds_a_lock(lock: int, name: str) -> None:
+    """No worker holds it, so no dump of the workers shows what it does; and no request holds up another one."""
+    held = Waits(holder="processes", uwsgi_lock_holder=LockHolder(7, lock, 0.89))
+    busy = of_16_threads({"lock": 8.0})
+    found, *others = with_waits(busy, held, ages={1: {0: 200.0}})
+    assert "a lock that a mule holds" in found.title
+    assert first_act(found.change) == f"Run `py-spy dump --pid 7` to see what the mule does while it holds {name}"
+    assert f"In 89 % of the samples in which requests wait for it, mule 7 holds {name}." in found.evidence
+    assert "Requests wait for each other" not in found.meaning
+    assert "request_stuck" not in [each.code for each in others]
+    assert "mule" not in with_waits(busy, replace(held, holder="request"))[0].title
 
 
 @pytest.mark.parametrize("router", [False, True])

@@ -118,6 +118,23 @@ def test_a_request_that_takes_time_hides_no_others(instant: int, proven: int) ->
     assert watched.agreement.count(watched.hear(3.0, Seen("modifier_unavailable", limit=5), 10), 3.0) == proven
 
 
+@pytest.mark.parametrize(
+    ("calls", "respawns", "proven"), [(90, False, 10), (94, False, 6), (100, False, 0), (90, True, 0), (None, False, 0)]
+)
+def test_requests_that_call_no_application_agree(calls: int | None, respawns: bool, proven: int) -> None:
+    """uWSGI counts a request with a body above `limit-post`, and its application counts none: among others, too. A new
+    process counts its calls from 0 on, and those of PHP are not counted."""
+    watched = Watched()
+    watched.server[1].calls = None if calls is None else 0
+    watched.note(0.5)
+    watched.server.serve(1, 100, each=0.1)
+    watched.server[1].calls = calls
+    if respawns:
+        watched.server.respawn(1, 1.0)
+    watched.note(1.0)
+    assert watched.agreement.count(watched.hear(1.0, Seen("body_too_large"), 10), 1.0) == proven
+
+
 def test_what_no_fact_can_show_is_never_proven() -> None:
     """Some messages have no counter."""
     watched = Watched()

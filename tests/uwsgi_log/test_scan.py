@@ -81,6 +81,18 @@ def test_only_the_end_of_a_request_is_its_status() -> None:
     assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
 
 
+def test_a_response_of_uwsgi_itself_is_none_of_the_application() -> None:
+    """uWSGI writes status 500 for requests that it refused, without a call of the application. Of PHP, all lines are
+    such, and uWSGI's stats have no application."""
+    failed = REQUEST.replace("1.1 200", "1.1 500")
+    refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
+    lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
+    scanner = Scanner()
+    assert scanner.scan(lines) == {Seen("status_5xx"): 1}
+    scanner.has_application = False
+    assert scanner.scan(lines) == {Seen("status_5xx"): 3}
+
+
 def test_numbers_are_taken() -> None:
     """A message has the numbers of its worker, process, signal and limit."""
     assert scan(SAMPLES["killed_by_signal"][0]) == {Seen("killed_by_signal", worker=2, pid=4711, signal=11): 1}

@@ -322,18 +322,26 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
         return "Find out which backend the threads wait for, and whether this backend is overloaded or waits for a lock"
     what = "and check whether that program is overloaded or waits for a lock"
     if address.startswith(("/", "@")):
-        return f"Run `ss -lxp src {shlex.quote(address)}` to see which program listens there, {what}"
+        pattern = shlex.quote(_NOT_FOR_SS.sub("?", address))
+        return f"Run `ss -lxp src {pattern}` to see which program listens there, {what}"
     host = address.rpartition(":")[0]
     if host.startswith("127.") or host == "[::1]":
         return f"Run `ss -ltnp src {address}` to see which program listens there, {what}"
     return f"Find out which program listens at {address}, {what}"
 
 
+_NOT_FOR_SS = re.compile(r"[\s`\\[]")
+"""What a filter of `ss` does not take as it is in the path of a UNIX socket: white space ends a filter, also in quotes,
+and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
+
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs, and what waits for a lock",
     "pgbouncer": "`SHOW POOLS` to see how many clients wait for a connection of {label}",
     "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs, and what waits for a lock",
-    "redis": "`SLOWLOG GET` to see what holds up {label}: it runs one command at a time",
+    "redis": "`CLIENT LIST` of {label}: if uWSGI's connections have `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they "
+    "wait for the result of a job, so look at the job workers, and otherwise `SLOWLOG GET` shows what holds it up: it "
+    "runs one command at a time",
+    "rabbitmq": "`rabbitmqctl list_queues` of {label}: if a queue is long, requests wait for the workers that read it",
     "mongodb": "`db.currentOp()` to see what {label} runs",
 }
 """Where to look first, by the name of the service."""

@@ -50,8 +50,10 @@ def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
 
 
 def find_outside_holder(server: ServerRecord) -> int | None:
-    """The PID of the process that holds the file lock for which requests wait, if it is known to be no worker of the
-    server."""
+    """The PID of the process that holds the lock for which requests wait, that of a file or of `uwsgi.lock()`, if it is
+    known to be no worker of the server."""
+    if server.waits and server.waits.uwsgi_lock_holder:
+        return server.waits.uwsgi_lock_holder.pid
     holder = server.waits.file_lock_holder if server.waits else None
     pids = {worker.local_pid for worker in server.workers if worker.pid}
     return None if holder in pids or None in pids else holder

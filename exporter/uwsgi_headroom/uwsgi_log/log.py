@@ -18,7 +18,7 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.kernel.backlogs import read_passive_opens
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord, is_tcp
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
 from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, Trouble
 from uwsgi_headroom.uwsgi_log.tail import Journal, Tail
@@ -46,7 +46,8 @@ _MOST_ENDED = 1000
 
 class Facts(NamedTuple):
     """What is known of a server at one reading. opens: TCP connections that its network namespace has accepted, None
-    without a TCP socket; reads: how often its stats were read."""
+    without a TCP socket; reads: how often its stats were read; uncalled: requests for which no application was called,
+    which uWSGI counts when it calls one, from 0 on in each process."""
 
     at: float
     respawns: int
@@ -55,6 +56,7 @@ class Facts(NamedTuple):
     write_errors: int
     cache_full: int
     requests: int
+    uncalled: int
     running_time: float
     reads: int
     opens: int | None
@@ -125,6 +127,7 @@ class Agreement:
             write_errors=sum([worker.write_errors or 0 for worker in workers]),
             cache_full=sum([cache.full or 0 for cache in snapshot.caches]),
             requests=sum([worker.requests or 0 for worker in workers]),
+            uncalled=sum([_count_uncalled(worker) for worker in workers]),
             running_time=sum([worker.running_time or 0.0 for worker in workers]),
             reads=self._reads,
             opens=self._read_opens(pid) if has_tcp and pid is not None else None,
@@ -196,7 +199,7 @@ class Agreement:
 
     def _growth(self, field: str, at: float) -> float:
         first, last = self._between(at)
-        if first is None or last is None:
+        if first is None or last is None or (field == "uncalled" and first.respawns != last.respawns):
             return 0.0
         grown: float = getattr(last, field) - getattr(first, field)
         return max(0.0, grown)  # a reload sets counters to 0
@@ -210,6 +213,11 @@ class Agreement:
 
     def _proven_since(self, code: str, since: float) -> int:
         return sum(count for at, count in self._proved.get(code, ()) if at >= since)
+
+
+def _count_uncalled(worker: Worker) -> int:
+    calls = [app.requests or 0 for app in worker.apps]
+    return (worker.requests or 0) - sum(calls) if calls else 0  # of PHP, uWSGI counts no application
 
 
 BIN_SECONDS = 5.0
@@ -285,7 +293,7 @@ class UwsgiLog:
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
         self._pending: deque[tuple[Line, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
-        self._workers = 0
+        self._workers, self._has_application = 0, True
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
 
@@ -294,6 +302,7 @@ class UwsgiLog:
         a thread, one at a time."""
         batch = Batch()
         scanner = self._scanner = self._scanner or Scanner()
+        scanner.has_application = self._has_application
         for block in self._blocks(now, most, cpu_until):
             if block is None:
                 scanner.forget()
@@ -365,6 +374,7 @@ class UwsgiLog:
         """Compare the lines of the last seconds with a reading."""
         if isinstance(reading.snapshot, Snapshot):
             self._workers = len(reading.snapshot.workers)
+            self._has_application = any(worker.apps for worker in reading.snapshot.workers)
         self._agreement.note(reading)
         if not self._pending:
             return

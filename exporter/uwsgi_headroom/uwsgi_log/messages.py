@@ -29,6 +29,7 @@ Agrees = Literal[
     "queue_full",
     "no_application",
     "instant",
+    "uncalled",
     "unaccounted",
 ]
 """What agrees with a message, in the 5 s before and after it.
@@ -36,8 +37,9 @@ Agrees = Literal[
 ended: the process that it names was a worker's, and is gone. worker_gone: any worker's process is gone. respawns,
 harakiris, exceptions, write_errors, requests, cache_full: this counter of uWSGI's has grown. queue_full: a listen queue
 was at its limit. no_application: a worker accepts requests and has no application loaded. instant: requests were
-counted that took no time. unaccounted: as many connections were accepted as requests were counted and messages written
-(TCP only: the kernel does not count those of UNIX sockets).
+counted that took no time. uncalled: more requests were counted than applications were called. unaccounted: as many
+connections were accepted as requests were counted and messages written (TCP only: the kernel does not count those of
+UNIX sockets).
 """
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
@@ -63,6 +65,10 @@ _WORKER = rb"worker (?P<worker>\d{1,6}) "
 _PID = rb"\(pid:? (?P<pid>\d{1,10})"
 _LOST_HEAD = (
     "The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response."
+)
+_NO_CALL = (
+    "The application never sees these requests. uWSGI counts each of them, but sends no response: nginx then responds "
+    "with status 502."
 )
 _NO_ANSWER = "The client gets an error, and the application does not see the request."
 _SMALLER = "Until the process starts, uWSGI serves fewer requests at once."
@@ -100,18 +106,19 @@ MESSAGES: tuple[Message, ...] = (
         "too_many_variables",
         (rb"max vec size reached",),
         "rejected",
-        "uWSGI drops headers of requests that have more variables than `max-vars` allows",
-        "The application gets the request without some of its headers.",
+        "uWSGI refuses requests that have more variables than `max-vars` allows",
+        _NO_CALL,
         "Raise `max-vars`.",
+        "uncalled",
     ),
     Message(
         "body_too_large",
         (rb"Invalid \(too big\) CONTENT_LENGTH\. skip\.",),
         "rejected",
         "uWSGI refuses requests with a body larger than `limit-post`",
-        _LOST_HEAD,
+        _NO_CALL,
         "Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.",
-        "unaccounted",
+        "uncalled",
     ),
     Message(
         "bad_packet",
@@ -122,10 +129,10 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "rejected",
         "uWSGI refuses requests that do not follow the uwsgi protocol",
-        _LOST_HEAD,
+        _NO_CALL,
         "Check that the web server speaks the protocol of the socket: `uwsgi_pass` for `socket`, `proxy_pass` for "
         "`http-socket`.",
-        "unaccounted",
+        "uncalled",
     ),
     Message(
         "bad_http",
@@ -717,7 +724,7 @@ MESSAGES: tuple[Message, ...] = (
         "status_5xx",
         (),
         "known",
-        "requests get a response with a status from 500 to 599",
+        "the application sends responses with a status from 500 to 599",
         agrees="requests",
     ),
 )

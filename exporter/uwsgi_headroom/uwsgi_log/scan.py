@@ -42,6 +42,10 @@ _REQUEST, _STATUS_5XX = (
 )
 """How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format."""
 
+_NOT_CALLED = re.compile(rb"\[pid: \d{1,10}\|app: -1\|")
+"""How the line of a request for which no application was called begins: uWSGI refused it, and status 500 is its own. So
+do all lines of PHP and of others for which uWSGI's stats have no application."""
+
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
 _PLAIN_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _EXCEPTION = re.compile(rb"([A-Za-z_][\w.]{0,100})(?::|$)", re.ASCII)
@@ -62,9 +66,11 @@ class Seen(NamedTuple):
 
 
 class Scanner:
-    """Scans the log of one server, block after block. A traceback may go on in the next block."""
+    """Scans the log of one server, block after block. A traceback may go on in the next block. has_application: whether
+    uWSGI's stats have an application, so that responses without one are none of the application's."""
 
     def __init__(self) -> None:
+        self.has_application = True
         self._frame = ""  # the last frame of a traceback that has begun
         self._left = 0  # the lines that may still belong to it
         self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
@@ -85,7 +91,7 @@ class Scanner:
         matched: dict[bytes, Seen | None] = {}  # a block may have the same line many times
         for place in self._find_places(lines):
             self._take(lines, place, matched, seen)
-        if failed := _count_5xx(block):
+        if failed := _count_5xx(block, every=not self.has_application):
             seen[Seen("status_5xx")] = failed
         return seen
 
@@ -145,10 +151,11 @@ def _name_place(path: bytes, line: bytes) -> str:
     return f"{'/'.join(names)}:{int(line)}" if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 
 
-def _count_5xx(block: bytes) -> int:
-    """How many lines of requests in a block have a status from 500 to 599."""
-    ends = (found.start() for found in _STATUS_5XX.finditer(block))
-    return sum(block.startswith(_REQUEST, block.rfind(b"\n", 0, end) + 1) for end in ends)
+def _count_5xx(block: bytes, *, every: bool) -> int:
+    """How many lines of requests in a block have a status from 500 to 599. every: also those that no application
+    got."""
+    begins = (block.rfind(b"\n", 0, found.start()) + 1 for found in _STATUS_5XX.finditer(block))
+    return sum(block.startswith(_REQUEST, begin) and (every or not _NOT_CALLED.match(block, begin)) for begin in begins)
 
 
 def _find_own_date(lines: list[bytes]) -> int:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
+import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody
@@ -24,13 +25,13 @@ from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS
-from uwsgi_headroom.kernel.waits import file_locks, memory, sampler, worker_threads
+from uwsgi_headroom.kernel.waits import file_locks, memory, sampler, uwsgi_locks, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
-from uwsgi_headroom.record import Destination, LockUse, Options, Setup, Waits
+from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000
@@ -553,6 +554,25 @@ def test_locks_of_the_application(
         resting = sampled(of, server)
     assert set(resting.locks.values()) == {LockUse(waited=False, held=False)}
     assert sampled(of, server) is resting
+
+
+@pytest.mark.parametrize(("operation", "is_shared"), [(0x6, True), (0x86, False)])
+def test_a_mule_holds_the_lock(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, operation: int, is_shared: bool
+) -> None:
+    """It is looked for only while requests wait for a lock of all processes."""
+    monkeypatch.setattr(uwsgi_locks, "list_children", lambda _: [200])
+    waits_: Blocked = (202, (0x9000, operation, 0, 0, 0, 0, 0x7FFF0000))
+    machine(lambda _, thread: waits_ if thread % 16 < 8 else IDLE)
+    hands, reading = MovableClock(), busy_server(2).read(1.0)
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    assert isinstance(reading.snapshot, Snapshot)
+    snapshot = msgspec.structs.replace(reading.snapshot, locks={"user 0": 200})
+    for _ in range(30):
+        hands.move(1)
+        waits = of.sample(os.getpid(), snapshot, reading.host.processes, None)
+    assert waits
+    assert waits.uwsgi_lock_holder == (LockHolder(200, 0, 1.0) if is_shared else None)
 
 
 def sample_locks(

@@ -31,7 +31,7 @@ from uwsgi_headroom.analysis.shortages import (
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
-from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.record import LockHolder, ServerRecord
 from uwsgi_headroom.words.formats import duration, mean_count, numbered, percent, rate
 
 LITTLE = 0.7 * REACHED
@@ -63,6 +63,10 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "nobody":
         yield _own_answers(figures, waits)
         return
+    mule = figures.server.waits.uwsgi_lock_holder if figures.server.waits else None
+    if mule and find_holder(figures) == "processes":
+        yield _held_by_mule(figures, waits, mule)
+        return
     behind, of_all = find_wait_of_holder(figures), find_holder(figures) == "processes"
     behind_label = name_wait_of_holder(figures)
     is_cause = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
@@ -77,9 +81,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads of all processes wait for one lock of the application."
         if of_all
         else "Threads wait for a lock of the application.",
-        evidence=f"On average, {mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(share)}) wait "
-        f"for the lock{of_request(waits, waits.each('lock'))}. This lock is not Python's interpreter lock."
-        f"{_describe_lock(figures.lock)}"
+        evidence=f"{_count_waiting(waits)} This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}"
         + (f" The thread that holds the lock waits for {behind_label}." if behind_label else ""),
         meaning="Requests wait for each other: only one request at a time (or, with a semaphore, a fixed number of "
         "requests) can run the code that the lock protects."
@@ -98,6 +100,31 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
         f"roll the deploy back. Then change the code so that {_hold_less(holder, is_behind=bool(behind_label))}. "
         f"{_who_waits(figures.lock, behind_label, of_all=is_file or of_all)}",
+    )
+
+
+def _count_waiting(waits: WaitFigures) -> str:
+    return (
+        f"On average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} busy threads "
+        f"({percent(waits.share('lock'))}) wait for the lock{of_request(waits, waits.each('lock'))}."
+    )
+
+
+def _held_by_mule(figures: Figures, waits: WaitFigures, mule: LockHolder) -> Finding:
+    """Requests that wait for a lock of `uwsgi.lock()` that a mule holds."""
+    is_cause, lock = is_lock_bound(figures), f"`uwsgi.lock({mule.lock or ''})`"
+    return Finding(
+        code="application_lock",
+        severity="warning" if is_cause else "info",
+        title="Threads of all processes wait for a lock that a mule holds.",
+        evidence=f"{_count_waiting(waits)} In {percent(mule.part)} of the samples in which requests wait for it, mule "
+        f"{mule.pid} holds {lock}.",
+        meaning="While the mule holds the lock, no request can run the code that the lock protects.",
+        clause="the threads of all processes wait for a lock that a mule holds" if is_cause else "",
+        change=f"Run `py-spy dump --pid {mule.pid}` to see what the mule does while it holds {lock}. If the problem "
+        "began with a deploy, roll the deploy back. Then change the code of the mule so that it holds the lock for "
+        "less time: for example, it computes without the lock, and takes it only to store the result. "
+        f"{_who_waits(None, '', of_all=True)}",
     )
 
 

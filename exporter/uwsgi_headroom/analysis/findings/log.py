@@ -60,7 +60,7 @@ def _choose(figures: Figures, role: Role) -> Messages:
 def _rejected(figures: Figures, rejected: Messages) -> Finding:
     code, message = rejected[0]
     number, is_proven = message.count, message.agreed >= message.count * PROVEN
-    counts = BY_CODE[code].agrees == "instant"  # uWSGI counts these requests
+    counts = BY_CODE[code].agrees in _COUNTED
     part = number / max(number, figures.flow.requests + (0 if counts else number))
     some = percent(part) if part >= 0.005 else "less than 1 %"
     return Finding(
@@ -107,7 +107,11 @@ def _setting(figures: Figures, messages: Messages) -> Finding:
     )
 
 
+_COUNTED = ("instant", "uncalled")
+"""What agrees with messages about requests that uWSGI counts."""
+
 _WHAT_AGREES = {
+    "uncalled": "uWSGI's counters agree: uWSGI counted requests for which it called no application.",
     "unaccounted": "uWSGI's counters agree: uWSGI accepted connections, but counted no request on them.",
     "instant": "uWSGI's workers spent no time on these requests.",
 }
@@ -139,7 +143,7 @@ def _describe(code: str, message: LogMessage) -> str:
     return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)
 
 
-NO_ANSWER = ("modifier_unavailable", "empty_request")
+NO_ANSWER = ("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables")
 """Messages of uWSGI's log that say why such requests have no answer."""
 
 
@@ -159,7 +163,7 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
         "request on average.",
         meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
         "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
-        "uWSGI closes the connection at once.",
+        "uWSGI closes the connection at once. It does the same if a body is larger than `limit-post`.",
         change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 for Python, 5 for Perl, 14 for "
         f"PHP) with the `plugins` that uWSGI loads. {see_log(figures.server, 'the unavailable modifier', NO_ANSWER)}",
     )
@@ -167,4 +171,4 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
 
 def _log_proves_the_cause(figures: Figures) -> bool:
     messages = figures.server.log.messages if figures.server.log else {}
-    return any(message.agreed for code, message in messages.items() if BY_CODE[code].agrees == "instant")
+    return any(message.agreed for code, message in messages.items() if BY_CODE[code].agrees in _COUNTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
@@ -80,14 +81,14 @@ def _settings(figures: Figures) -> Iterator[Finding]:
     """What `review` warns of, in one finding: none of it is urgent."""
     server = figures.server
     warnings = [advice for advice in review_server(server) or () if advice.severity == "warning"]
+    which = f" {shlex.quote(server.address)}" if server.address else ""
     if warnings:
         yield Finding(
             code="settings_hurt",
             severity="info",
             title="Some settings of this uWSGI will cause trouble later.",
             evidence=" ".join(advice.title for advice in warnings[:_MOST_SETTINGS]),
-            change=f"Run `uwsgi-headroom review{f' {server.address}' if server.address else ''}`: it prints the lines "
-            "to add to uWSGI's configuration.",
+            change=f"Run `uwsgi-headroom review{which}`: it prints the lines to add to uWSGI's configuration.",
         )
 
 

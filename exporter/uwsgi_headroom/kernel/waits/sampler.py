@@ -28,6 +28,7 @@ from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
+from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
     WORKING,
@@ -111,6 +112,7 @@ class WaitSampler:
         self._decisions = Decisions(Peers(clock))
         self._pools = Pools()
         self._holders = Holders()
+        self._uwsgi_locks = UwsgiLocks()
         self._naps = Naps()
         self._loops = Loops()
         self._shared: Collection[int] = ()
@@ -189,7 +191,14 @@ class WaitSampler:
         holder = self._file_locks.find_holder()
         if holder and not os.path.exists(f"/proc/{holder}"):
             holder = 0
-        return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock, file_lock_holder=holder)
+        return replace(
+            waits,
+            locks=locks,
+            reads_locks=reads,
+            file_lock=file_lock,
+            file_lock_holder=holder,
+            uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
+        )
 
     def _sample_unlike(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -480,7 +489,7 @@ class WaitSampler:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
         waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
-        shared = 0
+        shared = in_memory = 0
         for each, _, what in decided:
             if what.result == "idle" or self._threads.is_idle(each.wait, snapshot):
                 continue
@@ -489,7 +498,10 @@ class WaitSampler:
             else:
                 at_work.add(each.by.worker.worker_id)
                 shared += what.result == "lock"
+                in_memory += what.result == "lock" and not each.wait.file
         self._holders.note(waiting, at_work, shared)
+        if in_memory:
+            self._uwsgi_locks.note(snapshot.locks)
 
     def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
         """Those that are not idle for certain: most threads are, most of the time."""
