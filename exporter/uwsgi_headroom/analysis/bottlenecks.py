@@ -163,10 +163,15 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
         return None
     up = len(workers) - len(reserve)
     needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
-    count = min(len(workers) - 1, max(up, needed))
+    count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
+    cause, why = "cheaper mode does not start more workers", "cheaper mode spawns workers too late."
+    if count <= (options.cheaper or 0):
+        return Explanation(cause, f"Remove `cheaper`, so that all workers run: {why}")
+    if count <= (options.cheaper_initial or 0):
+        return Explanation(cause, f"Raise `cheaper` to {count}: {why}", (("cheaper", count),))
     return Explanation(
-        "cheaper mode does not start more workers",
-        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late.",
+        cause,
+        f"Raise `cheaper` and `cheaper-initial` to {count}: {why}",
         (("cheaper", count), ("cheaper-initial", count)),
     )
 
