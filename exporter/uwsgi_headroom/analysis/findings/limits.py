@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
+from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE, bring_workers_back
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
-from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
@@ -93,6 +93,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     slot = name_slots(figures.server).removesuffix("s")
     slots = slot if ceiling == 1 else f"{slot}s"
     slowest, advice = _describe_slowest(figures, f"{slot}s"), advise_capacity(figures)
+    away = bring_workers_back(figures)
     if slowest and figures.routes is None:
         advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
     yield Finding(
@@ -113,7 +114,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         )._asdict(),
         meaning=f"A request that finds {'this' if ceiling == 1 else 'all'} {slots} busy waits in the listen queue.",
         **advice._asdict(),
-        clause=_clause(slots, ceiling, used),
+        clause=away.cause if away else _clause(slots, ceiling, used),
     )
 
 
@@ -225,7 +226,7 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
-    waits = shows_a_limit(figures.flow)
+    waits = shows_a_limit(figures.flow) and not starts_on_demand(figures.server.setup.options)
     if reserve and full >= RESERVE_UNUSED and waits and not window.respawns and not window.starting_seconds:
         yield Finding(
             code="cheaper_does_not_scale",
