@@ -218,7 +218,7 @@ def waiting(
 def test_requests_that_wait_during_a_chain_reload(up: float, busy: float) -> None:
     """One worker after another is away, and the others are too few: that is no reason to look into the log."""
     finding = waiting(up=up, busy=busy, can_reload_workers=True)
-    assert finding.title.endswith(": while a chain reload replaces a worker, the others cannot serve all requests.")
+    assert finding.title.endswith(": while a chain reload replaces a worker, the others are too few.")
     assert finding.change.startswith("Raise `processes` from 4 to 5 (")
     assert f"each worker was down for {20 - up:.1f} s." in finding.change
     assert finding.settings == (("processes", 5),)
@@ -250,6 +250,14 @@ def test_requests_that_wait_for_workers_that_are_down(known: dict[str, object], 
     finding = waiting(**known, can_reload_workers=True)  # type: ignore[arg-type]
     assert finding.title.endswith(title)
     assert finding.change.startswith(change)
+
+
+@pytest.mark.parametrize(("most", "found"), [(150, True), (5000, False), (None, False)])
+def test_workers_that_max_requests_replaces_in_their_order(most: int | None, *, found: bool) -> None:
+    """As `max-requests-delta` lets them: no reload, unless they serve far too little to reach it this often."""
+    finding = waiting(up=17.2, busy=13.0, max_requests=most, can_reload_workers=True)
+    assert finding.title.endswith("workers that reach `max-requests` are down for long.") == found
+    assert finding.change.startswith("Raise `max-requests` from 150, so" if found else "Raise `processes` from 4 to 5")
 
 
 def test_a_log_that_says_why_workers_ended() -> None:

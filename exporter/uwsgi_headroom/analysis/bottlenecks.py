@@ -58,6 +58,7 @@ from uwsgi_headroom.analysis.worker_states import (
     find_paused,
     name_slots,
     part_away,
+    reach_max_requests,
     show_calls,
     starts_on_demand,
 )
@@ -125,7 +126,7 @@ def bring_workers_back(figures: Figures) -> Explanation | None:
     away = part_away(figures) or 0.0
     if away < AWAY and not _lacks_the_replaced(figures, away):
         return None
-    if known := _explain_idle(figures) or _explain_reload(figures, away):
+    if known := _explain_idle(figures) or _explain_replacement(figures, away):
         return known
     if away < AWAY:
         return None
@@ -134,13 +135,11 @@ def bring_workers_back(figures: Figures) -> Explanation | None:
 
 
 def _lacks_the_replaced(figures: Figures, away: float) -> bool:
-    """Whether requests wait because one worker after another is away, of which the others could do without none for
-    long: all together have threads to spare."""
+    """Whether requests wait because one worker after another is away, although all together have threads to spare."""
     processes, threads, busy = len(figures.window.workers), figures.ceiling or 0, figures.flow.observed or 0.0
     left = threads * (processes - 1) / max(1, processes)
-    return (
-        processes * away >= AWAY and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
-    )
+    is_long = processes * away >= AWAY and not figures.window.reloads
+    return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
 
 
 def _explain_idle(figures: Figures) -> Explanation | None:
@@ -161,28 +160,36 @@ def _explain_idle(figures: Figures) -> Explanation | None:
     )
 
 
-def _explain_reload(figures: Figures, away: float) -> Explanation | None:
-    """What to do about workers that are away only because they were reloaded."""
+def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
+    """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
-    if log and any(code in log.messages for code in ENDS):
+    is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
+    if is_lossy or (log and any(code in log.messages for code in ENDS)):
         return None
-    if not ended and figures.window.reloads:
-        return find_reload(figures)
-    if not ended or not are_reloaded(figures, ended):
+    if not ended:
+        return find_reload(figures) if figures.window.reloads else None
+    each = duration(away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended))
+    faster = f"let the application load faster: each worker was down for {each}."
+    if reach_max_requests(figures):
+        return Explanation(
+            "workers that reach `max-requests` are down for long",
+            f"Raise `max-requests` from {figures.server.setup.options.max_requests}, so that workers are replaced less "
+            f"often, or {faster}",
+        )
+    if not are_reloaded(figures, ended):
         return None
     if are_reloaded_at_once(figures):
         return Explanation(
             "all workers were reloaded at once",
             "Use a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another.",
         )
-    each = away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended)
     return Explanation(
-        "while a chain reload replaces a worker, the others cannot serve all requests"
+        "while a chain reload replaces a worker, the others are too few"
         if processes > 1
         else "while the only worker is reloaded, nothing serves requests",
         f"Raise `processes` from {processes} to {processes + 1} ({fits(figures.server.memory, 1)}): as many workers as "
-        "now then serve requests while one is replaced. Alternatively, reload when there are fewer requests, or let "
-        f"the application load faster: each worker was down for {duration(each)}.",
+        f"now then serve requests while one is replaced. Alternatively, reload when there are fewer requests, or "
+        f"{faster}",
         (("processes", processes + 1),),
     )
 

@@ -167,6 +167,18 @@ def are_reloaded(figures: Figures, ended: Ends) -> bool:
     return at_once or all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
 
 
+RECYCLED = 0.7
+"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
+worker."""
+
+
+def reach_max_requests(figures: Figures) -> bool:
+    """Whether the workers that ended serve so many requests that `max-requests` ends them as often as they ended."""
+    most, ended = figures.server.setup.options.max_requests, find_ends(figures)
+    respawns = sum(times for _, times, _ in ended) - figures.window.harakiris
+    return bool(most) and 0 < RECYCLED * (most or 0) * respawns / 2 <= sum(requests for _, _, requests in ended)
+
+
 def are_reloaded_at_once(figures: Figures) -> bool:
     """Whether a reload of all workers, none of which is left out, replaced them together."""
     spawned = [worker.last_spawn or 0 for worker in figures.server.workers]

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.settings import DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
-from uwsgi_headroom.analysis.worker_states import AWAY, find_ends, part_away
+from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
 from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
 
 OFTEN = 3
@@ -21,10 +21,6 @@ OFTEN = 3
 SERVED = 50
 """With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
 and not in a loop."""
-
-RECYCLED = 0.7
-"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
-worker."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
@@ -56,7 +52,7 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
     most, away = figures.server.setup.options.max_requests, part_away(figures)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     served = sum(requests for _, _, requests in ended)
-    if not most or respawns < OFTEN or served < RECYCLED * most * respawns / 2:
+    if not most or respawns < OFTEN or not reach_max_requests(figures):
         return
     lives = window.seconds * len(window.workers) / respawns
     if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):

@@ -11,7 +11,6 @@ from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.findings.recycling import (
     EVIL,
     OFTEN,
-    RECYCLED,
     SERVED,
     SHORT_LIFE,
     advise_on_leak,
@@ -24,6 +23,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
 from uwsgi_headroom.analysis.log_words import ENDS, is_proven, proven_place, proven_signal, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
+    RECYCLED,
     after_deploy,
     are_reloaded,
     are_stopped_when_idle,
