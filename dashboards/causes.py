@@ -64,8 +64,10 @@ CAUSES: Mapping[str, Cause] = {
     "pool_exhausted": Cause("Threads wait for a pool of connections", "Make the pool as large as `threads`"),
     "queue_filling": Cause("The listen queue is filling", f"{CHECK}: it says what to raise"),
     "queue_wait": Cause("Requests wait in the listen queue", f"{CHECK}: it says what to raise"),
-    "recycled_together": Cause("All workers are recycled together", "Set `max-requests-delta`"),
     "workers_ending": Cause("Workers that are to end take no new request", f"{CHECK}: it says why they are to end"),
+    "recycled_together": Cause(
+        "Workers that reach `max-requests` keep requests waiting", "Set `max-requests-delta`, or raise `max-requests`"
+    ),
     "reload_waits": Cause("A reload waits for a request, and no new request is served", "Set `worker-reload-mercy`"),
     "reloaded": Cause("uWSGI is reloaded again and again", "Find out what reloads uWSGI: SIGHUP, or a touched file"),
     "request_stuck": Cause(

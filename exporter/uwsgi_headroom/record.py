@@ -72,6 +72,8 @@ class Options:
     single_interpreter: bool | None = None
     lazy_apps: bool | None = None
     thunder_lock: bool | None = None
+    cheap: bool | None = None
+    idle: int | None = None
     cheaper: int | None = None
     cheaper_initial: int | None = None
     cheaper_step: int | None = None

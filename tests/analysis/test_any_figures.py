@@ -110,6 +110,7 @@ def change_worker(of: Random, known: WorkerRecord, threads: int) -> WorkerRecord
         has_application=of.random() < 0.7,
         ages={slot: of.choice([None, 0.1, 5.0, 400.0]) for slot in range(of.choice([0, 1, threads]))},
         last_spawn=of.choice([None, 0, 1000]),
+        requests_per_life=of.choice([None, 100.0, 100.0]),
         starting=of.choice([None, 3.0, 100.0]) if state == "down" else None,
         open_fds=of.choice([None, 10, 1024]),
         most_fds=of.choice([None, 1024]),
@@ -134,7 +135,17 @@ def make_server(of: Random, processes: int, threads: int, names: list[str], *, i
     assert known
     holders = of.choice([None, {name: tuple(ids)[place::2] for place, name in enumerate(names)}])
     options = Options(
-        complete=of.random() < 0.7, names_application=of.random() < 0.6, cheaper=of.choice([None, 1]), lazy_apps=True
+        complete=of.random() < 0.7,
+        names_application=of.random() < 0.6,
+        cheaper=of.choice([None, 1, max(1, processes - 1)]),
+        cheaper_initial=of.choice([None, max(1, processes - 1)]),
+        lazy_apps=True,
+        max_requests=of.choice([None, 100]),
+        max_requests_delta=of.choice([None, 1, 25, 50]),
+        max_worker_lifetime=of.choice([None, None, 10, 3600]),
+        max_worker_lifetime_delta=of.choice([None, 900, 1800]),
+        processes=processes,
+        threads=threads,
     )
     return structs.replace(
         known,
@@ -182,6 +193,8 @@ def check_finding(found: Figures, finding: Finding) -> None:
     clauses = re.split(r"(?<=[.;]) ", " ".join([*harms, finding.evidence, finding.meaning, finding.change]))
     said = [clause.rstrip(".;") for clause in clauses if "wait" in clause]
     assert len(said) == len(set(said)), said
+    options = found.server.setup.options
+    assert all(getattr(options, name.replace("-", "_"), None) != number for name, number in finding.settings), finding
     pids = {str(each.local_pid) for each in found.server.workers if each.local_pid} | {"PID"}
     for named in re.findall(r"`kill -[A-Z]+ ([^`]*)`", finding.change):
         assert {*named.split()} <= pids, finding.change

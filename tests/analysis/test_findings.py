@@ -737,6 +737,49 @@ def test_cheaper_that_never_scales() -> None:
         assert words in finding.meaning
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "socket", "words", "change"),
+    [
+        ("backlog", "app.sock", "longer than 3 (`cheaper-overload`). uWSGI knows", "Remove `cheaper-algo`: "),
+        ("backlog2", "@app", "cheaper mode never spawns a worker here.", "Remove `cheaper-algo`: "),
+        (
+            "backlog",
+            ":8080",
+            "spawns a worker if the listen queue is longer than 3 (`",
+            "Raise `cheaper` and `cheaper-",
+        ),
+        (
+            "manual",
+            "app.sock",
+            "`cheaper-algo = manual`, cheaper mode never spawns",
+            "Write `+` to uWSGI's `master-fifo`",
+        ),
+        (
+            "spare",
+            "app.sock",
+            "If 3 checks in a row (`cheaper-overload`)",
+            "Raise `cheaper` and `cheaper-initial`, lower",
+        ),
+    ],
+)
+def test_algorithms_of_cheaper_mode(algorithm: str, socket: str, words: str, change: str) -> None:
+    """Each spawns workers for a reason of its own, and some never do."""
+    server = Server(spawned=2, socket=socket)
+    full, host = replace(queued(20, name=socket), full_seconds=30.0), with_setup(server, cheaper_algo=algorithm)  # type: ignore[arg-type]
+    finding = alone(full, server, host=host)["cheaper_does_not_scale"]
+    assert words in finding.meaning
+    assert finding.change.startswith(change)
+    assert ("bursts" in finding.meaning) == change.startswith("Raise")
+
+
+def test_a_cheaper_overload_that_cannot_be_lower() -> None:
+    """What is at its least is not to be lowered."""
+    server = Server(spawned=2)
+    full, host = replace(queued(20), full_seconds=30.0), with_setup(server, cheaper_overload=1)
+    change = alone(full, server, host=host)["cheaper_does_not_scale"].change
+    assert change == "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off."
+
+
 def test_options_that_hide_figures_or_cost() -> None:
     """stats-no-cores, a document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)

@@ -68,6 +68,54 @@ def test_workers_that_their_age_ends_together() -> None:
     assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
 
 
+@pytest.mark.parametrize("delta", [250, 4000])
+def test_a_delta_that_is_large_enough(delta: int) -> None:
+    """It is no remedy: they have to end less often. What is set is never advised."""
+    finding = together(max_requests_delta=delta)["queue_wait"]
+    assert finding.change.startswith("Raise `max-requests` to 18000, and set `max-requests-delta` to 4500: workers ")
+    finding = together(max_requests_delta=4500)["queue_wait"]
+    assert finding.change.startswith("Raise `max-requests` to 18000: workers then rarely end")
+    assert finding.settings == (("max-requests", 18000),)
+
+
+@pytest.mark.parametrize(
+    ("starting", "idle_queue", "slowly"),
+    [(0.1, 4.0, True), (0.1, 0.9, False), (12.0, 2.0, False), (None, 4.0, False), (0.1, None, False)],
+)
+def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float | None, *, slowly: bool) -> None:
+    """They are up by uWSGI's count, with free threads that take nothing, and new ones start at once: no delta helps."""
+    rows = tuple(msgspec.structs.replace(each, up_seconds=60.0) for each in waiting().workers)
+    seen = replace(waiting(), workers=rows, starting_seconds=starting, idle_queue_seconds=idle_queue)
+    finding = together(window_=seen)["queue_wait"]
+    assert ("workers that reach `max-requests` take a long time to end" in finding.title) == slowly
+    assert ("while old workers end" in finding.meaning) == slowly
+    assert ("loaded the application" in finding.meaning) != slowly
+    assert ("functions of `atexit`" in finding.change) == slowly
+    assert finding.change.startswith("Raise `max-requests` to 18000" if slowly else "Set `max-requests-delta` to 250")
+
+
+@pytest.mark.parametrize(("ended", "found"), [(4, True), (2, True), (1, False)])
+def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: bool) -> None:
+    """They need not end together: each is away for so long that the others cannot serve all requests."""
+    rows = tuple(
+        msgspec.structs.replace(each, up_seconds=60.0, respawns=int(each.worker_id <= ended))
+        for each in waiting().workers
+    )
+    seen = replace(waiting(), workers=rows, starting_seconds=0.0, idle_queue_seconds=6.0)
+    said = together((920, 935, 950, 900), window_=seen).get("recycled_together")
+    assert bool(said) == found
+    assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after 1000 requests each")
+
+
+def test_workers_of_a_delta_end_after_different_numbers() -> None:
+    """No number is that of all of them."""
+    server = Server(processes=4, threads=1)
+    recycled(server, 1000, (950, 950, 951, 950))
+    server.slots[3].before_spawn = 1030
+    host = with_setup(server, complete=True, max_requests=1000, max_requests_delta=10)
+    assert "after 1000 to 1030 requests each" in findings_by_code(waiting(), server, host=host)["queue_wait"].evidence
+
+
 @pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])
 def test_a_version_without_the_option(version: str) -> None:
     """It says so, and sets nothing."""
@@ -198,6 +246,14 @@ def test_workers_that_reach_their_age(life: int, queue: float, *, is_cause: bool
     by_settings = {each.settings: each for each in findings_by_code(found, server, host=host).values()}
     finding = by_settings.get((("max-worker-lifetime", 3600), ("max-worker-lifetime-delta", 900)))
     assert (finding is not None) == is_cause
+
+
+def test_an_age_that_is_long_enough() -> None:
+    """It is doubled where workers live for an hour and users feel it, and a delta that is set is not advised."""
+    server, found = Server(processes=4, threads=1), replace(waiting(respawns=9), seconds=40_000.0)
+    host = with_setup(server, complete=True, max_worker_lifetime=3600, max_worker_lifetime_delta=1800)
+    settings = [each.settings for each in findings_by_code(found, server, host=host).values()]
+    assert (("max-worker-lifetime", 7200),) in settings
 
 
 def test_cpus_used_by_workers_that_were_replaced() -> None:

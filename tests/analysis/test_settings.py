@@ -173,8 +173,8 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
         for rule in RULES:
             list(rule(watched, seen))
-    elsewhere = {"map_socket", "socket_timeout"}
-    """Used by the owners of sockets, and the sampling of waits."""
+    elsewhere = {"cheap", "idle", "map_socket", "socket_timeout"}
+    """Used by findings, the owners of sockets, and the sampling of waits."""
     assert NAMES.keys() - read == elsewhere
 
 

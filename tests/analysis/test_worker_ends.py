@@ -10,8 +10,11 @@ import pytest
 from tests.analysis.test_findings import AT, findings_by_code, idle, with_setup
 from tests.support.windows import window, worker
 from tools.support.simulated_server import EPOCH, Server
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import LogMessage, LogRecord
 
 NOW = int(AT)
 
@@ -182,3 +185,94 @@ def test_a_killed_worker_is_named() -> None:
     assert finding.severity == "warning"
     assert finding.change.startswith("Raise the memory limit of the cgroup"), "whose memory ran out is not known"
     assert "or add memory to the host" in finding.change
+
+
+IN_ORDER = (950, 953, 956, 959)
+
+
+def waiting(
+    spawned: tuple[int, ...] = IN_ORDER,
+    up: float = 17.0,
+    busy: float = 15.0,
+    lost: int = 0,
+    reloads: int = 0,
+    log: LogRecord | None = None,
+    **options: object,
+) -> Finding:
+    """What is said of 20 s in which each of the workers was replaced, with one thread each, and requests waited."""
+    rows = [
+        worker(number, 150, each=busy / 150, busy=busy, up=up, respawns=1, lost=lost)
+        for number in range(1, len(spawned) + 1)
+    ]
+    server = Server(processes=len(spawned), threads=1)
+    for slot, second in zip(server.slots, spawned, strict=True):
+        slot.last_spawn, slot.requests, slot.respawns, slot.state = EPOCH + second, 150, 2, "idle"
+    host = with_setup(server, complete=True, **options)  # type: ignore[arg-type]
+    record = describe_server(replace(server.read(AT), host=host))
+    assert record
+    seen = replace(window(20, *rows, **{"app.sock": 180.0}), reloads=reloads)
+    return collect_findings(compute_figures(seen, msgspec.structs.replace(record, log=log)))[0]
+
+
+@pytest.mark.parametrize(("up", "busy"), [(17.0, 15.0), (17.2, 13.0), (17.0, 17.0)])
+def test_requests_that_wait_during_a_chain_reload(up: float, busy: float) -> None:
+    """One worker after another is away, and the others are too few: that is no reason to look into the log."""
+    finding = waiting(up=up, busy=busy, can_reload_workers=True)
+    assert finding.title.endswith(": while a chain reload replaces a worker, the others are too few.")
+    assert finding.change.startswith("Raise `processes` from 4 to 5 (")
+    assert f"each worker was down for {20 - up:.1f} s." in finding.change
+    assert finding.settings == (("processes", 5),)
+
+
+@pytest.mark.parametrize(
+    ("known", "title", "change"),
+    [
+        ({"spawned": (950, 950, 951, 950)}, "all workers were reloaded at once.", "Use a chain reload ("),
+        ({"reloads": 1}, "uWSGI was reloaded.", "If requests waited while a full reload loaded"),
+        (
+            {"spawned": (950,)},
+            "while the only worker is reloaded, nothing serves requests.",
+            "Raise `processes` from 1",
+        ),
+        (
+            {"lost": 1},
+            "workers are down part of the time.",
+            "Check uWSGI's log for the reason why workers are down 15 %",
+        ),
+        ({"spawned": (959, 950, 956, 953)}, "workers are down part of the time.", "Check uWSGI's log for the reason"),
+        ({"idle": 3}, "uWSGI stops its workers when it is idle.", "Remove `idle`, or raise it: after 3 s without a "),
+        ({"cheap": True}, "does not start its workers before a request comes.", "Remove `cheap`, so that the workers"),
+        ({"idle": 3, "lost": 1}, "workers are down part of the time.", "Check uWSGI's log for the reason"),
+    ],
+)
+def test_requests_that_wait_for_workers_that_are_down(known: dict[str, object], title: str, change: str) -> None:
+    """The log is the place to look only where nothing that is set or seen explains it."""
+    finding = waiting(**known, can_reload_workers=True)  # type: ignore[arg-type]
+    assert finding.title.endswith(title)
+    assert finding.change.startswith(change)
+
+
+@pytest.mark.parametrize(("most", "found"), [(150, True), (5000, False), (None, False)])
+def test_workers_that_max_requests_replaces_in_their_order(most: int | None, *, found: bool) -> None:
+    """As `max-requests-delta` lets them: no reload, unless they serve far too little to reach it this often."""
+    finding = waiting(up=17.2, busy=13.0, max_requests=most, can_reload_workers=True)
+    assert finding.title.endswith("workers that reach `max-requests` are down for long.") == found
+    assert finding.change.startswith("Raise `max-requests` from 150, so" if found else "Raise `processes` from 4 to 5")
+
+
+def test_a_log_that_says_why_workers_ended() -> None:
+    """It is quoted, also where they end in the order of a chain reload."""
+    log = LogRecord(messages={"segmentation_fault": LogMessage(4, 4)})
+    assert "uWSGI's log reports" in waiting(log=log, can_reload_workers=True).change
+
+
+def test_workers_that_load_before_they_serve_on_demand() -> None:
+    """Without `lazy-apps`, a start takes next to nothing."""
+    assert "`lazy-apps`" in waiting(idle=3, lazy_apps=True).change
+    assert "`lazy-apps`" not in waiting(idle=3).change
+
+
+def test_a_chain_reload_that_nobody_feels() -> None:
+    """With threads to spare while one is away, or with none at any time, it is no cause."""
+    for busy in (5.0, 19.0):
+        assert "chain reload" not in waiting(up=17.2, busy=busy, can_reload_workers=True).title

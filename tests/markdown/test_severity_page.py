@@ -73,7 +73,9 @@ ROWS = {
         "respawn|restarting|replaced", (workers.LOOP[0], recycling.SERVED, worker_states.AWAY, MOST_WORKERS)
     ),
     "reloaded": Row("full reloads", (AGAIN_AND_AGAIN,)),
-    "recycled_together": Row("together", (recycling.TOGETHER_SECONDS, recycling.APART)),
+    "recycled_together": Row(
+        "together", (recycling.TOGETHER_SECONDS, recycling.APART, recycling.MANY_ENDS, recycling.ENDING)
+    ),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
     "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),
     "connection_shared": Row("share one connection", (waits.LEAST_SHARED, waits.AT_ONCE)),

@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
+from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.destinations import (
     CALLS_ITSELF,
     UNKNOWN,
@@ -48,12 +49,18 @@ from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     MANY_STUCK,
     RESUME,
+    are_reloaded,
+    are_reloaded_at_once,
+    are_stopped_when_idle,
+    find_ends,
     find_failing,
     find_harmful_requests,
     find_paused,
     name_slots,
     part_away,
+    reach_max_requests,
     show_calls,
+    starts_on_demand,
 )
 from uwsgi_headroom.words.formats import duration, numbered, percent, rate
 
@@ -96,7 +103,7 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
     """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
     Of several, the first is what the others follow from."""
     reasons = (
-        _bring_workers_back,
+        bring_workers_back,
         why_free_threads_do_not_serve,
         _why_requests_do_not_end,
         _why_threads_would_not_help,
@@ -107,7 +114,7 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
-def _bring_workers_back(figures: Figures) -> Explanation | None:
+def bring_workers_back(figures: Figures) -> Explanation | None:
     """What to do first, if workers are paused or down."""
     if find_paused(figures.server.workers):
         return Explanation("workers are paused", RESUME)
@@ -116,11 +123,86 @@ def _bring_workers_back(figures: Figures) -> Explanation | None:
         return Explanation(
             f"{which} cannot start", see_log(figures.server, f"the reason why {which} cannot start", (*STARTS, *ENDS))
         )
-    away = part_away(figures)
-    if away is not None and away >= AWAY:
-        why = see_log(figures.server, f"the reason why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
-        return Explanation("workers are down part of the time", why)
-    return None
+    away = part_away(figures) or 0.0
+    if away < AWAY and not _lacks_the_replaced(figures, away):
+        return None
+    if known := _explain_idle(figures) or _explain_replacement(figures, away):
+        return known
+    if away < AWAY:
+        return None
+    why = see_log(figures.server, f"the reason why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
+    return Explanation("workers are down part of the time", why)
+
+
+def _lacks_the_replaced(figures: Figures, away: float) -> bool:
+    """Whether requests wait because one worker after another is away, although all together have threads to spare."""
+    processes, threads, busy = len(figures.window.workers), figures.ceiling or 0, figures.flow.observed or 0.0
+    left = threads * (processes - 1) / max(1, processes)
+    is_long = processes * away >= AWAY and not figures.window.reloads
+    return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
+
+
+def _explain_idle(figures: Figures) -> Explanation | None:
+    """What to do about workers that uWSGI stops while no request comes, or starts only when one comes."""
+    options = figures.server.setup.options
+    if not are_stopped_when_idle(figures):
+        return None
+    lazy = " Alternatively, remove `lazy-apps`: uWSGI then loads the application once, and only forks the workers."
+    if options.idle:
+        return Explanation(
+            "uWSGI stops its workers when it is idle",
+            f"Remove `idle`, or raise it: after {options.idle} s without a request, uWSGI stops all workers, and the "
+            f"next request waits until a worker is up again.{lazy if options.lazy_apps else ''}",
+        )
+    return Explanation(
+        "uWSGI does not start its workers before a request comes",
+        f"Remove `cheap`, so that the workers start before the first request.{lazy if options.lazy_apps else ''}",
+    )
+
+
+def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
+    """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
+    ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
+    is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
+    if is_lossy or (log and any(code in log.messages for code in ENDS)):
+        return None
+    if not ended:
+        return find_reload(figures) if figures.window.reloads else None
+    each = duration(away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended))
+    faster = f"let the application load faster: each worker was down for {each}."
+    if reach_max_requests(figures):
+        return Explanation(
+            "workers that reach `max-requests` are down for long",
+            f"Raise `max-requests` from {figures.server.setup.options.max_requests}, so that workers are replaced less "
+            f"often, or {faster}",
+        )
+    if not are_reloaded(figures, ended):
+        return None
+    if are_reloaded_at_once(figures):
+        return Explanation(
+            "all workers were reloaded at once",
+            "Use a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another.",
+        )
+    return Explanation(
+        "while a chain reload replaces a worker, the others are too few"
+        if processes > 1
+        else "while the only worker is reloaded, nothing serves requests",
+        f"Raise `processes` from {processes} to {processes + 1} ({fits(figures.server.memory, 1)}): as many workers as "
+        f"now then serve requests while one is replaced. Alternatively, reload when there are fewer requests, or "
+        f"{faster}",
+        (("processes", processes + 1),),
+    )
+
+
+def find_reload(figures: Figures) -> Explanation:
+    """What to do about full reloads."""
+    if figures.window.reloads >= AGAIN_AND_AGAIN:
+        return Explanation("uWSGI is reloaded again and again", find_reloader(figures))
+    return Explanation(
+        "uWSGI was reloaded",
+        "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
+        "`touch-chain-reload`): it replaces one worker after another.",
+    )
 
 
 AGAIN_AND_AGAIN = 3
@@ -134,13 +216,7 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if _is_mapped_to_a_full_worker(figures):
         return Explanation("a worker with sockets of its own has no free thread", SPREAD)
     if waits_for_a_reload(figures):
-        if figures.window.reloads >= AGAIN_AND_AGAIN:
-            return Explanation("uWSGI is reloaded again and again", find_reloader(figures))
-        return Explanation(
-            "uWSGI was reloaded",
-            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`): it replaces one worker after another.",
-        )
+        return find_reload(figures)
     return spawn_earlier(figures)
 
 
@@ -159,14 +235,19 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
     each = round((figures.ceiling or 0) / len(workers)) if workers else 0
-    if not reserve or not each:
+    if not reserve or not each or starts_on_demand(figures.server.setup.options):
         return None
     up = len(workers) - len(reserve)
     needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
-    count = min(len(workers) - 1, max(up, needed))
+    count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
+    cause, why = "cheaper mode does not start more workers", "cheaper mode spawns workers too late."
+    if count <= (options.cheaper or 0):
+        return Explanation(cause, f"Remove `cheaper`, so that all workers run: {why}")
+    if count <= (options.cheaper_initial or 0):
+        return Explanation(cause, f"Raise `cheaper` to {count}: {why}", (("cheaper", count),))
     return Explanation(
-        "cheaper mode does not start more workers",
-        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late.",
+        cause,
+        f"Raise `cheaper` and `cheaper-initial` to {count}: {why}",
         (("cheaper", count), ("cheaper-initial", count)),
     )
 
@@ -176,7 +257,7 @@ def waits_for_a_reload(figures: Figures) -> bool:
     is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
     if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
-    return not (_is_mapped_to_a_full_worker(figures) or _bring_workers_back(figures))
+    return not (_is_mapped_to_a_full_worker(figures) or bring_workers_back(figures))
 
 
 def waits_while_threads_are_free(figures: Figures) -> bool:

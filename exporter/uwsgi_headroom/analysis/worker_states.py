@@ -169,6 +169,37 @@ def are_reloaded(figures: Figures, ended: Ends) -> bool:
     return at_once or all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
 
 
+RECYCLED = 0.7
+"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
+worker."""
+
+
+def reach_max_requests(figures: Figures) -> bool:
+    """Whether the workers that ended serve so many requests that `max-requests` ends them as often as they ended."""
+    most, ended = figures.server.setup.options.max_requests, find_ends(figures)
+    respawns = sum(times for _, times, _ in ended) - figures.window.harakiris
+    return bool(most) and 0 < RECYCLED * (most or 0) * respawns / 2 <= sum(requests for _, _, requests in ended)
+
+
+def are_reloaded_at_once(figures: Figures) -> bool:
+    """Whether a reload of all workers, none of which is left out, replaced them together."""
+    spawned = [worker.last_spawn or 0 for worker in figures.server.workers]
+    return len(find_ends(figures)) == len(spawned) > 1 and max(spawned) - min(spawned) <= AT_ONCE_SECONDS
+
+
+def starts_on_demand(options: Options) -> bool:
+    """Whether uWSGI has no worker until a request comes, or when none has come for some time. Then it starts all
+    workers at once, as no mode of `cheaper` does."""
+    return bool(options.idle or options.cheap) and not options.cheaper
+
+
+def are_stopped_when_idle(figures: Figures) -> bool:
+    """Whether the workers were started only on demand, and stopped all together, without a loss."""
+    workers = figures.window.workers
+    ends = {worker.respawns for worker in workers}
+    return starts_on_demand(figures.server.setup.options) and len(ends) == 1 and not any(each.lost for each in workers)
+
+
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
     """Whether these workers are the first ones of a chain reload that goes on, or its last ones."""
     workers = [worker.worker_id for worker in server.workers]

@@ -18,12 +18,14 @@ from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
     RESUME,
     after_deploy,
+    are_stopped_when_idle,
     end,
     find_paused,
     find_without_application,
     kill,
     scales,
     show_calls,
+    starts_on_demand,
 )
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
@@ -233,7 +235,12 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
     are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
     window, workers = figures.window, figures.server.workers
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
-    if not scales(figures) or any(_hangs(worker) for worker in workers) or not shows_a_limit(figures.flow):
+    if (
+        not scales(figures)
+        or starts_on_demand(figures.server.setup.options)
+        or any(_hangs(worker) for worker in workers)
+        or not shows_a_limit(figures.flow)
+    ):
         return []
     if seconds < LOADING[0] or seconds < LOADING[1] * observed or window.full_seconds < FULL * observed:
         return []
@@ -359,6 +366,7 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         if (worker.starting or inf) <= START_SECONDS and up.get(worker.worker_id, 0.0) >= MOSTLY_UP * seconds
     }
     longer = [each for each in absent if each not in replaced and seconds - up.get(each, 0.0) > allowed]
+    longer = [] if are_stopped_when_idle(figures) else longer
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",

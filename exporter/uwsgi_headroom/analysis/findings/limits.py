@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
+from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE, bring_workers_back
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
-from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.record import Options
+from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
+from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
 THREADS_BUSY = 0.75
@@ -92,6 +93,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     slot = name_slots(figures.server).removesuffix("s")
     slots = slot if ceiling == 1 else f"{slot}s"
     slowest, advice = _describe_slowest(figures, f"{slot}s"), advise_capacity(figures)
+    away = bring_workers_back(figures)
     if slowest and figures.routes is None:
         advice = advice._replace(change=f"{advice.change} {SEE_ROUTES}")
     yield Finding(
@@ -112,7 +114,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         )._asdict(),
         meaning=f"A request that finds {'this' if ceiling == 1 else 'all'} {slots} busy waits in the listen queue.",
         **advice._asdict(),
-        clause=_clause(slots, ceiling, used),
+        clause=away.cause if away else _clause(slots, ceiling, used),
     )
 
 
@@ -225,7 +227,7 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
-    waits = shows_a_limit(figures.flow)
+    waits = shows_a_limit(figures.flow) and not starts_on_demand(figures.server.setup.options)
     if reserve and full >= RESERVE_UNUSED and waits and not window.respawns and not window.starting_seconds:
         yield Finding(
             code="cheaper_does_not_scale",
@@ -234,28 +236,57 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve, which "
             f"{'is' if len(reserve) == 1 else 'are'} not running. For {percent(full)} of the time, no "
             f"thread of the running workers was free, but no worker was spawned; {waiting_clause(figures.flow)}.",
-            meaning=_describe_cheaper(figures.server.setup.options)
-            + " Cheaper mode spawns no worker for shorter bursts, or when memory is at its limit "
-            "(`cheaper-rss-limit-soft`).",
             clause="cheaper mode does not start more workers",
-            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",
+            **_describe_cheaper(figures)._asdict(),
         )
 
 
-def _describe_cheaper(options: Options) -> str:
-    """When cheaper mode spawns a worker, as a sentence: with `busyness`, `cheaper-overload` is the seconds of a cycle
-    (plugins/cheaper_busyness of uWSGI 2.0.31); with the other algorithms, a number of checks (core/master_utils.c)."""
-    checks = options.cheaper_overload or DEFAULT_OVERLOAD
-    if options.cheaper_algo == "busyness":
-        return (
-            f"Every {checks} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to spawn a worker, "
-            "depending on how busy the workers were."
+class _Cheaper(NamedTuple):
+    """When cheaper mode spawns a worker, and what to do. The names are those of a finding's fields."""
+
+    meaning: str
+    change: str
+
+
+def _describe_cheaper(figures: Figures) -> _Cheaper:
+    """With `busyness`, `cheaper-overload` is the seconds of a cycle (plugins/cheaper_busyness of uWSGI 2.0.31), with
+    `backlog` a length of a listen queue, and with the default algorithm a number of checks (core/master_utils.c)."""
+    options = figures.server.setup.options
+    most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
+    if algorithm == "manual":
+        return _Cheaper(
+            "With `cheaper-algo = manual`, cheaper mode never spawns a worker by itself.",
+            "Write `+` to uWSGI's `master-fifo`, which spawns one worker. To let uWSGI spawn workers by itself, remove "
+            "`cheaper-algo`.",
         )
-    return (
-        "By default, cheaper mode checks every second whether a worker is idle. If "
-        f"{checks} checks in a row (`cheaper-overload`) find no idle worker, cheaper mode spawns a worker."
+    if algorithm in BACKLOGS and figures.server.queues and not any(map(is_tcp, figures.server.queues)):
+        return _Cheaper(
+            f"With `cheaper-algo = {algorithm}`, cheaper mode spawns a worker only if the listen queue is longer than "
+            f"{most} (`cheaper-overload`). uWSGI knows this length only for TCP sockets, and this server has none: "
+            "cheaper mode never spawns a worker here.",
+            "Remove `cheaper-algo`: the default algorithm spawns a worker when all are busy. Alternatively, let uWSGI "
+            "listen on a TCP socket, or turn cheaper mode off.",
+        )
+    when = (
+        f"Every {most} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to spawn a worker, "
+        "depending on how busy the workers were."
+        if algorithm == "busyness"
+        else f"With `cheaper-algo = {algorithm}`, cheaper mode spawns a worker if the listen queue is longer than "
+        f"{most} (`cheaper-overload`)."
+        if algorithm in BACKLOGS
+        else f"By default, cheaper mode checks every second whether a worker is idle. If {most} checks in a row "
+        "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker."
+    )
+    lower = " lower `cheaper-overload`," if most > 1 else ""
+    return _Cheaper(
+        f"{when} Cheaper mode spawns no worker for shorter bursts, or when memory is at its limit "
+        "(`cheaper-rss-limit-soft`).",
+        f"Raise `cheaper` and `cheaper-initial`,{lower} or turn cheaper mode off.",
     )
 
+
+BACKLOGS = ("backlog", "backlog2")
+"""Algorithms of cheaper mode that know nothing but the length of a listen queue."""
 
 DEFAULT_OVERLOAD = 3
 """uWSGI's default of `cheaper-overload`."""

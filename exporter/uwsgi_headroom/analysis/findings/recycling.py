@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.advice import Advice
+from uwsgi_headroom.analysis.bottlenecks import Settings
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
-from uwsgi_headroom.analysis.worker_states import AWAY, find_ends, part_away
+from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
 from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
 
@@ -21,10 +22,6 @@ OFTEN = 3
 SERVED = 50
 """With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
 and not in a loop."""
-
-RECYCLED = 0.7
-"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
-worker."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
@@ -56,7 +53,7 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
     most, away = figures.server.setup.options.max_requests, part_away(figures)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     served = sum(requests for _, _, requests in ended)
-    if not most or respawns < OFTEN or served < RECYCLED * most * respawns / 2:
+    if not most or respawns < OFTEN or not reach_max_requests(figures):
         return
     lives = window.seconds * len(window.workers) / respawns
     if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
@@ -90,62 +87,135 @@ APART = 4
 
 
 def find_recycled_together(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that all reach `max-requests` at the same time, so that requests wait."""
-    window, options = figures.window, figures.server.setup.options
-    most, ended, records = options.max_requests, find_ends(figures), figures.server.workers
-    spawned = [worker.last_spawn for worker in records if worker.last_spawn]
-    if not most or most < SERVED or len(records) < 2 or len(ended) < len(records) or len(spawned) < len(records):
+    """The finding about workers that reach `max-requests` at the same time, or take long to end, so that requests
+    wait."""
+    options, records = figures.server.setup.options, figures.server.workers
+    most, ended, nobody = options.max_requests, find_ends(figures), figures.window.no_worker_seconds or 0.0
+    if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return
-    each = min(worker.requests_per_life or 0.0 for worker in records)
-    if each < RECYCLED * most:
+    if min(_list_lives(figures)) < RECYCLED * most:
         return  # they ended for another reason, such as a reload of the workers
-    spread = max(spawned) - min(spawned)
-    lives = window.seconds * len(records) / sum(times for _, times, _ in ended)
-    if spread > TOGETHER_SECONDS or lives < APART * spread or not shows_a_limit(figures.flow):
+    spread, slowly = _end_together(figures), len(ended) >= MANY_ENDS * len(records) and _end_slowly(figures)
+    if spread is None and not slowly:
         return
-    nobody, served = window.no_worker_seconds or 0.0, round(each) if each >= HELD_BACK * most else most
     yield Finding(
         code="recycled_together",
         severity="warning",
-        title="All workers reach `max-requests` at the same time, and are replaced together.",
+        title="Workers that reach `max-requests` take a long time to end."
+        if slowly
+        else "All workers reach `max-requests` at the same time, and are replaced together.",
         **add_wait(
-            f"All {len(records)} workers were replaced within {duration(max(1, spread))}, after {served} requests each"
-            + (f"; for {duration(nobody)} of {duration(window.seconds)}, no worker was up" if nobody else ""),
+            (
+                f"{len(ended)} of {len(records)} workers were replaced"
+                if spread is None
+                else f"All {len(records)} workers were replaced within {duration(max(1, spread))}"
+            )
+            + f", after {_count_served(figures, most)}"
+            + (f"; for {duration(nobody)} of {duration(figures.window.seconds)}, no worker was up" if nobody else ""),
             figures.flow,
         )._asdict(),
-        meaning="Workers that start together and share the requests evenly also restart together, again and again. "
+        meaning=ENDS_SLOWLY
+        if slowly
+        else "Workers that start together and share the requests evenly also restart together, again and again. "
         "At each restart, requests wait until the first worker has loaded the application.",
-        clause="all workers reach `max-requests` together",
-        **_stagger(figures, most, served)._asdict(),
+        clause="workers that reach `max-requests` take a long time to end"
+        if slowly
+        else "all workers reach `max-requests` together",
+        **_stagger(figures, most, slowly=slowly)._asdict(),
     )
+
+
+def _list_lives(figures: Figures) -> list[float]:
+    """How many requests each worker that was replaced in the window completed before, on average over its lives."""
+    lives = {worker.worker_id: worker.requests_per_life or 0.0 for worker in figures.server.workers}
+    return [lives.get(worker_id, 0.0) for worker_id, _, _ in find_ends(figures)]
+
+
+def _end_together(figures: Figures) -> float | None:
+    """In how many seconds all workers were replaced; None if one was not, or if they just live so briefly."""
+    ended, records = find_ends(figures), figures.server.workers
+    spawned = [worker.last_spawn for worker in records if worker.last_spawn]
+    if len(ended) < len(records) or len(spawned) < len(records):
+        return None
+    spread = max(spawned) - min(spawned)
+    lives = figures.window.seconds * len(records) / sum(times for _, times, _ in ended)
+    return None if spread > TOGETHER_SECONDS or lives < APART * spread else spread
 
 
 HELD_BACK = 1.5
 """Workers that all complete this many times `max-requests` before they end were held back by `min-worker-lifetime`."""
 
+ENDING = 1.0
+"""Seconds without service at each restart from which on it matters whether old workers end or new ones load."""
 
-def _stagger(figures: Figures, most: int, served: int) -> Advice:
+MANY_ENDS = 0.5
+"""If at least this part of the workers was replaced in a window, their ends may be what requests wait for."""
+
+ENDS_SLOWLY = (
+    "The time is lost while old workers end, not while new ones load the application: a worker that reaches "
+    "`max-requests` takes no more requests, and uWSGI replaces it only when its last requests and the functions that "
+    "it runs at its end (`atexit`) are done. Meanwhile, the other workers get its requests, and reach `max-requests` "
+    "sooner."
+)
+
+
+def _end_slowly(figures: Figures) -> bool:
+    """Whether requests wait for old workers to end, and not for new ones to load the application. uWSGI reports that a
+    worker that ends is up, and that its threads are free; after that, it is away and does not start yet."""
+    window, workers = figures.window, len(figures.window.workers)
+    if window.starting_seconds is None:
+        return False
+    starting = window.starting_seconds / workers
+    away = sum(max(0.0, window.observed_seconds - each.up_seconds) for each in window.workers) / workers
+    ending = (window.idle_queue_seconds or 0.0) + away - starting
+    times = sum(times for _, times, _ in find_ends(figures)) / workers
+    return ending >= ENDING * times and ending > starting
+
+
+def _is_held_back(figures: Figures, most: int) -> bool:
+    return min(_list_lives(figures)) >= HELD_BACK * most
+
+
+def _count_served(figures: Figures, most: int) -> str:
+    """How many requests each worker completed before it ended."""
+    lives = [round(each) for each in _list_lives(figures)]
+    if figures.server.setup.options.max_requests_delta and min(lives) < max(lives):
+        return f"{min(lives)} to {max(lives)} requests each"
+    return f"{min(lives) if _is_held_back(figures, most) else most} requests each"
+
+
+def _stagger(figures: Figures, most: int, *, slowly: bool) -> Advice:
     version, workers = parse_version(figures.server.version), len(figures.server.workers)
     if version and version < MAX_REQUESTS_DELTA:
         return Advice(
             "Update uWSGI to 2.0.29, and set `max-requests-delta`, which restarts each worker after a different number "
             "of requests. Until you update uWSGI, raise `max-requests`, so that the workers restart less often."
         )
-    if served > most:
-        enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
-        delta = max(1, enough // workers)
+    now, apart = figures.server.setup.options.max_requests_delta or 0, max(1, most // workers)
+    is_held_back = _is_held_back(figures, most)
+    if not (is_held_back or slowly or now >= apart):
+        what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
         return Advice(
-            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. At present, all workers "
-            f"reach `max-requests` ({most}) before they are {min_lifetime(figures)} s old. uWSGI replaces no worker "
-            "before this age (`min-worker-lifetime`), so it then replaces all of them together.",
-            (("max-requests", enough), ("max-requests-delta", delta)),
+            f"{what} to {apart}: the workers then end {apart} requests apart.", (("max-requests-delta", apart),)
         )
-    now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
-    what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
-    return Advice(
-        f"{what} to {delta}: the workers then end {delta} requests apart.",
-        (("max-requests-delta", delta),),
-    )
+    enough = _round_up(max(most + 1, LIFE * figures.flow.requests / figures.window.seconds / workers))
+    delta = max(1, enough // workers)
+    settings: Settings = (("max-requests", enough), *((("max-requests-delta", delta),) if delta > now else ()))
+    change = f"Raise `max-requests` to {enough}" + (f", and set `max-requests-delta` to {delta}" * (delta > now))
+    if is_held_back:
+        why = (
+            f". At present, all workers reach `max-requests` ({most}) before they are {min_lifetime(figures)} s old. "
+            "uWSGI replaces no worker before this age (`min-worker-lifetime`), so it then replaces all of them "
+            "together."
+        )
+    else:
+        why = ": workers then rarely end, and one at a time."
+    if slowly:
+        why += (
+            " Then find out what a worker waits for that has reached `max-requests`: requests that take long, "
+            "functions of `atexit`, or threads that are not daemon threads."
+        )
+    return Advice(f"{change}{why}", settings)
 
 
 EVIL = "evil-reload-on-rss"
@@ -267,7 +337,9 @@ def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
     lives = window.seconds * workers / respawns
     if not RECYCLED * life <= lives <= 2 * life:
         return
-    longer, apart = round(max(life, LIFE)), round(max(life, LIFE) / workers)
+    longer = round(LIFE if life < LIFE else 2 * life)
+    apart = round(longer / workers)
+    is_set = (figures.server.setup.options.max_worker_lifetime_delta or 0) >= apart
     yield Finding(
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
@@ -281,9 +353,10 @@ def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
         meaning="uWSGI replaces each worker that reaches `max-worker-lifetime`, and the new worker first has to load "
         "the application. Workers that start together also end together.",
         clause="workers are replaced too often",
-        change=f"Set `max-worker-lifetime` to {longer} and `max-worker-lifetime-delta` (since uWSGI 2.0.20) to "
-        f"{apart}, so that the workers end at different times, or remove `max-worker-lifetime`.",
-        settings=(("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)),
+        change=f"Set `max-worker-lifetime` to {longer}"
+        + ("" if is_set else f" and `max-worker-lifetime-delta` (since uWSGI 2.0.20) to {apart}")
+        + ", so that the workers end at different times, or remove `max-worker-lifetime`.",
+        settings=(("max-worker-lifetime", longer), *(() if is_set else (("max-worker-lifetime-delta", apart),))),
     )
 
 

@@ -11,7 +11,6 @@ from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.findings.recycling import (
     EVIL,
     OFTEN,
-    RECYCLED,
     SERVED,
     SHORT_LIFE,
     advise_on_leak,
@@ -24,8 +23,10 @@ from uwsgi_headroom.analysis.findings.recycling import (
 from uwsgi_headroom.analysis.log_words import ENDS, is_proven, proven_place, proven_signal, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
+    RECYCLED,
     after_deploy,
     are_reloaded,
+    are_stopped_when_idle,
     find_ends,
     find_unexplained_ends,
     scales,
@@ -312,7 +313,9 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{_say_ends([worker_id for worker_id, _, _ in ended], respawns)} in "
             f"the last {duration(window.seconds)}"
             + (f"; on average over all workers, a worker lives for {duration(seconds)}." if short else "."),
-            meaning="uWSGI replaced the workers, and no request was lost."
+            meaning="uWSGI stops all workers when no request has come for some time (`idle`), and no request was lost."
+            if are_stopped_when_idle(figures)
+            else "uWSGI replaced the workers, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches {_name_limits(figures)}, and a worker that exits.",
             change="Raise `max-requests`: each worker lives for less than a minute." if short else "",
