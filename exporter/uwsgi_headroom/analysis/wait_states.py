@@ -197,6 +197,22 @@ def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""
 
+
+def wait_for_websockets(server: ServerRecord) -> bool:
+    """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
+    waits = server.waits
+    return waits is not None and waits.websockets > 0 and waits.websockets >= MOSTLY * waits.threads.get("client", 0.0)
+
+
+AT_WORK = 0.1
+"""The part of the WebSockets whose threads may go on at the moment of a sample."""
+
+
+def count_websockets(server: ServerRecord) -> int:
+    """The number of requests that last because their clients stay, at most."""
+    return int((1 + AT_WORK) * server.waits.websockets) if server.waits else 0
+
+
 LOCK_SEEN = 0.05
 """The share of the threads' time in waits for locks of the application from which on there is one that may limit the
 load."""
