@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +13,7 @@ from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits, is_contended
 from uwsgi_headroom.history.window import WaitWindow
+from uwsgi_headroom.record import State
 
 
 def figures(requests: int, waits: WaitWindow | None) -> WaitFigures | None:
@@ -45,13 +47,21 @@ def known(requests: int, *, each: float | None = 0.1, static: int = 0, stuck: fl
 
 
 @pytest.mark.parametrize("stuck", [0.0, 1.0, 2.5, 3.0, 3.9])
-@pytest.mark.parametrize("static", [0, 99])
+@pytest.mark.parametrize("static", [0, 50])
 def test_the_parts_add_up_to_the_mean_response_time(stuck: float, static: int) -> None:
     """Also with static files, and beside stuck requests: the mean is uWSGI's own."""
     result = known(100, static=static, stuck=stuck)
     assert result.per_request
     assert sum(result.per_request.values()) == pytest.approx(0.1)
     assert (result.total, result.stuck) == (4, stuck)
+
+
+def test_a_request_beside_many_files() -> None:
+    """A hundredth of a thread was for the only request that uWSGI times: what four threads do says nothing of it."""
+    of = replace(window(10, worker(1, 100, each=0.1, static=99)), waits=WAITS)
+    result = compute_waits(of, compute_flow(of))
+    assert result
+    assert (result.per_request, result.backends_per_request) == (None, None)
 
 
 def test_stuck_requests_are_beside_a_mean_request() -> None:
@@ -74,7 +84,36 @@ def test_requests_that_last_are_beside_a_mean_request() -> None:
     assert result
     assert result.threads == {"lock": 10, "sleep": 0.5}
     assert result.per_request == {"lock": 0, "sleep": pytest.approx(0.05)}
-    assert result.stuck == 0
+    assert (result.stuck, result.lasting) == (0, 10)
+
+
+@pytest.mark.parametrize(("requests", "parts"), [(30, None), (300, {"client": 0, "sleep": pytest.approx(0.05)})])
+def test_websockets_lend_their_state_to_no_request(requests: int, parts: Mapping[State, float] | None) -> None:
+    """Fourteen threads wait for clients, whose requests do not end; completed requests sleep for 50 ms. At three a
+    second, a hundredth of the threads' time says nothing of what they do; at thirty it does."""
+    busy = 0.05 * requests
+    row = replace(
+        window(10, worker(1, requests, each=0.05)),
+        waits=WaitWindow(10, 0, seconds={"client": 140.0, "sleep": busy}, backends={}),
+    )
+    result = compute_waits(row, compute_flow(row), old=14)
+    assert result
+    assert result.lasting == pytest.approx(14)
+    assert result.per_request == parts
+
+
+@pytest.mark.parametrize(("old", "slept"), [(0, 0.025), (2, 0.05), (9, 0.05)])
+def test_a_few_websockets_beside_many_requests(old: int, slept: float) -> None:
+    """Two threads whose requests were in service all the time are two of four; more than Little's law has room for do
+    not count. Without such requests, the same threads may be those of requests that end after the window."""
+    row = replace(
+        window(10, worker(1, 400, each=0.05)),
+        waits=WaitWindow(10, 0, seconds={"client": 20.0, "sleep": 19.0}, backends={}),
+    )
+    result = compute_waits(row, compute_flow(row), old=old)
+    assert result
+    assert result.per_request
+    assert result.per_request["sleep"] == pytest.approx(slept, rel=0.06)
 
 
 @pytest.mark.parametrize(("lost", "is_known"), [(0, True), (4, True), (30, False)])
@@ -89,10 +128,12 @@ def test_requests_that_are_lost_hide_what_others_do(lost: int, is_known: bool) -
 
 
 def test_everything_is_stuck() -> None:
-    """What was completed before is too little to be seen: its time is divided as that of all threads."""
-    result = known(100, stuck=9.0)
-    assert result.stuck == 4
-    assert result.per_request == {"cpu": pytest.approx(0.025), "backend": pytest.approx(0.075)}
+    """What was completed before is too little to be seen: nothing says what it spent its time on."""
+    of = replace(window(10, worker(1, 100, each=0.1)), waits=WAITS)
+    result = compute_waits(of, compute_flow(of), 9.0)
+    assert result
+    assert (result.stuck, result.lasting) == (4, 4)
+    assert (result.per_request, result.backends_per_request) == (None, None)
 
 
 def test_running_time_is_not_known() -> None:

@@ -58,6 +58,15 @@ def test_static_files_have_no_time() -> None:
     assert (time.whole.size, time.unit) == ("4.0", "threads, and uWSGI does not time static files")
 
 
+def test_requests_that_last_hide_those_that_are_completed() -> None:
+    """Fourteen WebSockets beside a few requests: it is said whose threads these are, and files have no part in it."""
+    flow = Flow(requests=36, throughput=3.0, response_time=0.05, littles_law=0.15, observed=14.2, queue_wait=0.0)
+    section = waits({"client": 14.0, "sleep": 0.2}, throughput=None)
+    time = split_request_time(msgspec.structs.replace(section, lasting=14.05), flow)
+    assert time
+    assert (time.whole.size, time.unit) == ("14.2", "threads, mostly of requests that last")
+
+
 def test_without_a_request_in_service_there_is_nothing_to_split() -> None:
     """An idle server has no parts."""
     assert split_request_time(waits({})) is None

@@ -125,17 +125,19 @@ def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:
 
 
 def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
-    """A line says how many threads hold them, as they are no part of the time; without any there is none."""
+    """A line says how many threads hold them, or others that last, as they are no part of the time; without any there
+    is none."""
     script = f"""({{ requestBar }}) => {{
         const bar = requestBar(), line = () => bar.node.querySelector(".stuck");
-        return [0.5, 0.04, undefined].map((stuck) => {{
-            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, stuck }} }});
+        return [[0.5, 3], [0.04, 0.9], [0, 14], [undefined, undefined]].map(([stuck, lasting]) => {{
+            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, stuck, lasting }} }});
             return line().hidden ? null : line().textContent;
         }});
     }}"""
     assert part(page, "request_bar.js", script) == [
         "0.5 threads hold requests that are stuck, not counted here",
         None,
+        "14.0 threads hold requests that last, not counted here",
         None,
     ]
 

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentil
 from uwsgi_headroom.analysis.polling import find_polling, without_cpu
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
-from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
+from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
@@ -118,7 +118,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     demand = compute_demand(window, server, flow, serving)
     stuck = _stuck_threads(server, stuck_seconds, seconds)
     own = [*server.queues, *(server.setup.options.http or ())]
-    waits = compute_waits(window, flow, stuck, destinations, server.waits, own)
+    waits = compute_waits(window, flow, stuck, destinations, server.waits, own, _count_old(server, seconds))
     lock = _compute_lock(window, server, waits)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
@@ -207,8 +207,19 @@ def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[i
 
 def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:
     """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
-    ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
-    return sum([min(1.0, age / seconds) for age in ages if age >= stuck_seconds]) if seconds > 0 else 0.0
+    ages = [age for age in _ages(server) if age >= stuck_seconds]
+    return (
+        sum([min(1.0, age / seconds) for age in ages]) if seconds > 0 and len(ages) > count_websockets(server) else 0.0
+    )
+
+
+def _count_old(server: ServerRecord, seconds: float) -> int:
+    """The number of threads whose requests were in service for the last `seconds`."""
+    return sum([age >= seconds for age in _ages(server)]) if seconds > 0 else 0
+
+
+def _ages(server: ServerRecord) -> list[float]:
+    return [age for worker in server.workers for age in worker.ages.values() if age is not None]
 
 
 RELOAD_WAITS = 3.0

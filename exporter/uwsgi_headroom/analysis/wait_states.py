@@ -27,17 +27,19 @@ class WaitFigures:
     backends: Mapping[str, float]
     """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
-    """Seconds of a mean request in each state; None without completed requests, and where static files, whose time is
-    not measured, take most of the threads' time. They add up to the mean response time,
-    which is uWSGI's own, of completed requests without static files: it is divided by the shares of the threads' time,
-    without that of stuck requests. Where uWSGI's times are not known, a mean of L threads in a state at λ requests per
-    second is L/λ per request (J. D. C. Little, Operations Research 9 (3), 1961)."""
+    """Seconds of a mean request in each state; None without completed requests, and where nearly all of the threads'
+    time is that of others: of static files, whose time is not measured, or of requests that last. They add up to the
+    mean response time, which is uWSGI's own, of completed requests without static files: it is divided by the shares of
+    the threads' time, without that of requests that last. Where uWSGI's times are not known, a mean of L threads in a
+    state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9 (3), 1961)."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
     """Mean difference, in threads, between the kernel and uWSGI's document at one instant."""
     stuck: float = 0.0
     """The mean number of threads with stuck requests, which are in `threads`, but not in a mean request."""
+    lasting: float = 0.0
+    """The same of all requests that last: those that were not completed in the window, such as WebSockets."""
     shared: float = 0.0
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
@@ -90,10 +92,12 @@ def compute_waits(
     destinations: Mapping[Destination, float] | None = None,
     now: Waits | None = None,
     own: Collection[str] = (),
+    old: int = 0,
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
     number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
-    addresses of named backends. own: the names of the server's own sockets, and those of its router."""
+    addresses of named backends. own: the names of the server's own sockets, and those of its router. old: the threads
+    whose requests were in service for the whole window."""
     waits = window.waits
     if waits is None:
         return None
@@ -101,9 +105,11 @@ def compute_waits(
     backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
     total = sum(threads.values())
     stuck = min(stuck, total)
-    lasting = max(stuck, _count_lasting(flow, total))
-    moving = _without_stuck(threads, lasting) if total - lasting > _LEAST_MOVING * total else threads
-    is_unknown = _are_mostly_files(window, flow) or (lasting > stuck and _loses_many(window, flow))
+    are_files = _are_mostly_files(window, flow)
+    lasting = stuck if are_files else max(stuck, _count_lasting(flow, total, old))
+    moving = _without_lasting(threads, lasting)
+    is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
+    is_unknown = is_hidden or are_files or (lasting > stuck and _loses_many(window, flow))
     per_thread = None if is_unknown else _seconds_per_thread(flow, sum(moving.values()))
     # Of the backends, the same part is without stuck requests as of all threads that wait for one.
     waiting = threads.get("backend", 0.0)
@@ -119,6 +125,7 @@ def compute_waits(
         total=total,
         disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
         stuck=stuck,
+        lasting=lasting,
         shared=(window.shared_connection_seconds or 0.0) / waits.observed_seconds,
         output=(window.output_blocked_seconds or 0.0) / waits.observed_seconds,
         nap=now.nap if now else None,
@@ -130,10 +137,14 @@ LASTING = 2.0
 """If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""
 
 
-def _count_lasting(flow: Flow, threads: float) -> float:
+def _count_lasting(flow: Flow, threads: float, old: int) -> float:
     """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
-    no part of the time of the completed requests."""
-    return 0.0 if flow.littles_law is None or threads < LASTING * flow.littles_law else threads - flow.littles_law
+    no part of the time of the completed requests. Where they are few, a difference may also be that of requests that
+    began before the window or end after it: then those count that were in service all the time."""
+    if flow.littles_law is None:
+        return 0.0
+    beside = max(0.0, threads - flow.littles_law)
+    return beside if threads >= LASTING * flow.littles_law else min(float(old), beside)
 
 
 MANY_LOST = 0.05
@@ -159,18 +170,18 @@ def _are_mostly_files(window: Window, flow: Flow) -> bool:
 
 
 _LEAST_MOVING = 0.02
-"""The share of the threads' time that is not that of stuck requests, from which on it is known what the others do: the
-age of a stuck request is known to the second."""
+"""The share of the threads' time that is not that of requests that last, from which on it is known what the others do:
+the age of a stuck request is known to the second, and a WebSocket takes a moment for each message."""
 
 
-def _without_stuck(threads: Mapping[State, float], stuck: float) -> dict[State, float]:
-    """The threads in each state without those of stuck requests. Nobody knows in which state these are; but each stays
-    in its own, so they are most likely in the states with most threads."""
+def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
+    """The threads in each state without those of requests that last. Nobody knows in which state these are; but each
+    stays in its own, so they are most likely in the states with most threads."""
     left = dict(threads)
     for state in sorted(threads, key=lambda state: -threads[state]):
-        taken = min(stuck, left[state])
+        taken = min(lasting, left[state])
         left[state] -= taken
-        stuck -= taken
+        lasting -= taken
     return left
 
 
@@ -185,6 +196,22 @@ def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
 
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""
+
+
+def wait_for_websockets(server: ServerRecord) -> bool:
+    """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
+    waits = server.waits
+    return waits is not None and waits.websockets > 0 and waits.websockets >= MOSTLY * waits.threads.get("client", 0.0)
+
+
+AT_WORK = 0.1
+"""The part of the WebSockets whose threads may go on at the moment of a sample."""
+
+
+def count_websockets(server: ServerRecord) -> int:
+    """The number of requests that last because their clients stay, at most."""
+    return int((1 + AT_WORK) * server.waits.websockets) if server.waits else 0
+
 
 LOCK_SEEN = 0.05
 """The share of the threads' time in waits for locks of the application from which on there is one that may limit the

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings import WAITED, first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Flow, Server
@@ -59,17 +60,17 @@ class TimePart:
 @dataclass(frozen=True, slots=True)
 class RequestTime:
     """What requests spend their time on. whole: the sum of all parts; unit: of what its size is; parts: largest first,
-    the sum of small ones last. of_files: whether requests were completed, but their time is not known."""
+    the sum of small ones last. why: why there is no time of a request."""
 
     whole: TimePart
     parts: tuple[TimePart, ...]
-    of_files: bool = False
+    why: str = "no request completed"
 
     @property
     def unit(self) -> str:
         if self.whole.per_request is not None:
             return "per request"
-        return "threads, and uWSGI does not time static files" if self.of_files else "threads, no request completed"
+        return f"threads, {self.why}"
 
 
 def split_request_time(waits: Waits, flow: Flow | None = None) -> RequestTime | None:
@@ -84,23 +85,28 @@ def split_request_time(waits: Waits, flow: Flow | None = None) -> RequestTime | 
     large = [part for part in parts if _weight(part) >= _LEAST_SHARE * whole and part.state != "other"]
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
-    return RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named), of_files)
+    time = RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
+    if not of_files:
+        return time
+    lasts = waits.lasting >= MOSTLY * waits.total
+    return replace(time, why="mostly of requests that last" if lasts else "and uWSGI does not time static files")
 
 
 _LEAST_OF_FILES = 0.05
 """Mean threads that serve files below which the number would be written as 0."""
 
 
-LEAST_STUCK = 0.05
-"""Mean stuck threads below which they are not named."""
+LEAST_STUCK, LEAST_LASTING = 0.05, 1.0
+"""Mean threads with stuck requests, and with others that last, below which they are not named."""
 
 
 def describe_stuck(waits: Waits, time: RequestTime) -> str:
     """Write which threads stand beside the time of a request: `0.5 threads hold requests that are stuck, not counted
     here`; empty if there are none, or the parts are of threads."""
-    if time.whole.per_request is None or waits.stuck < LEAST_STUCK:
+    if time.whole.per_request is None or (waits.stuck < LEAST_STUCK and waits.lasting < LEAST_LASTING):
         return ""
-    return f"{mean_count(waits.stuck)} threads hold requests that are stuck, not counted here"
+    threads, kind = (waits.stuck, "are stuck") if waits.stuck >= LEAST_STUCK else (waits.lasting, "last")
+    return f"{mean_count(threads)} threads hold requests that {kind}, not counted here"
 
 
 def _weight(part: TimePart) -> float:

@@ -17,7 +17,7 @@ from uwsgi_headroom.same_fields import copy_fields
 
 class WaitState(Struct, frozen=True, kw_only=True):
     """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request
-    in this state, null without completed requests."""
+    in this state, null without completed requests, and if it is not known."""
 
     state: State
     threads: float
@@ -53,14 +53,15 @@ class Waits(Struct, frozen=True, kw_only=True):
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
     threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
     configuration. destinations: all of the states `backend` and `dns`, by address, most threads first. stuck: mean
-    number of threads with stuck requests; they are in `threads`, but not in `per_request`, whose sum over the states is
-    the mean response time."""
+    number of threads with stuck requests; lasting: the same of all requests that were not completed, such as
+    WebSockets. They are in `threads`, but not in `per_request`, whose sum over the states is the mean response time."""
 
     states: tuple[WaitState, ...]
     backends: tuple[Backend, ...]
     total: float
     disagreement: float
     stuck: float = 0.0
+    lasting: float = 0.0
     destinations: tuple[Destination, ...] = ()
 
 
@@ -86,6 +87,7 @@ def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
         total=waits.total,
         disagreement=waits.disagreement,
         stuck=waits.stuck,
+        lasting=waits.lasting,
         destinations=tuple(copy_fields(Destination, each) for each in waits.destinations),
     )
 

@@ -180,6 +180,9 @@ def test_stuck_requests_stand_beside_the_time() -> None:
     assert line is not None
     assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
     assert stuck_line(with_waits(hot(), EXAMPLE), 80) is None
+    websockets = stuck_line(with_waits(hot(), msgspec.structs.replace(EXAMPLE, lasting=14.0)), 80)
+    assert websockets is not None
+    assert websockets.plain.strip() == "14.0 threads hold requests that last, not counted here"
     narrow = stuck_line(with_waits(hot(), section), 40)
     assert narrow is not None
     assert narrow.cell_len <= 40

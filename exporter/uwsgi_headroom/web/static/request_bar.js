@@ -7,6 +7,7 @@ import { destinations, parts } from "./waits.js";
 
 const EXPLANATION = "a mean request in service";
 const LEAST_STUCK = 0.05; // mean threads: fewer are not named
+const LEAST_LASTING = 1;
 const SHORT = 5; // letters: such a label fits a narrower segment
 
 export function requestBar() {
@@ -32,9 +33,10 @@ export function requestBar() {
       const named = destinations(document).join("; ");
       outside.hidden = !named;
       say(outside, named);
-      const threads = document.waits.stuck ?? 0;
-      stuck.hidden = threads < LEAST_STUCK;
-      say(stuck, stuck.hidden ? "" : `${format.mean(threads)} threads hold requests that are stuck, not counted here`);
+      const { stuck: stands = 0, lasting = 0 } = document.waits;
+      const [threads, kind] = stands >= LEAST_STUCK ? [stands, "are stuck"] : [lasting, "last"];
+      stuck.hidden = stands < LEAST_STUCK && lasting < LEAST_LASTING;
+      say(stuck, stuck.hidden ? "" : `${format.mean(threads)} threads hold requests that ${kind}, not counted here`);
       for (const part of shown) pieces.get(part.key).show(part.seconds, part.seconds / whole);
     },
   };
