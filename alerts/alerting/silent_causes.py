@@ -234,7 +234,8 @@ def _clients_slow(t: Thresholds) -> Alert:
             acts=(
                 "Let the web server in front of uWSGI buffer requests and responses. In nginx, this is the default; a "
                 "line with `buffering off` in the output of `nginx -T` turns it off.",
-                "If clients connect to uWSGI directly, put a web server in front of it.",
+                "If clients connect to uWSGI directly, put a web server in front of it. Serve WebSockets, which it "
+                "cannot buffer, from a uWSGI of their own with `gevent`.",
                 "If a few clients are slow on purpose, limit the number of connections per client in the web server "
                 "(nginx: `limit_conn`).",
             ),
@@ -245,18 +246,18 @@ def _clients_slow(t: Thresholds) -> Alert:
     )
 
 
-_WAITED_FOR = {"lock": "a lock", "client": "its client"}
+_WAITED_FOR = {"lock": "a lock", "client": "clients"}
 
 
 def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
-    """Adds to the evidence how much of a request's time this is."""
+    """Adds to the evidence how much of the threads' time this is: also of those whose requests do not end."""
     per_request = f"server:uwsgi_wait_seconds_per_request:ratio_rate{t.window}"
     part = milliseconds(f'{per_request}{{state="{state}",$self}}')
     whole = milliseconds(f"sum({per_request}{{$self}})")
     return replace(
         alert,
-        evidence=f"{alert.evidence} An average request takes {whole}, and waits for {_WAITED_FOR[state]} for {part} of "
-        "this time.",
+        evidence=f"{alert.evidence} For each completed request, threads are busy for {whole}, and wait for "
+        f"{_WAITED_FOR[state]} for {part} of this time.",
     )
 
 

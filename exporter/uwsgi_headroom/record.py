@@ -332,6 +332,9 @@ class Waits:
     """The mean number of threads that wait for a pipe to take their output; in `threads["pipe"]` as well."""
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
+    websockets: float = 0.0
+    """The mean number of threads that wait for what their clients send after a request, as with WebSockets; in
+    `threads["client"]` as well."""
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""

@@ -124,6 +124,7 @@ def make_server(of: Random, processes: int, threads: int, names: list[str], *, i
         destinations=dict.fromkeys(of.choice([[], [POSTGRES], [POSTGRES, WEB], MANY]), 1.0),
         pools=of.choice([{}, {1: 5}]),
         nap=of.choice([None, 0.01, math.inf]),
+        websockets=of.choice([0.0, 0.8, 14.0]),
         file_lock_holder=of.choice([None, 101, 7]),
         loops=dict.fromkeys(ids, loop) if is_async else None,
     )

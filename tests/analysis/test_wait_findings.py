@@ -68,6 +68,44 @@ def test_slow_clients(threads: float, severity: str | None) -> None:
         assert "in front of uWSGI buffer" in finding.change
 
 
+@pytest.mark.parametrize(
+    ("websockets", "title", "act"),
+    [
+        (0.95, "Threads wait for connections that stay open.", "Serve these connections from a uWSGI of their own"),
+        (0.4, "Threads wait for slow clients.", "Let the web server in front of uWSGI buffer"),
+        (0.0, "Threads wait for slow clients.", "Let the web server in front of uWSGI buffer"),
+    ],
+)
+def test_websockets(websockets: float, title: str, act: str) -> None:
+    """Nothing can buffer connections that stay open. They last by nature: none is stuck. Without
+    evidence, the advice about slow clients names them."""
+    quiet = window(60, *(worker(number, 90, each=0.05, busy=60 * 7.1) for number in (1, 2)), waits={"client": 14.0})
+    ages = {number: dict.fromkeys(range(7), 100.0) for number in (1, 2)}
+    now = Waits(threads={"client": 14.0}, websockets=14.0 * websockets)
+    found = with_waits(quiet, now, ages)
+    by_code = {each.code: each for each in (harm for finding in found for harm in (finding, *finding.harms))}
+    assert ("request_stuck" in by_code) == (websockets < 0.9)
+    young = with_waits(quiet, now, {number: dict.fromkeys(range(7), 20.0) for number in (1, 2)})
+    finding = next(each for each in young if each.change.startswith(act))
+    assert "WebSockets" in finding.change + finding.title
+    assert title == "Threads wait for slow clients." or "WebSockets, hold the threads" in found[0].title
+    server = Server(processes=2, threads=8, cpus=8.0)
+    some = Waits(threads={"client": 4.0}, websockets=4.0 * websockets)
+    host = replace(server.read(1000.0).host, waits=some)
+    few = findings_by_code(of_16_threads({"client": 4.0, "sleep": 6.0}), server, host=host)["slow_clients"]
+    assert (few.title, few.change[: len(act)]) == (title, act)
+
+
+def test_stuck_requests_beside_websockets() -> None:
+    """More requests are old than there are WebSockets: some of them are stuck."""
+    ages = {1: dict.fromkeys(range(8), 100.0), 2: dict.fromkeys(range(4), 100.0)}
+    busy = of_16_threads({"client": 8.0, "backend": 4.0})
+    for threads, is_stuck in ((12.0, False), (8.0, True)):
+        found = with_waits(busy, Waits(threads={"client": threads}, websockets=threads), ages)
+        codes = {each.code for finding in found for each in (finding, *finding.harms)}
+        assert ("request_stuck" in codes) == is_stuck
+
+
 def test_clients_of_which_none_gets_an_answer() -> None:
     """Slow ones are not the first thing to think of: the web server may speak another protocol."""
     none = window(

@@ -27,7 +27,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
-from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Options, ServerRecord, Setup, Waits, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.raw import Cron
 
@@ -71,6 +71,19 @@ def test_event_streams_do_not_count_as_stuck_while_async_cores_are_free() -> Non
     assert coroutines.server
     workers = [structs.replace(worker, threads=len(worker.ages)) for worker in coroutines.server.workers if worker.ages]
     assert count_harmful_now(structs.replace(coroutines.server, workers=tuple(workers)), -1e9) == 5
+
+
+def test_websockets_do_not_count_as_stuck() -> None:
+    """On threads, five requests that wait for what clients send after a request are meant to last. If only
+    four of them do, a fifth is stuck."""
+    threads = replace(proven("gevent"), stuck_seconds=-1e9)
+    assert threads.reading
+    counts = []
+    for clients in (5.0, 4.0):
+        host = replace(threads.reading.host, waits=Waits(threads={"client": clients}, websockets=clients))
+        waiting = replace(threads, outcome=replace(threads.reading, host=host))
+        counts.append(series(waiting)['uwsgi_threads_stuck{server="gevent"}'])
+    assert counts == [0, 5]
 
 
 @pytest.mark.parametrize("name", GOLDENS)

@@ -1,6 +1,6 @@
 """A WSGI application whose requests wait until the file `stop` exists: asleep, for a lock, for uWSGI's lock, or for the
-server on the UNIX socket `backend`; or that hold a lock or a place in a pool for 50 ms, and say for how many seconds it
-was."""
+server on the UNIX socket `backend`; or for their client, as WebSockets; or that hold a lock or a place in a pool for
+50 ms, and say for how many seconds it was."""
 
 import fcntl
 import os
@@ -62,6 +62,12 @@ def pool():
         return sleep_a_little()
 
 
+def websocket():
+    uwsgi.websocket_handshake()
+    while True:
+        uwsgi.websocket_recv()
+
+
 PATHS = {
     "/sleep": sleep,
     "/lock": lock,
@@ -71,6 +77,7 @@ PATHS = {
     "/hold-again": hold_again,
     "/hold-file": hold_file,
     "/pool": pool,
+    "/websocket": websocket,
 }
 
 

@@ -27,8 +27,11 @@ from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
+    IF_WEBSOCKETS,
+    SERVE_WEBSOCKETS,
     WAIT_ALONE,
     WAIT_FOR_THREADS,
+    WEBSOCKETS,
     are_children_busy,
     are_waits_known,
     find_cpu_of_own_threads,
@@ -42,7 +45,7 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.sizing import count_needed_threads
-from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.wait_states import MOSTLY, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     ASYNC,
     AWAY,
@@ -238,18 +241,7 @@ def killed_fill_threads(figures: Figures) -> bool:
 def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     """What to do instead of adding threads, if these would only wait as the present ones do."""
     if figures.waits and figures.waits.share("client") >= MOSTLY:
-        if connections_hold_threads(figures):
-            return Explanation(
-                "clients that keep connections open hold the threads between requests",
-                "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
-                "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, "
-                "closes it after each response.",
-            )
-        return Explanation(
-            "slow clients hold the threads",
-            "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
-            "also hold the new threads.",
-        )
+        return _explain_clients(figures)
     if tries_again(figures):
         return Explanation(
             "requests sleep again and again",
@@ -265,6 +257,24 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             "Find out which lock of the application the threads wait for: additional threads would also wait for it.",
         )
     return explain_saturation(figures)
+
+
+def _explain_clients(figures: Figures) -> Explanation:
+    """What to do if most threads in use wait for clients."""
+    if connections_hold_threads(figures):
+        return Explanation(
+            "clients that keep connections open hold the threads between requests",
+            "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
+            "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, "
+            "closes it after each response.",
+        )
+    if wait_for_websockets(figures.server):
+        return Explanation(WEBSOCKETS, SERVE_WEBSOCKETS)
+    return Explanation(
+        "slow clients hold the threads",
+        "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
+        f"also hold the new threads. {IF_WEBSOCKETS}",
+    )
 
 
 def _explain_threads(figures: Figures) -> Explanation:

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentil
 from uwsgi_headroom.analysis.polling import find_polling, without_cpu
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
-from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
+from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
@@ -207,7 +207,10 @@ def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[i
 
 def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:
     """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
-    return sum([min(1.0, age / seconds) for age in _ages(server) if age >= stuck_seconds]) if seconds > 0 else 0.0
+    ages = [age for age in _ages(server) if age >= stuck_seconds]
+    return (
+        sum([min(1.0, age / seconds) for age in ages]) if seconds > 0 and len(ages) > count_websockets(server) else 0.0
+    )
 
 
 def _count_old(server: ServerRecord, seconds: float) -> int:

@@ -150,6 +150,22 @@ def tries_again(figures: Figures) -> bool:
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 
 
+WEBSOCKETS = "connections that stay open, such as WebSockets, hold the threads"
+"""The cause of such waits, as a clause."""
+
+SERVE_WEBSOCKETS = (
+    "Serve these connections from a uWSGI of their own with `gevent`, where each takes only an async core; or raise "
+    "`threads` by as many as stay open at once. A web server in front cannot buffer them: each holds a thread for as "
+    "long as it lasts."
+)
+"""What to do about them."""
+
+IF_WEBSOCKETS = (
+    "WebSockets also wait for clients, and nothing can buffer them: serve them from a uWSGI of their own with `gevent`."
+)
+"""What to add to the advice about slow clients: not every WebSocket is recognised."""
+
+
 SOLE, MAIN = 0.9, 0.8
 """The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
 on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""

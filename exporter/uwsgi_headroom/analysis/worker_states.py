@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.wait_states import count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 
@@ -244,10 +245,11 @@ def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
 
     A stuck request takes a thread. An async core costs next to nothing, and event streams, WebSockets and long polls
     hold one for as long as the client stays. So they do harm only if without them cores would be free, or if requests
-    wait and none is completed.
+    wait and none is completed. On threads, WebSockets are not stuck.
     """
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
-    return find_stuck_requests(figures.server.workers, figures.stuck_seconds) if are_harmful else []
+    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
@@ -255,7 +257,7 @@ def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
     a window."""
     stuck = len(find_stuck_requests(server.workers, stuck_seconds))
     if name_slots(server) != ASYNC:
-        return stuck
+        return stuck if stuck > count_websockets(server) else 0
     used = sum(len(worker.ages) for worker in server.workers)
     return stuck if _fill_cores(stuck, used, count_ceiling(server.workers)) else 0
 

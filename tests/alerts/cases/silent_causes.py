@@ -271,8 +271,8 @@ CASES = [
             "own lock, add `processes`. Do not add threads: they would wait for the same lock.",
         )
         + "Only one request at a time can run the code that this lock protects. This lock belongs to the application "
-        "or a library; it is not Python's interpreter lock (GIL). An average request takes 400 ms, and waits "
-        "for a lock for 300 ms of this time.",
+        "or a library; it is not Python's interpreter lock (GIL). For each completed request, threads are busy for "
+        "400 ms, and wait for a lock for 300 ms of this time.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",
@@ -309,12 +309,13 @@ CASES = [
         acts(
             "Let the web server in front of uWSGI buffer requests and responses. In nginx, this is the default; a line "
             "with `buffering off` in the output of `nginx -T` turns it off.",
-            "If clients connect to uWSGI directly, put a web server in front of it.",
+            "If clients connect to uWSGI directly, put a web server in front of it. Serve WebSockets, which it "
+            "cannot buffer, from a uWSGI of their own with `gevent`.",
             "If a few clients are slow on purpose, limit the number of connections per client in the web server "
             "(nginx: `limit_conn`).",
         )
         + "While a thread receives a request from a slow client, or sends it the response, the thread serves no other "
-        "request: a few slow clients can occupy all threads. An average request takes 350 ms, and waits for its "
-        "client for 250 ms of this time.",
+        "request: a few slow clients can occupy all threads. For each completed request, threads are busy for "
+        "350 ms, and wait for clients for 250 ms of this time.",
     ),
 ]

@@ -105,6 +105,27 @@ def test_the_state_of_most_threads(path: str, state: State) -> None:
         assert all(pid and read_memory_map(pid).has_python for pid in workers)
 
 
+WEBSOCKET = (
+    b"GET /websocket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+UPLOAD = b"POST /websocket HTTP/1.0\r\nContent-Length: 999\r\n\r\n"
+
+
+@pytest.mark.parametrize(("sends", "are_websockets"), [(WEBSOCKET, True), (UPLOAD, False)])
+def test_a_websocket_is_no_slow_client(sends: bytes, are_websockets: bool) -> None:
+    """Its thread polls for another time than uWSGI does for a request, as for an upload of which a part is missing:
+    with `post-buffering`, uWSGI reads it before it calls the application."""
+    with uwsgi(*TWO_BY_FOUR, "--post-buffering", "1", app=APP) as server, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.http))) for _ in range(6)]
+        for client in clients:
+            client.sendall(sends)
+        wait_until(lambda: busy(server) == 6, what="the requests to be in service")
+        waits = wait_for(Host(waits=WaitSetting()), server, "client", 0.9)
+        assert waits.threads == {"client": 6}
+        assert waits.websockets == 6 * are_websockets
+
+
 def test_a_backend_with_a_name() -> None:
     """Threads that wait for an answer are counted for the backend, which is known by the path of its socket."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, socket.socket(socket.AF_UNIX) as backend:

@@ -11,9 +11,18 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
+    IF_WEBSOCKETS,
+    SERVE_WEBSOCKETS,
+    WEBSOCKETS,
     tries_again,
 )
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, list_gaps, of_request
+from uwsgi_headroom.analysis.wait_states import (
+    MOSTLY,
+    WaitFigures,
+    list_gaps,
+    of_request,
+    wait_for_websockets,
+)
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, say_completed
 
@@ -139,23 +148,38 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     known, warning = SLOW_CLIENTS
     if threads < LEAST_THREADS or threads < known * available:
         return
+    stay_open = wait_for_websockets(figures.server)
+    # Of requests that last, such as WebSockets, none is in a mean request.
+    each = waits.each("client") or None
+    buffer = (
+        "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default. If you add "
+        f"threads, slow clients will also hold the new threads. {IF_WEBSOCKETS}"
+    )
     yield Finding(
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
-        title="Threads wait for slow clients.",
+        title="Threads wait for connections that stay open." if stay_open else "Threads wait for slow clients.",
         evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: busy "
         f"threads spend {percent(waits.share('client'))} of their time sending data to clients or receiving data from "
-        f"clients{of_request(waits, waits.each('client'))}.",
-        meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
+        f"clients{of_request(waits, each)}." + (_AFTER if stay_open else ""),
+        meaning="Each connection that stays open holds a thread, which serves no other request."
+        if stay_open
+        else "A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
         clause=""
         if waits.share("client") < MOSTLY
+        else WEBSOCKETS
+        if stay_open
         else "slow clients hold the threads"
         if figures.flow.requests
         else "the threads wait for their clients",
-        change=("" if figures.flow.requests else _PROTOCOL)
-        + "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default. If you add "
-        "threads, slow clients will also hold the new threads.",
+        change=SERVE_WEBSOCKETS if stay_open else ("" if figures.flow.requests else _PROTOCOL) + buffer,
     )
+
+
+_AFTER = (
+    " Most of these threads do not wait for a request (that would be for `socket-timeout` at a time), but for what the "
+    "client sends after it, as with WebSockets."
+)
 
 
 _PROTOCOL = (

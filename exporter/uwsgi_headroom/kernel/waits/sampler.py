@@ -59,7 +59,7 @@ _MOST_STARTING = 16
 _PROBE_SECONDS = 5.0
 """How long an idle server is believed to be visible, or not."""
 
-Place = Literal["shared", "output"]
+Place = Literal["shared", "output", "websockets"]
 
 GAP_TIME = "the workers are too many to look at all of them at once"
 GAP_REFUSED = (
@@ -446,6 +446,7 @@ class WaitSampler:
             shared=places["shared"],
             output=places["output"],
             output_name=self._output,
+            websockets=places["websockets"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
             holder=self._holders.find(),
             nap=self._naps.length,
@@ -455,12 +456,15 @@ class WaitSampler:
         )
 
     def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
-        """Count threads that wait over a connection that workers share, or for a pipe to take their output."""
+        """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a
+        client sends after its request."""
         if result == "backend" and self._shared and all(inode in self._shared for inode in wait.sockets):
             places["shared"] += count
         if result == "pipe" and wait.output:
             places["output"] += count
             self._output = wait.output
+        if result == "client" and wait.beyond and not wait.writes:
+            places["websockets"] += count
 
     def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""

@@ -63,7 +63,8 @@ class Wait:
     descriptors it waits, for `decide_polled`. address: where it waits as for a lock of the application, if that says
     which lock it is; semaphore: the same, if it is a semaphore of the C library. file: whether it waits for a file's
     lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's own
-    namespace, for whose end it waits if that is a thread of this process."""
+    namespace, for whose end it waits if that is a thread of this process. beyond: whether it polls for another time
+    than uWSGI itself does for a request: the application then waits for what a client sends after it."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -79,6 +80,7 @@ class Wait:
     shared: bool = False
     joins: int | None = None
     output: Output | None = None
+    beyond: bool = False
 
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
@@ -140,7 +142,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         )
     if kind == "poll":
         wait = _infer_polled(process, first, second, third, stack=arguments[6])
-        return replace(wait, polled=(first, second)) if process.read_pollfds and second else wait
+        beyond = process.socket_timeout is not None and third != process.socket_timeout * 1000
+        return replace(wait, polled=(first, second), beyond=beyond) if process.read_pollfds and second else wait
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
@@ -253,7 +256,7 @@ def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None)
     sockets = [(each, inode) for each, target in targets if (inode := procfs.socket_inode(target or ""))]
     if sockets:
         writes = all(each.writes for each, _ in sockets)
-        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes)
+        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes, beyond=wait.beyond)
     # If all are closed, the thread has gone on meanwhile, and uses the memory for something else.
     return Wait("pipe") if any(target for _, target in targets) else GONE_ON
 
