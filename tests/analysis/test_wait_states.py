@@ -102,6 +102,17 @@ def test_websockets_lend_their_state_to_no_request(requests: int, parts: Mapping
     assert result.per_request == parts
 
 
+def test_websockets_beside_requests_that_samples_missed() -> None:
+    """Half a thread by Little's law, 0.3 in the samples: the four threads that stood all the time lend nothing."""
+    row = replace(
+        window(10, worker(1, 100, each=0.05)),
+        waits=WaitWindow(10, 0, seconds={"client": 40.0, "sleep": 3.0}, backends={}),
+    )
+    result = compute_waits(row, compute_flow(row), old=4)
+    assert result
+    assert (result.lasting, result.per_request) == (4, {"client": 0, "sleep": pytest.approx(0.05)})
+
+
 @pytest.mark.parametrize(("old", "slept"), [(0, 0.025), (2, 0.05), (9, 0.05)])
 def test_a_few_websockets_beside_many_requests(old: int, slept: float) -> None:
     """Two threads whose requests were in service all the time are two of four; more than Little's law has room for do

@@ -106,7 +106,7 @@ def compute_waits(
     total = sum(threads.values())
     stuck = min(stuck, total)
     are_files = _are_mostly_files(window, flow)
-    lasting = stuck if are_files else max(stuck, _count_lasting(flow, total, old))
+    lasting = stuck if are_files else min(total, max(stuck, _count_lasting(flow, total, old)))
     moving = _without_lasting(threads, lasting)
     is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
     is_unknown = is_hidden or are_files or (lasting > stuck and _loses_many(window, flow))
@@ -139,12 +139,13 @@ LASTING = 2.0
 
 def _count_lasting(flow: Flow, threads: float, old: int) -> float:
     """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
-    no part of the time of the completed requests. Where they are few, a difference may also be that of requests that
-    began before the window or end after it: then those count that were in service all the time."""
+    no part of the time of the completed requests. Those are certain that were in service all the time: samples may miss
+    some of the others. Where they are few, a difference may also be that of requests that began before the window or
+    end after it."""
     if flow.littles_law is None:
         return 0.0
     beside = max(0.0, threads - flow.littles_law)
-    return beside if threads >= LASTING * flow.littles_law else min(float(old), beside)
+    return max(float(old), beside) if threads >= LASTING * flow.littles_law else min(float(old), beside)
 
 
 MANY_LOST = 0.05
