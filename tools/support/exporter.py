@@ -78,7 +78,7 @@ class Exporter:
     def stop_in_next_read(self) -> None:
         """Returns when the exporter is stopped with a connection that it has not read from. Only
         `stoppable_exporter`."""
-        os.kill(self.pid, signal.SIGUSR2)
+        os.kill(self.pid, signal.SIGRTMIN)
         wait_until(self.is_stopped, what="the exporter to stop in a read")
 
     def die_in_next_read(self) -> None:

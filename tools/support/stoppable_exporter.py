@@ -1,6 +1,6 @@
 """The real exporter, extended so that it can be stopped in the middle of a read, for tests of the effect on uWSGI.
 
-`python3 -m tools.support.stoppable_exporter ARGUMENTS` runs the exporter. After SIGUSR2 it stops itself (SIGSTOP) in
+`python3 -m tools.support.stoppable_exporter ARGUMENTS` runs the exporter. After SIGRTMIN it stops itself (SIGSTOP) in
 the middle of its next read, and after SIGUSR2 it kills itself there (SIGKILL): connected, with nothing received yet,
 which is when it can hold up a master.
 """
@@ -19,7 +19,7 @@ from uwsgi_headroom.source.stream import Received, receive
 
 def _main() -> int:
     armed: list[int] = []
-    signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGSTOP))
+    signal.signal(signal.SIGRTMIN, lambda *_: armed.append(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGKILL))
 
     async def stand_still(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
