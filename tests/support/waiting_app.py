@@ -2,6 +2,7 @@
 server on the UNIX socket `backend`; or for their client, as WebSockets; or that hold a lock or a place in a pool for
 50 ms, and say for how many seconds it was."""
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -63,7 +64,8 @@ def pool():
 
 
 def websocket():
-    uwsgi.websocket_handshake()
+    with contextlib.suppress(OSError):  # a uWSGI without OpenSSL has no handshake, and reads all the same
+        uwsgi.websocket_handshake()
     while True:
         uwsgi.websocket_recv()
 
