@@ -20,6 +20,7 @@ from uwsgi_headroom.record import (
     CacheRecord,
     Cpus,
     EmperorRecord,
+    Ending,
     Memory,
     Options,
     ServerRecord,
@@ -165,8 +166,7 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         else None,
         start_wait=reading.host.starts.get(worker.worker_id) if worker.state == "starting" else None,
         requests_per_life=_requests_per_life(worker),
-        served=worker.requests_since_spawn,
-        is_ending=not ended and _is_ending(reading, worker, process),
+        ending=None if ended else _find_ending(reading, worker, process),
         is_stopped=process is not None and process.is_stopped,
         affinity=process.affinity if process else None,
         low_bytes=process.low_bytes if process else None,
@@ -179,29 +179,33 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
     )
 
 
-def _is_ending(reading: Reading, worker: Worker, process: WorkerProcess | None) -> bool:
-    """Whether uWSGI ends a worker when its requests have ended, as at `max-requests` or in a reload. uWSGI does not say
-    so, but ends the worker's free threads at once. Where there are none, and with coroutines, which are in one thread,
-    only options show it."""
+def _find_ending(reading: Reading, worker: Worker, process: WorkerProcess | None) -> Ending | None:
+    """Why uWSGI ends a worker as soon as its requests are completed, as at `max-requests` or in a reload. uWSGI does
+    not say so, but ends the worker's free threads at once. Where there are none, and with coroutines, which are in one
+    thread, only options show it."""
     setup, age = reading.host.setup, reading.time - (worker.last_spawn or reading.time)
     kind = setup and setup.concurrency_kind
     if setup is None or kind not in ("threads", "async") or not worker.accepting or not worker.threads:
-        return False
-    if kind == "threads" and len(worker.serving) < worker.threads:
-        some_ended = process is not None and 0 < (process.threads or 0) < worker.threads
-        return some_ended and process is not None and reading.at - process.threads_since >= _ENDING_SECONDS
-    return bool(worker.serving) and _has_reached_its_end(worker, setup.options, age)
+        return None
+    reached = _find_reached(worker, setup.options, age)
+    if kind == "async" or len(worker.serving) == worker.threads:
+        return reached if worker.serving else None
+    has_fewer = process is not None and 0 < (process.threads or 0) < worker.threads
+    lasts = process is not None and reading.at - process.threads_since >= _ENDING_SECONDS
+    return reached or "unknown" if has_fewer and lasts else None
 
 
-def _has_reached_its_end(worker: Worker, options: Options, age: float) -> bool:
-    """Whether a worker of this age, in seconds, has reached `max-requests` or `max-worker-lifetime`."""
+def _find_reached(worker: Worker, options: Options, age: float) -> Ending | None:
+    """Which option a worker of this age, in seconds, has reached."""
     earlier, served = worker.worker_id - 1, worker.requests_since_spawn or 0
-    lifetime, least = options.max_worker_lifetime, options.min_worker_lifetime
-    if lifetime and age > lifetime + earlier * (options.max_worker_lifetime_delta or 0) + _ENDING_SECONDS:
-        return True
-    most = options.max_requests or 0
+    most, least = options.max_requests or 0, options.min_worker_lifetime
     is_old = age > (DEFAULT_MIN_LIFETIME if least is None else least)
-    return most > 0 and is_old and served >= most + earlier * (options.max_requests_delta or 0)
+    if most and is_old and served >= most + earlier * (options.max_requests_delta or 0):
+        return "max_requests"
+    lifetime = options.max_worker_lifetime or 0
+    if lifetime and age > lifetime + earlier * (options.max_worker_lifetime_delta or 0) + _ENDING_SECONDS:
+        return "max_worker_lifetime"
+    return None
 
 
 def _requests_per_life(worker: Worker) -> float | None:

@@ -424,6 +424,10 @@ class CodeLook:
 DEFAULT_MIN_LIFETIME = 10
 """Seconds of `min-worker-lifetime`, in all versions (core/init.c); the `--help` of those before 2.0.25 says 60."""
 
+Ending = Literal["max_requests", "max_worker_lifetime", "unknown"]
+"""Why uWSGI ends a worker as soon as its requests are completed: an option that it has reached, or anything else, such
+as a reload."""
+
 WorkerState = Literal["accepting", "paused", "reserve", "down"]
 """accepting: takes requests. paused: takes none until it is resumed. reserve: cheaper mode spawns it when load grows.
 down: has no process, or does not accept yet."""
@@ -455,10 +459,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
     uWSGI's start, or if it is unknown."""
-    served: int | None = None
-    """Requests that its present process has completed."""
-    is_ending: bool = False
-    """Whether it takes no other request, and ends when those in service have ended."""
+    ending: Ending | None = None
+    """Why it takes no other request, and ends when those in service have ended; None if it does not."""
     is_stopped: bool = False
     """Whether its process is stopped, by a signal or a debugger."""
     affinity: tuple[int, ...] | None = None
@@ -474,7 +476,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     @property
     def available_threads(self) -> int | None:
         """Threads that can take a request, now or after their present one; None if its threads are unknown."""
-        takes = self.state == "accepting" and not self.is_ending
+        takes = self.state == "accepting" and self.ending is None
         return self.threads if takes or self.threads is None else 0
 
 

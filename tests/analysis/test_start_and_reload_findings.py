@@ -12,7 +12,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import ConcurrencyKind, Options, ServerRecord, Setup, StartWait, WorkerRecord
+from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
 
 COMPLETE = Setup(Options(complete=True), None, "threads", None, None)
@@ -131,33 +131,34 @@ def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
     assert (waits.available, serves.available) == (0, 2)
 
 
-def ending(worker_id: int, *ages: float, served: int = 0) -> WorkerRecord:
-    busy = dict(enumerate(ages))
-    return structs.replace(serving(worker_id), ages=busy, threads=4, is_ending=True, served=served, last_spawn=900)
+def ending(worker_id: int, *ages: float, why: Ending = "unknown") -> WorkerRecord:
+    return structs.replace(serving(worker_id), ages=dict(enumerate(ages)), threads=4, ending=why)
 
 
-MANY = Setup(Options(complete=True, max_requests=250), None, "threads", None, None)
-OLD = Setup(Options(complete=True, max_worker_lifetime=60), None, "threads", None, None)
+LIMITED = Setup(Options(complete=True, max_requests=250, max_worker_lifetime=60), None, "threads", None, None)
 
 
 @pytest.mark.parametrize(
-    ("others", "setup", "queued", "severity", "why"),
+    ("other", "reason", "queued", "severity", "why"),
     [
-        (ending(2, 9.0, served=251), MANY, 4.0, "critical", "after `max-requests` (250);"),
-        (ending(2, 9.0, served=251), OLD, 4.0, "critical", "after `max-worker-lifetime` (60 s);"),
-        (ending(2, 9.0, served=9), MANY, 0.0, "warning", "as a reload, `max-requests` or `reload-on-rss` does;"),
-        (serving(2), MANY, 0.0, "info", "after `max-requests` (250);"),
+        ((9.0,), "max_requests", 4.0, "critical", "which reached `max-requests` (250);"),
+        ((9.0,), "max_worker_lifetime", 4.0, "critical", "which reached `max-worker-lifetime` (60 s);"),
+        ((9.0,), "unknown", 0.0, "warning", "as a reload, `max-requests` or `reload-on-rss` does;"),
+        (None, "max_requests", 0.0, "info", "which reached `max-requests` (250);"),
     ],
 )
-def test_workers_that_wait_to_end(others: WorkerRecord, setup: Setup, queued: float, severity: str, why: str) -> None:
+def test_workers_that_wait_to_end(
+    other: tuple[float, ...] | None, reason: Ending, queued: float, severity: str, why: str
+) -> None:
     """They take no other request: the reason is named where options tell it, and what replaces them at once."""
-    record = structs.replace(describe(ending(1, 30.0, 2.0, served=252), others, setup=setup), time=1000.0)
+    others = serving(2) if other is None else ending(2, *other, why=reason)
+    record = describe(ending(1, 30.0, 2.0, why=reason), others, setup=LIMITED)
     finding = findings(record, (20.0, 20.0), queued)["workers_ending"]
     assert (finding.severity, why in finding.evidence) == (severity, True)
     assert "has been in service for 30 s" in finding.evidence
-    pids = "5001 5002" if others.is_ending else "5001"
-    assert f"with `kill -TERM {pids}`: {'3' if others.is_ending else '2'} requests are lost. Then " in finding.change
-    assert compute_figures(window(20, worker(1, 5), worker(2, 5)), record).available == (0 if others.is_ending else 2)
+    pids = "5001 5002" if others.ending else "5001"
+    assert f"with `kill -TERM {pids}`: {'3' if others.ending else '2'} requests are lost. Then " in finding.change
+    assert compute_figures(window(20, worker(1, 5), worker(2, 5)), record).available == (0 if others.ending else 2)
 
 
 def test_workers_in_exit_handlers() -> None:
@@ -209,7 +210,7 @@ def test_how_a_worker_shows_that_it_ends(
     snapshot = structs.replace(reading.snapshot, workers=tuple(workers))
     record = describe_server(replace(reading, snapshot=snapshot, host=host))
     assert record
-    assert record.workers[1].is_ending == is_ending
+    assert (record.workers[1].ending is not None) == is_ending
     assert record.workers[1].available_threads == (0 if is_ending else 4)
 
 

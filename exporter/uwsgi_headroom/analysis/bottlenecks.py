@@ -184,7 +184,7 @@ def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
     if are_reloaded_at_once(figures):
         return Explanation(
             "all workers were reloaded at once",
-            "Use a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another.",
+            f"Use {_CHAIN_RELOAD}",
         )
     return Explanation(
         "while a chain reload replaces a worker, the others are too few"
@@ -197,14 +197,16 @@ def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
     )
 
 
+_CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
+
+
 def find_reload(figures: Figures) -> Explanation:
     """What to do about full reloads."""
     if figures.window.reloads >= AGAIN_AND_AGAIN:
         return Explanation("uWSGI is reloaded again and again", find_reloader(figures))
     return Explanation(
         "uWSGI was reloaded",
-        "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-        "`touch-chain-reload`): it replaces one worker after another.",
+        f"If requests waited while a full reload loaded the application, use {_CHAIN_RELOAD}",
     )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os.path import isfile
 
@@ -81,7 +82,7 @@ async def judge(
         outcome: Reading | ReadError | None = await watch.reader.read()
         if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
             seconds += await _watch(watch, seconds, progress)
-            outcome = await _read_last(watch)
+            outcome = watch.reader.outcome
         if isinstance(outcome, ReadError):
             raise outcome
     except asyncio.CancelledError:
@@ -116,8 +117,8 @@ def describe_unread(name: str, address: Address, reason: str, sentence: str) -> 
 
 
 async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> float:
-    """Sample the server for `seconds`, or until cancelled; longer if it is reloading then. Returns the whole seconds
-    that were added. Raises ReadError if sampling ends."""
+    """Sample the server for `seconds`, or until cancelled; longer if it is reloading then. Reads it once more at the
+    end, unless cancelled again. Returns the whole seconds that were added. Raises ReadError if sampling ends."""
     added = 0.0
     sampling = asyncio.create_task(watch.sample(), name="sampling")
     loop = asyncio.get_running_loop()
@@ -135,18 +136,11 @@ async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]
             while watch.reader.is_reloading and loop.time() + _SETTLING_SECONDS > end and added < seconds:
                 end, added = end + 1.0, added + 1.0
     except asyncio.CancelledError:
-        pass
+        with suppress(asyncio.CancelledError):
+            await watch.reader.read()
     finally:
         sampling.cancel()
     return added
-
-
-async def _read_last(watch: Watch) -> Reading | ReadError | None:
-    """Read the server once more; if cancelled, return the outcome of the read before."""
-    try:
-        return await watch.reader.read()
-    except asyncio.CancelledError:
-        return watch.reader.outcome
 
 
 PREDICTION_SECONDS = 60.0

@@ -173,7 +173,7 @@ def _reload_waits(figures: Figures) -> list[Finding]:
 def _ending(figures: Figures) -> list[Finding]:
     """Workers that take no other request, and do not end because of requests that take long, or of exit handlers."""
     workers = [worker for worker in figures.server.workers if worker.state == "accepting" and not worker.ended]
-    ending = [worker for worker in workers if worker.is_ending]
+    ending = [worker for worker in workers if worker.ending]
     requests = sum(len(worker.ages) for worker in ending)
     oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
     waits = (figures.flow.queue_length or 0.0) >= STANDING
@@ -190,7 +190,7 @@ def _ending(figures: Figures) -> list[Finding]:
             code="workers_ending",
             severity="critical" if every and waits else "warning" if every or waits else "info",
             title=f"{numbered('Worker', numbers)} {'takes' if one else 'take'} no new request {until}.",
-            evidence=f"uWSGI has told {len(ending)} of {counted(len(workers), 'worker')} to end{why}; "
+            evidence=f"uWSGI is ending {len(ending)} of {counted(len(workers), 'worker')}{why}; "
             + (
                 f"the {'only' if requests == 1 else f'oldest of {requests}'} running "
                 f"{'request' if requests == 1 else 'requests'} there has been in service for {duration(oldest)}."
@@ -210,20 +210,18 @@ def _ending(figures: Figures) -> list[Finding]:
 
 
 def _why_ending(figures: Figures, ending: Sequence[WorkerRecord]) -> tuple[str, str]:
-    """Why uWSGI has told workers to end, as a clause with a space before it or empty; and what to do about it."""
-    options, now = figures.server.setup.options, figures.server.time
-    apart = "serve requests that take long from a uWSGI of their own."
-    if options.max_requests and all((worker.served or 0) >= options.max_requests for worker in ending):
-        return (
-            f" after `max-requests` ({options.max_requests})",
-            f"remove `max-requests`, or raise it so that workers rarely reach it; or {apart}",
-        )
-    lifetime = options.max_worker_lifetime
-    if lifetime and now and all(now - (worker.last_spawn or now) >= lifetime for worker in ending):
-        return (
-            f" after `max-worker-lifetime` ({lifetime} s)",
-            f"remove `max-worker-lifetime`, or raise it so that workers rarely reach it; or {apart}",
-        )
+    """Why uWSGI ends these workers, to follow in a sentence; and what to do about it."""
+    options, apart = figures.server.setup.options, "serve requests that take long from a uWSGI of their own."
+    reasons = {worker.ending for worker in ending}
+    for reason, option, value in (
+        ("max_requests", "`max-requests`", f"{options.max_requests}"),
+        ("max_worker_lifetime", "`max-worker-lifetime`", f"{options.max_worker_lifetime} s"),
+    ):
+        if reasons == {reason}:
+            return (
+                f", which reached {option} ({value})",
+                f"remove {option}, or raise it so that workers rarely reach it; or {apart}",
+            )
     return (
         ", as a reload, `max-requests` or `reload-on-rss` does",
         f"set `worker-reload-mercy` to the longest time, in seconds, that a request may take; or {apart}",
@@ -365,8 +363,8 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         for worker in workers
         if (worker.starting or inf) <= START_SECONDS and up.get(worker.worker_id, 0.0) >= MOSTLY_UP * seconds
     }
-    longer = [each for each in absent if each not in replaced and seconds - up.get(each, 0.0) > allowed]
-    longer = [] if are_stopped_when_idle(figures) else longer
+    counts = [] if are_stopped_when_idle(figures) else [each for each in absent if each not in replaced]
+    longer = [each for each in counts if seconds - up.get(each, 0.0) > allowed]
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",

@@ -39,8 +39,8 @@ SURELY = 1.5
 chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
 of nine on, hardly anybody is served, which is critical."""
 
-STATUS_5XX = r"app: [0-9]+\|.*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
-"""What the lines of requests with such a status of an application have, for grep."""
+STATUS_5XX = r"\|.*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
+"""What the lines of requests with such a status have after the number of their application, for grep."""
 
 LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
@@ -199,9 +199,10 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
     is_proven = message.agreed >= PROVEN * message.count
     part = number / max(number, requests)
     path = figures.server.setup.log_path
-    has_application = any(worker.has_application for worker in figures.server.workers)
-    pattern = STATUS_5XX if has_application else STATUS_5XX.replace("[0-9]+", "-1", 1)
-    lines = f"`grep -aE '{pattern}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
+    application = "[0-9]+" if any(worker.has_application for worker in figures.server.workers) else "-1"
+    lines = (
+        f"`grep -aE 'app: {application}{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
+    )
     see = f"Check the application's own log for these errors; {lines} shows the URLs of the requests."
     yield Finding(
         code="server_errors",

@@ -60,7 +60,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
     if is_uneven and loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
         yield _hurts(figures, loaded)
-    elif is_uneven and not any(worker.is_ending for worker in figures.server.workers):
+    elif is_uneven:
+        if any(worker.ending for worker in figures.server.workers):
+            return  # that is why they take none
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
         if figures.server.setup.mapped and judge_waiting(figures.longest_wait[0]) != "none":

@@ -149,8 +149,8 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
         code="few_slow_requests",
         severity="info",
         title="A few requests take far longer than the others.",
-        evidence=f"{_say_slowest(figures, part, slow.least, occupied, name_slots(figures.server)).strip()} Half of all "
-        f"requests take at most {duration(half)}.",
+        evidence=f"{_say_slowest(figures, part, slow.least, occupied, name_slots(figures.server))} "
+        f"Half of all requests take at most {duration(half)}.",
         meaning="The mean response time describes neither the slow nor the fast requests.",
         change=""
         if figures.routes
@@ -169,14 +169,13 @@ def _describe_slowest(figures: Figures, slots: str) -> str:
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if part * low < TAIL[1] * mean:
         return ""
-    return _say_slowest(figures, part, low, part * low / mean, slots)
+    return f" {_say_slowest(figures, part, low, part * low / mean, slots)}"
 
 
 def _say_slowest(figures: Figures, part: float, low: float, occupied: float, slots: str) -> str:
-    """A sentence about the slowest requests, with a space before it, and one about the route that holds most threads,
-    if it is known."""
+    """A sentence about the slowest requests, and one about the route that holds most threads, if it is known."""
     return (
-        f" The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
+        f"The slowest {100 * part:.0f} % of the requests take at least {duration(low)} each, and occupy "
         f"{percent(min(1.0, occupied))} of the busy {slots} or more.{describe_route(figures.routes, figures.server)}"
     )
 
