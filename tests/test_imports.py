@@ -33,8 +33,8 @@ DOORS: dict[str, str] = {
     "check": "command compare_command failure pids request watching",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report",
-    "documents": """build deploys emperor_router history openapi predict response_times schema sentences waits what_if
-        workers""",
+    "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences
+        waits what_if workers""",
     "history": "code_time hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
     "kernel": """backlogs cpus facts host memory namespaces options processes procfs

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests.support.documents_with_waits import EXAMPLE, waits
+from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
 from uwsgi_headroom.documents.schema import Flow
-from uwsgi_headroom.documents.sentences import describe_destinations, split_request_time
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.states import WAITS

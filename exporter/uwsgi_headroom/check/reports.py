@@ -22,12 +22,12 @@ from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out, name_
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
+from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
 from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
     describe_code_rest,
-    describe_destinations,
     describe_first_act,
     describe_full_host,
     describe_objective,
@@ -35,14 +35,12 @@ from uwsgi_headroom.documents.sentences import (
     describe_routes,
     describe_served,
     describe_since,
-    describe_stuck,
     describe_total_time,
     find_first_act,
     find_since,
     lacks_host_only,
     list_percentiles,
     percentile_name,
-    split_request_time,
     write_moment,
 )
 from uwsgi_headroom.documents.waits import Code, Waits

@@ -19,6 +19,7 @@ from typing import Literal
 
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
 from uwsgi_headroom.kernel.waits.holders import Holders
 from uwsgi_headroom.kernel.waits.loops import Loops
@@ -27,7 +28,7 @@ from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Wait
 from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (

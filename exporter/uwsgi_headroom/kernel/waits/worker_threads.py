@@ -17,6 +17,7 @@ from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import Patience
+from uwsgi_headroom.kernel.waits.decisions import IdleLocks
 from uwsgi_headroom.kernel.waits.descriptors import ENTRY_BYTES, MOST_ENTRIES, Epolls, Polled, decode_poll_array
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
@@ -29,16 +30,7 @@ from uwsgi_headroom.kernel.waits.memory import (
     read_pieces,
 )
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import (
-    GONE_ON,
-    IDLE,
-    IdleLocks,
-    Process,
-    Wait,
-    classify,
-    decide_polled,
-    is_lasting,
-)
+from uwsgi_headroom.kernel.waits.thread_wait import GONE_ON, IDLE, Process, Wait, classify, decide_polled, is_lasting
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 

@@ -15,21 +15,23 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.littles_law import NOTICED
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.verdict import usable_clause
-from uwsgi_headroom.documents.response_times import find_percentile
-from uwsgi_headroom.documents.schema import Headroom, Server, Summary
-from uwsgi_headroom.documents.sentences import (
+from uwsgi_headroom.documents.request_time import (
     RequestTime,
     TimePart,
     describe_destinations,
+    describe_stuck,
+    split_request_time,
+)
+from uwsgi_headroom.documents.response_times import find_percentile
+from uwsgi_headroom.documents.schema import Headroom, Server, Summary
+from uwsgi_headroom.documents.sentences import (
     describe_first_act,
     describe_objective,
     describe_routes,
     describe_served,
     describe_since,
-    describe_stuck,
     describe_total_time,
     list_percentiles,
-    split_request_time,
 )
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
