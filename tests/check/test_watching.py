@@ -12,7 +12,7 @@ import pytest
 
 from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import accepts, bare, free_port, wait_until
+from tools.support.real_uwsgi import accepts, bare, free_port, wait_for_workers, wait_until
 from tools.support.simulated_server import Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.check.watching import judge, share_samples
@@ -201,6 +201,7 @@ def test_a_reload_at_the_end(ends: bool) -> None:
     )
     options += ("--chdir", "{directory}")
     with bare(*options, files={"app.py": LOADS_WHEN_ASKED}) as server:
+        wait_for_workers(server)
         watch, hold = Watch("shop", Unix(server.stats)), server.directory / "hold"
         seen: list[float] = []
 
@@ -228,6 +229,7 @@ def test_a_reload_at_the_end(ends: bool) -> None:
             assert judged.error
             assert judged.error.change.startswith("Wait until uWSGI has loaded its application.")
             assert isinstance(asyncio.run(watch.reader.read()), Reading)
+            wait_for_workers(server)
             Path(server.stats).unlink()
             removed = asyncio.run(watch.reader.read())
             assert f"the socket file was removed, but uWSGI's master ({server.pid}) still runs" in str(removed)

@@ -147,14 +147,19 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
 
 @contextlib.contextmanager
 def accepting(*options: str, binary: str | None = None) -> Iterator[Uwsgi]:
-    """Runs uWSGI and waits until all its workers accept requests.
+    """Runs uWSGI and waits until all its workers accept requests."""
+    with uwsgi(*options, binary=binary) as server:
+        wait_for_workers(server)
+        yield server
+
+
+def wait_for_workers(server: Uwsgi) -> None:
+    """Waits until all workers accept requests.
 
     A worker that is signalled earlier misses the signal, and the master waits for the worker in vain: a reload then
     hangs, and the server must be killed at the end.
     """
-    with uwsgi(*options, binary=binary) as server:
-        wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
-        yield server
+    wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
 
 
 @contextlib.contextmanager
