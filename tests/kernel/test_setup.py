@@ -46,9 +46,7 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
     """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
     only: a worker says that it accepts before it has begun its threads."""
     reads: list[object] = []
-    monkeypatch.setattr(
-        "uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: reads.append(arguments) or UNKNOWN
-    )
+    monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: reads.append(arguments) or UNKNOWN)
     core = {"in_request": 0}
     worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
     one, two = (

@@ -76,6 +76,7 @@ class _Ticket:
     cost: float = 0.0
     hung: bool = False
     dropped: bool = False
+    retried: bool = False
 
     def result(self) -> Any:
         assert self.answer
@@ -136,9 +137,9 @@ class Aside:
     def start(self) -> None:
         """Start the child process, which takes 0.1 s. Raises OSError if it cannot be started."""
         with self._lock:
-            self._ending = [each for each in self._ending if each.poll() is None]
             if self._process is not None and self._process.poll() is None:
                 return
+            self._ending = [each for each in self._ending if each.poll() is None]
             self._discard()
             if len(self._ending) >= _MOST_ENDING:
                 raise OSError("too many processes that read /proc hang in the kernel")
@@ -163,9 +164,7 @@ class Aside:
                 self._process.kill()
                 self._ending.append(self._process)
             self._discard()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                for each in self._ending:
-                    each.wait(0.1)
+            self._ending = [each for each in self._ending if each.poll() is None]
 
     def _discard(self) -> None:
         if self._socket is not None:
@@ -185,16 +184,24 @@ class Aside:
             ticket = self._queue.popleft()
             if ticket.dropped:
                 continue
+            self._used = None
             try:
                 self.start()
-                assert self._socket
-                assert self._process
-                self._running, self._since, self._used = ticket, time.monotonic(), None
+                self._running, self._since = ticket, time.monotonic()
                 self._send(LENGTH.pack(len(ticket.request)) + ticket.request)
             except OSError as error:
                 self._running = ticket
-                self._fail(error)
-                self.end()
+                self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        """The child has ended, or could not be started. A question that it had not read yet is asked once more."""
+        assert self._running
+        if self._used is None and not self._running.retried:
+            self._running.retried = True
+            self._queue.appendleft(self._running)
+        else:
+            self._fail(error, hung=self._used is not None)
+        self.end()
 
     def _fail(self, error: OSError, *, hung: bool = False) -> None:
         assert self._running
@@ -219,14 +226,11 @@ class Aside:
                 if self._is_whole():
                     break
             else:
-                self._fail(OSError("the process that reads /proc has ended"), hung=True)
-                self.end()
-                return
+                raise ConnectionResetError("the process that reads /proc has ended")
         except BlockingIOError:
             return
         except OSError as error:
-            self._fail(error, hung=True)
-            self.end()
+            self._lose(error)
             return
         succeeded, value, self._running.cost = pickle.loads(self._received[_HEAD:])  # noqa: S301 - of our child
         self._running.answer = succeeded, value
