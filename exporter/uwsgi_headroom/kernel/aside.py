@@ -55,6 +55,7 @@ SHORT_WAIT, LONG_WAIT = 0.02, 0.1
 
 _MOST_BYTES = 32 << 20  # of an answer
 _HEAD = BEGUN.size + LENGTH.size  # in front of it
+_KILL_SECONDS = 0.05
 _MOST_ENDING = 8  # children that were killed and still hang in the kernel
 
 
@@ -163,6 +164,8 @@ class Aside:
             if self._process is not None:
                 self._process.kill()
                 self._ending.append(self._process)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_KILL_SECONDS)
             self._discard()
             self._ending = [each for each in self._ending if each.poll() is None]
 
@@ -173,6 +176,8 @@ class Aside:
 
     def _go_on(self) -> None:
         """Take the answers that have arrived, end a question that hangs, and ask the next one."""
+        if self._ending:
+            self._ending = [each for each in self._ending if each.poll() is None]
         if self._running is not None:
             self._take()
             if self._running is not None and self._hangs():
