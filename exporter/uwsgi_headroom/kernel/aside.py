@@ -363,7 +363,7 @@ class Questions:
     def _ask(self, question: Callable[..., T], arguments: Sequence[Hashable], *, keep: bool) -> T:
         asked = question, tuple(arguments)
         ticket = self._waiting
-        if ticket and not (ticket.answer or self.aside.wait(ticket, self._patience if ticket.asked == asked else 0.0)):
+        if ticket and not self.aside.wait(ticket, 0.0):
             raise NotYetError("an earlier answer is not there yet")
         if ticket and ticket.asked == asked:
             return self._take(ticket)  # type: ignore[no-any-return]
@@ -373,14 +373,10 @@ class Questions:
         self._check()
         ticket = self.aside.submit(asked if keep else None, question, arguments)
         self._waiting = ticket
-        if self.aside.wait(ticket, self._patience):
+        if self.aside.wait(ticket, LONG_WAIT if self._is_trusted else SHORT_WAIT):
             return self._take(ticket)  # type: ignore[no-any-return]
         self._is_trusted = False
         raise NotYetError("the answer is not there yet")
-
-    @property
-    def _patience(self) -> float:
-        return LONG_WAIT if self._is_trusted else SHORT_WAIT
 
     def _check(self) -> None:
         """Raises PausedError."""
@@ -398,7 +394,7 @@ class Questions:
 
     def _take(self, ticket: _Ticket) -> Any:
         self._waiting, self.cost = None, ticket.cost
-        self._is_trusted = not ticket.hung
+        self._is_trusted = not ticket.hung and ticket.cost < SHORT_WAIT
         if ticket.hung:
             self._not_before = self.clock() + self._pause
             self._reason = (

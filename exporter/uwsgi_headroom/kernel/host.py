@@ -73,7 +73,7 @@ class Host:
         self._prover = Prover(clock)
         self._workers_here = WorkersHere()
         self._processes = Processes()
-        self._backlogs = Backlogs(listeners)
+        self._backlogs = Backlogs(listeners, asks)
         self._worker_memories = WorkerMemories(asks)
         self._setup = SetupReader(asks)
         self._throttling = ThrottleCounts()
