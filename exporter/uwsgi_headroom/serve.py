@@ -159,6 +159,7 @@ def serve_until_signal(
     terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
     signal.signal(signal.SIGINT, exporter.handle_exit)
     asyncio.run(exporter.run_until_signal(sockets))
+    aside.end_all()
     signal.signal(signal.SIGTERM, terminate)
     if exporter.ended_by == signal.SIGTERM:
         logging.shutdown()  # Python does not do this when a signal ends the process

@@ -15,6 +15,7 @@ own for bytes and entries.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -142,6 +143,7 @@ class Aside:
                 return
             self._ending = [each for each in self._ending if each.poll() is None]
             self._discard()
+            atexit.register(self.end)
             if len(self._ending) >= _MOST_ENDING:
                 raise OSError("too many processes that read /proc hang in the kernel")
             ours, theirs = socket.socketpair()
@@ -296,6 +298,12 @@ def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
 
 SAMPLES, LOOKS = Aside(), Aside()
 """For what samples need, and for looks at code, which take longer and are rare."""
+
+
+def end_all() -> None:
+    """End all child processes: a process that a signal ends has no other way to wait for them."""
+    SAMPLES.end()
+    LOOKS.end()
 
 
 def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) -> T:
