@@ -162,6 +162,9 @@ def test_the_process_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(FileNotFoundError):
         Questions(aside=Aside()).ask(os.getpid)
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    with pytest.raises(ConnectionResetError, match="does not start"):
+        ask(Questions(aside=Aside()), os.getpid)
 
 
 def test_it_ends_with_its_parent(never: str) -> None:

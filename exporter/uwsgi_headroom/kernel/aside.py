@@ -77,7 +77,6 @@ class _Ticket:
     answer: tuple[bool, Any] | None = None
     cost: float = 0.0
     hung: bool = False
-    dropped: bool = False
     retried: bool = False
 
     def result(self) -> Any:
@@ -98,7 +97,8 @@ class Aside:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._received = bytearray()
-        self._since = 0.0
+        self._is_ready = False
+        self._since = 0.0  # monotonic time: when the child, or the present question, began
         self._used: float | None = None  # CPU seconds of the child when the present question began
         self._running: _Ticket | None = None
         self._ending: list[subprocess.Popen[bytes]] = []
@@ -127,49 +127,36 @@ class Aside:
                 left = end - time.monotonic()
                 if left <= 0:
                     return False
-                select_readable(self._socket, min(left, 0.05))
+                _wait_for(self._socket, min(left, 0.05))
 
     def drop(self, ticket: _Ticket) -> None:
         """Nobody waits for the answer any more."""
-        with self._lock:
-            ticket.dropped = True
-            if ticket in self._queue:
-                self._queue.remove(ticket)
+        with self._lock, contextlib.suppress(ValueError):
+            self._queue.remove(ticket)
 
     def start(self) -> None:
-        """Start the child process, which takes 0.1 s. Raises OSError if it cannot be started."""
+        """Start the child process, and do not wait until it is ready. Raises OSError if it cannot be started."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 return
-            self._ending = [each for each in self._ending if each.poll() is None]
             self._discard()
-            atexit.register(self.end)
             if len(self._ending) >= _MOST_ENDING:
                 raise OSError("too many processes that read /proc hang in the kernel")
-            ours, theirs = socket.socketpair()
+            self._socket, theirs = socket.socketpair()
+            self._socket.setblocking(False)
+            self._received, self._is_ready, self._since = bytearray(), False, time.monotonic()
             with theirs:
                 self._process = _start_child(theirs.fileno())
-            ours.settimeout(START_SECONDS)
-            self._socket, self._received = ours, bytearray()
-            try:
-                is_ready = ours.recv(1)
-            except OSError:
-                is_ready = b""
-            if not is_ready:
-                self.end()
-                raise OSError("the process that reads /proc does not start")
-            ours.setblocking(False)
 
     def end(self) -> None:
         """End the child process."""
         with self._lock:
-            if self._process is not None:
+            if self._process is not None and self._pid == os.getpid():  # a forked process has that of its parent
                 self._process.kill()
                 self._ending.append(self._process)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_KILL_SECONDS)
             self._discard()
-            self._ending = [each for each in self._ending if each.poll() is None]
 
     def _discard(self) -> None:
         if self._socket is not None:
@@ -188,17 +175,27 @@ class Aside:
                 self._fail(TimeoutError("what the kernel shows of a process was not read in time"), hung=True)
                 self.end()
         while self._running is None and self._queue:
-            ticket = self._queue.popleft()
-            if ticket.dropped:
-                continue
-            self._used = None
             try:
                 self.start()
-                self._running, self._since = ticket, time.monotonic()
-                self._send(LENGTH.pack(len(ticket.request)) + ticket.request)
+                if not self._take_readiness():
+                    return
+                self._running, self._since, self._used = self._queue.popleft(), time.monotonic(), None
+                self._send(LENGTH.pack(len(self._running.request)) + self._running.request)
             except OSError as error:
-                self._running = ticket
+                self._running, self._used = self._running or self._queue.popleft(), None
                 self._lose(error)
+
+    def _take_readiness(self) -> bool:
+        """Whether the child is ready for its first question. Raises OSError if it has ended, or takes too long."""
+        assert self._socket
+        if not self._is_ready:
+            with contextlib.suppress(BlockingIOError):
+                self._is_ready = bool(self._socket.recv(1))
+                if not self._is_ready:
+                    raise ConnectionResetError("the process that reads /proc does not start")
+            if not self._is_ready and time.monotonic() - self._since > START_SECONDS:
+                raise TimeoutError("the process that reads /proc does not start")
+        return self._is_ready
 
     def _lose(self, error: OSError) -> None:
         """The child has ended, or could not be started. A question that it had not read yet is asked once more."""
@@ -258,7 +255,7 @@ class Aside:
         """Whether the child waits for something, or has computed, for too long. On a busy machine it waits for a CPU:
         that is no fault of the question."""
         elapsed = time.monotonic() - self._since
-        if elapsed < HUNG_SECONDS or self._used is None:
+        if elapsed < HUNG_SECONDS or self._used is None:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
         state, used = _read_use(self._process.pid)
@@ -274,7 +271,7 @@ def _read_use(pid: int) -> tuple[bytes, float]:
         return b"", 0.0
 
 
-def select_readable(stream: socket.socket, seconds: float) -> None:
+def _wait_for(stream: socket.socket, seconds: float) -> None:
     """Wait until a socket can be read, however high its descriptor is."""
     poll = select.poll()
     poll.register(stream, select.POLLIN)
@@ -300,8 +297,9 @@ SAMPLES, LOOKS = Aside(), Aside()
 """For what samples need, and for looks at code, which take longer and are rare."""
 
 
+@atexit.register
 def end_all() -> None:
-    """End all child processes: a process that a signal ends has no other way to wait for them."""
+    """End all child processes; a process that a signal ends does so itself."""
     SAMPLES.end()
     LOOKS.end()
 
