@@ -4,10 +4,13 @@ import os
 import sys
 
 from uwsgi_headroom import interrupts
+from uwsgi_headroom.kernel import answering
 
 
 def main() -> int:
     """Run the command line and return its exit status. Ctrl-C while modules load ends it without a traceback."""
+    if sys.argv[1:2] == [answering.FLAG]:
+        answering.serve(int(sys.argv[2]))
     open_closed_streams()
     with interrupts.ending_the_process():
         from uwsgi_headroom import cli

@@ -169,6 +169,8 @@ class Setup:
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if it is not known, or no file that this user can see."""
+    why_unknown: str = ""
+    """Why nothing of this is known, for an operator; empty if it is."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)

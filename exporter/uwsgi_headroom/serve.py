@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.config.precedence import unknown_variables
+from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.service.reload import Hangup, Lifecycle, Reloader, SettingsSource
 from uwsgi_headroom.service.systemd import ServiceManager, take_sockets
 from uwsgi_headroom.watch import suspend
@@ -83,6 +85,8 @@ def run(options: argparse.Namespace) -> None:
     # Before the writer creates a file, which would be empty.
     memory = remember(Path(settings.history).absolute()) if settings.history else NO_MEMORY
     sys.setswitchinterval(_SWITCH_SECONDS)
+    with contextlib.suppress(OSError):  # each server then says why it lacks facts
+        aside.SAMPLES.start()
     writer = _open_history(settings)
     manager = ServiceManager(os.environ, os.getpid())
     fleet = Fleet(
@@ -155,6 +159,7 @@ def serve_until_signal(
     terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
     signal.signal(signal.SIGINT, exporter.handle_exit)
     asyncio.run(exporter.run_until_signal(sockets))
+    aside.end_all()
     signal.signal(signal.SIGTERM, terminate)
     if exporter.ended_by == signal.SIGTERM:
         logging.shutdown()  # Python does not do this when a signal ends the process

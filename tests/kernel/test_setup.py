@@ -21,7 +21,7 @@ from uwsgi_headroom.kernel.setup import (
     find_concurrency_kind,
     read_somaxconn,
 )
-from uwsgi_headroom.record import Options, Setup
+from uwsgi_headroom.record import UNKNOWN, Options, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
@@ -46,9 +46,7 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
     """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
     only: a worker says that it accepts before it has begun its threads."""
     reads: list[object] = []
-    monkeypatch.setattr(
-        "uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: reads.append(arguments) or object()
-    )
+    monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: reads.append(arguments) or UNKNOWN)
     core = {"in_request": 0}
     worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
     one, two = (
@@ -82,7 +80,7 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
 def test_workers_that_end_are_not_async(monkeypatch: pytest.MonkeyPatch, options: Options, pid: int, kind: str) -> None:
     """While a reload waits for a worker, the others are gone, and that worker has ended its threads."""
     seen = Setup(options, None, "async", None, None)
-    monkeypatch.setattr("uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: seen)
+    monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: seen)
     worker = {"pid": 2, "status": "busy", "accepting": 1, "last_spawn": 9, "respawn_count": 1, "cores": []}
     document = {"pid": 1, "workers": [worker, worker | {"pid": pid}], "sockets": []}
     setup = SetupReader().read(1, _snapshot(json.dumps(document).encode()), {2, 3}, 0.0)

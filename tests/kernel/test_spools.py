@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel import spools
+from uwsgi_headroom.kernel.aside import Direct, NotYetError, PausedError
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.raw import Spooler
+
+T = TypeVar("T")
 
 
 def with_spoolers(*directories: str) -> Snapshot:
@@ -72,16 +76,26 @@ def test_it_is_asked_seldom(tmp_path: Path) -> None:
     assert asked.read(os.getpid(), with_spoolers("/no/such"), 10.1) == {}
 
 
-def test_a_directory_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not waited for, and nothing is known."""
-    answer = threading.Event()
-    monkeypatch.setattr(spools, "_count", lambda pid, name: answer.wait() and 1)
-    begun = time.monotonic()
-    try:
-        assert Spools().read(os.getpid(), with_spoolers("/srv/nfs"), 0.0) == {}
-        assert time.monotonic() - begun < 10
-    finally:
-        answer.set()
+class Late(Direct):
+    """Answers the first questions late, then never."""
+
+    def __init__(self, *errors: OSError) -> None:
+        self.errors = list(errors)
+
+    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        if self.errors:
+            raise self.errors.pop(0)
+        return question(*arguments)
+
+
+def test_a_directory_that_does_not_answer(tmp_path: Path) -> None:
+    """Nothing is known of it, and it is not asked again at once; a late answer is waited for."""
+    (tmp_path / "uwsgi_spoolfile_on_a").touch()
+    snapshot = with_spoolers(str(tmp_path))
+    late = Spools(Late(NotYetError(), NotYetError()))
+    assert [late.read(os.getpid(), snapshot, now) for now in (0.0, 0.2, 0.4)] == [{}, {}, {str(tmp_path): 1}]
+    never = Spools(Late(PausedError("hung")))
+    assert [never.read(os.getpid(), snapshot, now) for now in (0.0, 9.9, 10.0)] == [{}, {}, {str(tmp_path): 1}]
 
 
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -151,12 +152,13 @@ def test_nothing_is_known_without_a_worker(tmp_path: Path) -> None:
     assert memories.read(MASTER, by_pid(process(1)), 5.0) is None
 
 
-def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path: Path) -> None:
+def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a walk of page tables takes more than 50 ms of CPU, anonymous memory is the figure from then on; a new master
     is tried again."""
     write_rollup(tmp_path, 1, 956)
     clock = SlowClock(step=0.9 * LONGEST_WALK)
-    memories = WorkerMemories(root=tmp_path, cpu_clock=clock)
+    monkeypatch.setattr(time, "thread_time", clock)
+    memories = WorkerMemories(root=tmp_path)
     workers = by_pid(process(1, 5_000_000))
     first = memories.read(MASTER, workers, 0.0)
     assert first is not None

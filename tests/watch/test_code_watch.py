@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from tools.support.simulated_server import Server
-from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.record import CodeLook, CodeSight, Line
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.watch.code_watch import CHECK, CodeSetting
+from uwsgi_headroom.watch.code_watch import CHECK, CodeSetting, CodeWatch
 from uwsgi_headroom.watch.pace import CpuBudget
 from uwsgi_headroom.watch.watch import Watch
 
@@ -44,7 +43,7 @@ def test_a_look_that_costs_much_lowers_the_rate(
     async def look(*_: object) -> CodeLook:
         return CodeLook(off="no right", seconds=next(costs))
 
-    monkeypatch.setattr(CodeLooks, "look", look)
+    monkeypatch.setattr(CodeWatch, "ask", look)
     asyncio.run(watch.code.look())
     assert watch.code.pause == pytest.approx(pause)
     asyncio.run(watch.code.look())
@@ -66,7 +65,7 @@ def test_an_error_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest
             raise outcome
         return outcome
 
-    monkeypatch.setattr(CodeLooks, "look", look)
+    monkeypatch.setattr(CodeWatch, "ask", look)
 
     async def watch_until_seen() -> Watch:
         watch = watched(QUICK)
@@ -98,7 +97,7 @@ def test_a_server_that_is_down_is_not_looked_at(monkeypatch: pytest.MonkeyPatch)
     async def look(*_: object) -> CodeLook:
         raise AssertionError
 
-    monkeypatch.setattr(CodeLooks, "look", look)
+    monkeypatch.setattr(CodeWatch, "ask", look)
     watch = watched(QUICK)
     assert watch.code
     assert watch.reading

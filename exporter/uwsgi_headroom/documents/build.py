@@ -350,6 +350,8 @@ def _list_unknowns(
         yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
     elif not reading.host.threads:
         yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
+    if record.setup.why_unknown:
+        yield schema.Unknown(what="options", why=record.setup.why_unknown, socket=None)
     if reading.host.limits_off:
         yield schema.Unknown(what="limits", why=reading.host.limits_off, socket=None)
     if not reading.host.off:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
+from uwsgi_headroom.kernel.aside import Asks, Direct
 from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_tcp
@@ -49,8 +50,12 @@ class Backlogs:
     """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, whether the master is
     in another network namespace, and the listeners of each name."""
 
-    def __init__(self, dumps: ListenerDumps | None = None) -> None:
-        self._dumps = dumps or ListenerDumps()
+    def __init__(
+        self,
+        dumps: ListenerDumps | None = None,
+        asks: Asks = Direct(),  # noqa: B008 - without state
+    ) -> None:
+        self._dumps, self._asks = dumps or ListenerDumps(), asks
         self._master_pid: int | None = None
         self._sockets = _Sockets(None, False)
         self._listeners: dict[str, list[Listener]] = {}
@@ -72,7 +77,7 @@ class Backlogs:
         found = _match_all(names, master_pid, known, self._dumps) if known is not None else {}
         if known is None or any(isinstance(match, str) for match in found.values()):
             # A reload gives new inodes to some sockets: those with a host name, and those whose name begins with \0.
-            self._master_pid, self._sockets = master_pid, _read_sockets(master_pid)
+            self._sockets, self._master_pid = self._read_sockets(master_pid), master_pid
             if self._sockets != known:
                 self._dumps.forget()
                 found = _match_all(names, master_pid, self._sockets, self._dumps)
@@ -81,6 +86,14 @@ class Backlogs:
         if len(self._listeners) == len(found) and not self._sockets.elsewhere:
             self._found_for = master_pid, names
         return {name: _measure(match) for name, match in found.items()}
+
+    def _read_sockets(self, master_pid: int) -> _Sockets:
+        """The sockets that a master holds; those that are known, while the answer is not there."""
+        try:
+            held = self._asks.ask(read_socket_inodes, master_pid)
+        except OSError:
+            held = self._sockets.held if master_pid == self._master_pid else None
+        return _Sockets(held, _is_elsewhere(master_pid))
 
     def _ask_again(self) -> dict[str, Backlog] | None:
         """The queues of the listeners that were found last; None if one of them does not answer."""
@@ -116,7 +129,7 @@ class Backlogs:
 
     def is_alone(self, master_pid: int) -> bool | None:
         """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
-        sockets = _read_sockets(master_pid)
+        sockets = self._read_sockets(master_pid)
         if sockets.held is None or sockets.elsewhere is None:
             return None
         try:
@@ -144,9 +157,9 @@ class _Sockets:
     elsewhere: bool | None
 
 
-def _read_sockets(master_pid: int) -> _Sockets:
+def _is_elsewhere(master_pid: int) -> bool | None:
     same = shares_network_namespace(master_pid)
-    return _Sockets(read_socket_inodes(master_pid), None if same is None else not same)
+    return None if same is None else not same
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +319,9 @@ def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[
         held[worker_id] = inodes
     if not held:
         return None
-    matches = _match_all(names, master_pid, _read_sockets(master_pid), ListenerDumps())
+    matches = _match_all(
+        names, master_pid, _Sockets(read_socket_inodes(master_pid), _is_elsewhere(master_pid)), ListenerDumps()
+    )
     listening = {
         name: {listener.inode for listener in listeners}
         for name, listeners in matches.items()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from uwsgi_headroom.kernel.aside import Asks, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
@@ -63,22 +64,24 @@ class Host:
         machine_cpu: MachineCpu | None = None,
         waits: WaitSetting = OFF,
         listeners: ListenerDumps | None = None,
+        asks: Asks | None = None,
     ) -> None:
+        asks = asks or Questions(clock)
         self._cpu_residency = cpu_residency
         self._clock = clock
         self._slow = _SlowFacts()
         self._prover = Prover(clock)
         self._workers_here = WorkersHere()
         self._processes = Processes()
-        self._backlogs = Backlogs(listeners)
-        self._worker_memories = WorkerMemories()
-        self._setup = SetupReader()
+        self._backlogs = Backlogs(listeners, asks)
+        self._worker_memories = WorkerMemories(asks)
+        self._setup = SetupReader(asks)
         self._throttling = ThrottleCounts()
         self._cpu = ServerCpu(machine_cpu or MachineCpu(clock))
-        self._roles = Roles(clock)
+        self._roles = Roles(clock, asks)
         self._shared = SharedConnections(clock)
-        self._waits = WaitSampler(waits, clock)
-        self._spools = Spools()
+        self._waits = WaitSampler(waits, clock, asks=asks)
+        self._spools = Spools(asks)
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
 from uwsgi_headroom.kernel.cgroups import ROOT, find_cgroups
 from uwsgi_headroom.kernel.processes import WorkerProcess
 
@@ -117,13 +118,10 @@ class WorkerMemories:
     It is an upper bound: it includes pages that a worker still shares with its master, copied on write.
 
     A worker grows for some time after its start, so the largest value of each living process counts.
-
-    `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy machine does not look like a large worker.
     """
 
-    def __init__(self, *, root: Path = ROOT, cpu_clock: Callable[[], float] = time.thread_time) -> None:
-        self._root = root
-        self._cpu_clock = cpu_clock
+    def __init__(self, asks: Asks = Direct(), *, root: Path = ROOT) -> None:  # noqa: B008 - without state
+        self._asks, self._root = asks, root
         self._unique: dict[_ProcessKey, int] = {}
         self._anonymous: dict[_ProcessKey, int] = {}
         self._asked_at: dict[_ProcessKey, float] = {}
@@ -152,17 +150,18 @@ class WorkerMemories:
 
     def _ask_next(self, master_pid: int, living: Mapping[_ProcessKey, WorkerProcess], now: float) -> None:
         key = min(living, key=lambda key: (self._asked_at.get(key, float("-inf")), -self._anonymous.get(key, 0)))
-        self._asked_at[key] = self._last_asked_at = now
-        begin = self._cpu_clock()
         try:
-            unique = read_unique_bytes(key[0], self._root)
-        except (OSError, ValueError):  # not permitted, a kernel before 4.14, or the process has ended
+            unique, cost = self._asks.ask(walk, key[0], self._root)
+        except NotYetError:
             return
-        if self._cpu_clock() - begin > LONGEST_WALK:
+        except (OSError, ValueError):  # not permitted, a kernel before 4.14, or the process has ended
+            unique, cost = 0, 0.0
+        self._asked_at[key] = self._last_asked_at = now
+        if cost > LONGEST_WALK:
             self._too_slow_master = master_pid
             self._unique.clear()
-            return
-        self._unique[key] = max(self._unique.get(key, 0), unique)
+        elif unique:
+            self._unique[key] = max(self._unique.get(key, 0), unique)
 
     def _sum_up(self, workers: int) -> WorkerMemory | None:
         if self._unique:
@@ -173,6 +172,12 @@ class WorkerMemories:
             largest = max(self._anonymous.values())
             return WorkerMemory(largest, "anonymous", largest, {})
         return None
+
+
+def walk(pid: int, root: Path) -> tuple[int, float]:
+    """The unique memory of a process, and the CPU seconds that it took to read it; a question for `aside`."""
+    began = time.thread_time()
+    return read_unique_bytes(pid, root), time.thread_time() - began
 
 
 def read_unique_bytes(pid: int, root: Path = ROOT) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -32,7 +31,6 @@ from uwsgi_headroom.ini_syntax import (
     resolve_set,
     split_name,
 )
-from uwsgi_headroom.kernel.procfs import MOST_SECONDS, Patience
 from uwsgi_headroom.record import Options, spell_option
 
 MOST_BYTES = 256 << 10
@@ -44,15 +42,14 @@ class MasterFiles:
     """The files of one process. newest: the latest change of any file read so far, in epoch seconds.
 
     Both directories need the permission to trace the process (see `procfs.read_socket_inodes`). The files are
-    untrusted. Names are resolved step by step from descriptors of directories, so that no link leads out of the
-    process's root directory, whatever is replaced meanwhile. Only a regular file is opened, the read never waits for
-    long, and one bound applies to all files of a process together.
+    untrusted, and may be on a file system that never answers, so those of another process are read by `aside`. Names
+    are resolved step by step from descriptors of directories, so that no link leads out of the process's root
+    directory, whatever is replaced meanwhile. Only a regular file is opened, and one bound applies to all files of a
+    process together.
     """
 
-    def __init__(self, pid: int, *, proc: Path = Path("/proc"), patience: Patience | None = None) -> None:
+    def __init__(self, pid: int, *, proc: Path = Path("/proc")) -> None:
         self._process = proc / str(pid)
-        self._patience = patience or Patience()
-        self._end: float | None = None
         self._bytes_left = MOST_BYTES
         self.newest = 0.0
 
@@ -70,11 +67,9 @@ class MasterFiles:
 
     def read(self, name: str) -> str:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
-        longer than MOST_BYTES or take longer than half a second; ValueError for an impossible name."""
+        longer than MOST_BYTES; ValueError for an impossible name."""
         path = os.path.join(os.readlink(self._process / "cwd"), name)
-        self._end = self._end or time.monotonic() + MOST_SECONDS
-        most = self._bytes_left
-        content, changed = self._patience.ask(lambda: self._read(path, most), self._end - time.monotonic())
+        content, changed = self._read(path, self._bytes_left)
         self._bytes_left -= len(content)
         self.newest = max(self.newest, changed)
         return content.decode(errors="replace")
@@ -83,9 +78,6 @@ class MasterFiles:
         """The device and inode of a file, the same under each of its names. Raises OSError; ValueError for an
         impossible name."""
         path = os.path.join(os.readlink(self._process / "cwd"), name)
-        return self._patience.ask(lambda: self._identify(path), MOST_SECONDS)
-
-    def _identify(self, path: str) -> tuple[int, int]:
         with self._find(path) as found:
             status = os.fstat(found)
         return status.st_dev, status.st_ino
@@ -261,12 +253,10 @@ _END_WORKERS = (
 """Options that end workers while uWSGI runs, of which no value is kept (core/uwsgi.c of uWSGI 2.0.31)."""
 
 
-def read_options(
-    pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc"), patience: Patience | None = None
-) -> Options:
+def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc")) -> Options:
     """The options of the uWSGI master whose proven PID is `pid`. oldest_worker: the spawn time of its oldest worker, in
-    whole epoch seconds as in uWSGI's stats. patience: remembers a file that does not answer. Never raises."""
-    files = MasterFiles(pid, proc=proc, patience=patience)
+    whole epoch seconds as in uWSGI's stats. Never raises, but may never end: a question for `aside`."""
+    files = MasterFiles(pid, proc=proc)
     try:
         words = _words_of_uwsgi(files.read_command_line())
     except OSError:

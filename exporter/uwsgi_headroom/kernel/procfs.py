@@ -1,24 +1,16 @@
-"""Reads files of `/proc` and `/sys`, small ones quickly and doubtful ones without waiting.
-
-A reading of a server takes dozens of small files, so the functions here do no more than the system calls. `Patience`
-reads files that the watched process may keep from answering.
-"""
+"""Reads small files of `/proc` and `/sys`: a reading of a server takes dozens, so the functions do no more than the
+system calls. Files that the watched process can keep from answering are for `aside`."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import resource
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from itertools import islice
-from queue import SimpleQueue
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -157,12 +149,15 @@ def read_socket_inodes(pid: int) -> frozenset[int] | None:
     The only kernel fact, besides waits and unique memory, that needs a privilege. The reader must be the process's own
     user, or have CAP_DAC_READ_SEARCH (to list `/proc/<pid>/fd`) and CAP_SYS_PTRACE (to read its links). If uWSGI starts
     as root with the option `uid`, its files in procfs continue to belong to root (setuid makes a process not dumpable,
-    see proc(5)), so even its own user may not read them. Costs a system call per descriptor: cache the result.
+    see proc(5)), so even its own user may not read them. Costs a system call per descriptor: cache the result. Only the
+    lowest descriptors are read: a server opens its listening sockets first.
     """
     inodes = []
     folder = f"/proc/{pid}/fd"
     try:
-        for descriptor in os.listdir(folder):
+        with os.scandir(folder) as entries:
+            descriptors = [entry.name for entry in islice(entries, MOST_DESCRIPTORS)]
+        for descriptor in descriptors:
             try:
                 target = os.readlink(f"{folder}/{descriptor}")
             except FileNotFoundError:  # closed in the meantime
@@ -202,78 +197,6 @@ def read_descriptor_limit(pid: int) -> int | None:
     raise ValueError("a limits file has no limit of open files")
 
 
-MOST_SECONDS = 0.5
-"""How long to wait. Files are read in a few milliseconds; a busy machine takes longer."""
-
-PAUSE_SECONDS = 60.0
-"""How long to read nothing after that: a server of files may be slow as well as silent."""
-
-
-class Patience:
-    """Asks questions about the files or the memory of one process, which may never answer, without waiting for them.
-
-    A file may be on a file system whose server does not answer: a network one, or FUSE with a server that the watched
-    process itself has written. Nothing can end such a read, so it runs in a thread of its own. If it takes too long,
-    the thread is left alone, and nothing else is read until it ends, nor for a minute. keeps_thread: whether the thread
-    is kept for the next question, as for those of every sample.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, keeps_thread: bool = False) -> None:
-        self._clock = clock
-        self._keeps_thread = keeps_thread
-        self._stuck: Future[Any] | None = None
-        self._not_before = float("-inf")
-
-    @property
-    def may_ask(self) -> bool:
-        return self._clock() >= self._not_before and (self._stuck is None or self._stuck.done())
-
-    def pause(self) -> None:
-        """Ask nothing for a minute."""
-        self._not_before = self._clock() + PAUSE_SECONDS
-
-    def ask(self, question: Callable[[], T], seconds: float = MOST_SECONDS) -> T:
-        """The result of `question`. Raises whatever it raises, or TimeoutError if it takes longer than `seconds` or an
-        earlier one has not ended."""
-        answer = self._begin(question)
-        try:
-            return answer.result(max(0.0, seconds))
-        except FutureTimeoutError:
-            raise self._give_up(answer) from None
-
-    async def wait(self, question: Callable[[], T], seconds: float) -> T:
-        """The same, while the event loop goes on. Cancelled, nothing else is asked until the question has ended."""
-        answer = self._begin(question)
-        self._stuck = answer  # until it is done
-        loop = asyncio.get_running_loop()
-        is_done: asyncio.Future[None] = loop.create_future()
-
-        def note() -> None:
-            if not is_done.done():
-                is_done.set_result(None)
-
-        def wake(_answer: Future[T]) -> None:
-            with suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(note)
-
-        answer.add_done_callback(wake)
-        await asyncio.wait({is_done}, timeout=seconds)  # `wait_for` may swallow a cancellation up to Python 3.11
-        if not answer.done():
-            raise self._give_up(answer)
-        return answer.result()
-
-    def _begin(self, question: Callable[[], T]) -> Future[T]:
-        if not self.may_ask:
-            raise TimeoutError("an earlier file was not read in time")
-        name = "reading a file"
-        return _ask_in_kept_thread(question, name) if self._keeps_thread else ask_in_thread(question, name)[1]
-
-    def _give_up(self, answer: Future[Any]) -> TimeoutError:
-        self._stuck = answer
-        self.pause()
-        return TimeoutError("a file was not read in time")
-
-
 def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:
     """Start a thread of this name that asks a question; the future has its result, or what it raises. Raises OSError if
     there can be no further thread."""
@@ -281,41 +204,11 @@ def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Threa
     return _start_thread(lambda: _answer(question, answer), name), answer
 
 
-_IDLE: list[SimpleQueue[tuple[Callable[[], Any], Future[Any]]]] = []
-"""The kept threads without a question, each by its queue: one, unless a question is never answered."""
-
-os.register_at_fork(after_in_child=_IDLE.clear)  # threads do not survive a fork
-
-
-def _ask_in_kept_thread(question: Callable[[], T], name: str) -> Future[T]:
-    """The same in a thread that then waits for another question."""
-    answer: Future[T] = Future()
+def _answer(question: Callable[[], T], answer: Future[T]) -> None:
     try:
-        questions = _IDLE.pop()
-    except IndexError:
-        questions = SimpleQueue()
-        _start_thread(lambda: _serve(questions), name)
-    questions.put((question, answer))
-    return answer
-
-
-def _serve(questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> NoReturn:
-    while True:
-        question, answer = questions.get()
-        _answer(question, answer, lambda: _IDLE.append(questions))
-        del question, answer  # what they keep alive is not kept until the next question
-
-
-def _answer(question: Callable[[], T], answer: Future[T], end: Callable[[], object] = lambda: None) -> None:
-    """Answer a question. end: is called before the one who asked goes on."""
-    try:
-        result = question()
+        answer.set_result(question())
     except BaseException as error:  # noqa: BLE001 - the caller raises it
-        end()
         answer.set_exception(error)
-    else:
-        end()
-        answer.set_result(result)
 
 
 def _start_thread(target: Callable[[], object], name: str) -> threading.Thread:

@@ -13,14 +13,18 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.processes import list_children
-from uwsgi_headroom.kernel.waits.descriptors import Epolls, list_sockets_in_epoll
+from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.record import Role, RoleUse
 
@@ -29,6 +33,7 @@ LOOK_SECONDS, FIRST_SECONDS = 10.0, 4.0
 
 MOST_PROCESSES = 64
 _MOST_DESCRIPTORS = 256
+_MOST_SETS = 32
 
 _TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
@@ -47,12 +52,19 @@ class _Process:
     is_sure: bool
 
 
+_UNKNOWN = _Process("other", 0, 0.0, False)
+
+
 class Roles:
     """Looks at the processes of one server again and again."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        asks: Asks = Direct(),  # noqa: B008 - without state
+    ) -> None:
         self._clock = clock
-        self._peers = Peers(clock)
+        self._asks = asks
         self._looked_at, self._keep = float("-inf"), 0.0
         self._known: dict[int, _Process] = {}
         self._cpu: dict[Role, float] = defaultdict(float)
@@ -63,26 +75,35 @@ class Roles:
         spoolers as the document has them. Never raises."""
         now = self._clock()
         if now - self._looked_at >= self._keep:
+            others = [pid for pid in list_children(master_pid) if pid not in set(workers)][:MOST_PROCESSES]
+            doubtful = tuple(pid for pid in others if not (self._known.get(pid) or _UNKNOWN).is_sure)
+            try:
+                signs = self._asks.ask(read_signs, doubtful) if doubtful else {}
+            except NotYetError:
+                return self._latest
+            except OSError:
+                signs = {}
             self._keep = LOOK_SECONDS if self._known else FIRST_SECONDS
-            self._latest = self._look(master_pid, set(workers), set(spoolers), now - self._looked_at)
+            self._latest = self._look(master_pid, others, set(spoolers), signs, now - self._looked_at)
             self._looked_at = now
         return self._latest
 
-    def _look(self, master: int, workers: set[int], spoolers: set[int], seconds: float) -> tuple[RoleUse, ...]:
+    def _look(
+        self, master: int, others: list[int], spoolers: set[int], signs: Mapping[int, Signs], seconds: float
+    ) -> tuple[RoleUse, ...]:
         name, before, is_first = _read_name(master), self._known, not self._known
         self._known = {}
         grown: dict[Role, float] = defaultdict(float)
         resident: dict[Role, int] = defaultdict(int)
         number: dict[Role, int] = defaultdict(int)
-        found = [master, *islice((pid for pid in list_children(master) if pid not in workers), MOST_PROCESSES)]
+        found = [master, *others]
         own = len(found)
         for place, pid in enumerate(found):  # it grows
             try:
-                now, size = self._read(pid, before.get(pid), master, name, spoolers)
+                role: Role | None = "master" if pid == master else "daemon" if place >= own else None
+                now, size = _read(pid, before.get(pid), role, partial(_find_role, pid, name, spoolers, signs))
             except (OSError, ValueError, IndexError):
                 continue  # it has ended
-            if place >= own:
-                now.role = "daemon"
             if now.role == "daemon":
                 started = [child for child in list_children(pid) if child not in found]
                 found += started[: max(0, 1 + MOST_PROCESSES - len(found))]
@@ -102,43 +123,62 @@ class Roles:
             for role in sorted(number)
         )
 
-    def _read(
-        self, pid: int, then: _Process | None, master: int, name: bytes, spoolers: set[int]
-    ) -> tuple[_Process, int]:
-        """A process as it is now, and its resident bytes. Raises OSError, ValueError or IndexError if it has ended."""
-        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-        if fields[0] in (b"Z", b"X"):
-            raise ProcessLookupError(pid)
-        start, used = int(fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS
-        same = then if then and then.start == start else None
-        role = same.role if same and same.is_sure else self._find_role(pid, master, name, spoolers)
-        is_sure = same is not None and same.role == role
-        return _Process(role, start, used, is_sure), int(fields[21]) * _PAGE
 
-    def _find_role(self, pid: int, master: int, name: bytes, spoolers: set[int]) -> Role:
-        if pid == master:
-            return "master"
-        if _own_number(pid) in spoolers:
-            return "spooler"
-        if _read_name(pid) != name:
-            return "daemon"
-        named = _NAMED.match(procfs.read_line(f"/proc/{pid}/cmdline"))
-        if named:
-            return "mule" if named[1] == b"mule" else "spooler" if named[1] == b"spooler" else "router"
-        listens = self._listens(pid)
-        return "other" if listens is None else "router" if listens else "mule"
+def _read(pid: int, then: _Process | None, role: Role | None, find_role: Callable[[], Role]) -> tuple[_Process, int]:
+    """A process as it is now, and its resident bytes. Raises OSError, ValueError or IndexError if it has ended."""
+    fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
+    if fields[0] in (b"Z", b"X"):
+        raise ProcessLookupError(pid)
+    start, used = int(fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS
+    same = then if then and then.start == start else None
+    role = role or (same.role if same and same.is_sure else find_role())
+    return _Process(role, start, used, same is not None and same.role == role), int(fields[21]) * _PAGE
 
-    def _listens(self, pid: int) -> bool | None:
-        """Whether a process waits for connections at a listening socket; None if that is hidden."""
-        try:
-            with os.scandir(f"/proc/{pid}/fd") as folder:
-                names = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS)]
-            epolls = [each for each in names if "eventpoll" in _read_link(pid, each)]
-        except OSError:
-            return None
-        inodes = [inode for each in epolls for inode in list_sockets_in_epoll(pid, int(each), Epolls())]
-        self._peers.learn(inodes, elsewhere=None if shares_network_namespace(pid) else pid)
-        return any((peer := self._peers.get(inode)) and peer.kind == "listening" for inode in inodes)
+
+def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Signs]) -> Role:
+    if _own_number(pid) in spoolers:
+        return "spooler"
+    if _read_name(pid) != name:
+        return "daemon"
+    named, listens = signs.get(pid, Signs(b"", None))
+    found = _NAMED.match(named)
+    if found:
+        return "mule" if found[1] == b"mule" else "spooler" if found[1] == b"spooler" else "router"
+    return "other" if listens is None else "router" if listens else "mule"
+
+
+class Signs(NamedTuple):
+    """What shows the role of a process: the beginning of its command line, and whether it waits for connections at a
+    listening socket, None if that is hidden."""
+
+    name: bytes
+    listens: bool | None
+
+
+def read_signs(pids: Sequence[int]) -> dict[int, Signs]:
+    """The signs of processes; those that have ended are left out. A question for `aside`."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError):
+            found[pid] = Signs(procfs.read_line(f"/proc/{pid}/cmdline"), _listens(pid))
+    return found
+
+
+def _listens(pid: int) -> bool | None:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as folder:
+            names = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS)]
+        sets = [int(each) for each in names if "eventpoll" in _read_link(pid, each)]
+    except OSError:
+        return None
+    peers, inodes = Peers(), list[int]()
+    for each in sets[:_MOST_SETS]:
+        found, size = list_sockets_in_epoll(pid, each)
+        inodes += found
+        if size >= MOST_FDINFO_BYTES:
+            break
+    peers.learn(inodes, elsewhere=None if shares_network_namespace(pid) else pid)
+    return any((peer := peers.get(inode)) and peer.kind == "listening" for inode in inodes)
 
 
 def _read_link(pid: int, descriptor: str) -> str:

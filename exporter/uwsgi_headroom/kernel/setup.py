@@ -6,21 +6,21 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Container, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
-from uwsgi_headroom.kernel.procfs import Patience
-from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
-from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
+from uwsgi_headroom.stats.server import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,16 @@ class SetupReader:
     """Reads the setup of one server repeatedly. It is costly to read and changes only with a reload or a new worker: it
     is kept until the workers change, for a minute at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, asks: Asks = Direct()) -> None:  # noqa: B008 - without state
+        self._asks = asks
         self._read_at = float("-inf")
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
         self._keep = KEEP_FIRST_SECONDS
-        self._patience = Patience()
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: PIDs of its proven workers; now:
-        monotonic time in seconds. Never raises."""
+        monotonic time in seconds. Until an answer is there, it is the last one. Never raises."""
         # A worker that is still starting has not begun its threads, nor closed the sockets of other workers.
         workers = {
             worker.pid: worker
@@ -133,29 +133,42 @@ class SetupReader:
         identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
         is_new = identity != self._identity
         if self._setup is None or is_new or now - self._read_at >= self._keep:
-            self._setup = _read_setup(master_pid, workers, names, self._patience)
-            if any(worker.state == "gone" for worker in snapshot.workers) and _counted_as_async(self._setup):
+            known = tuple(_Known(pid, each.worker_id, each.threads, each.last_spawn) for pid, each in workers.items())
+            try:
+                setup = self._asks.ask(read_setup, master_pid, known, names)
+            except NotYetError:
+                return self._setup or UNKNOWN
+            except OSError as error:
+                setup = replace(UNKNOWN, why_unknown=str(error))
+            if any(worker.state == "gone" for worker in snapshot.workers) and _counted_as_async(setup):
                 # A reload waits for the workers that are left, which have ended their threads.
-                self._setup = replace(self._setup, concurrency_kind="threads")
-            self._identity, self._read_at = identity, now
+                setup = replace(setup, concurrency_kind="threads")
+            self._setup, self._identity, self._read_at = setup, identity, now
             self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
         return self._setup
 
 
-def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str, ...], patience: Patience) -> Setup:
-    spawns = [worker.last_spawn for worker in workers.values() if worker.last_spawn]
-    options = read_options(master_pid, oldest_worker=min(spawns, default=None), patience=patience)
-    holders = find_socket_holders(master_pid, names, {pid: worker.worker_id for pid, worker in workers.items()})
-    log_path = ""
-    with suppress(TimeoutError, OSError):
-        log_path = patience.ask(lambda: find_log_file(master_pid, options))
+class _Known(NamedTuple):
+    """What the document has of an accepting worker."""
+
+    pid: int
+    worker_id: int
+    threads: int | None
+    last_spawn: float | None
+
+
+def read_setup(master_pid: int, workers: Sequence[_Known], names: tuple[str, ...]) -> Setup:
+    """The setup of a server; a question for `aside`."""
+    spawns = [worker.last_spawn for worker in workers if worker.last_spawn]
+    options = read_options(master_pid, oldest_worker=min(spawns, default=None))
+    holders = find_socket_holders(master_pid, names, {worker.pid: worker.worker_id for worker in workers})
     return Setup(
         options=options,
         somaxconn=read_somaxconn(master_pid),
-        concurrency_kind=find_concurrency_kind(options, {pid: worker.threads for pid, worker in workers.items()}),
+        concurrency_kind=find_concurrency_kind(options, {worker.pid: worker.threads for worker in workers}),
         socket_holders=holders,
         mapped=are_mapped(options, holders, len(workers)),
-        log_path=log_path,
+        log_path=find_log_file(master_pid, options),
     )
 
 
@@ -212,7 +225,7 @@ _HAS_JOURNAL = Path("/run/systemd/journal")
 
 def find_log_file(pid: int, options: Options, *, proc: Path = Path("/proc")) -> str:
     """The path of the log of the master whose proven PID is `pid`, or `journal:UNIT`; empty if it is not known.
-    options: its own. Never raises, but may wait for a file system.
+    options: its own. Never raises, but may never end: a question for `aside`.
 
     Only a regular file that this process can see under the same name is found: a path that could not be read would be
     no advice. A unit of systemd whose output is a socket writes to the journal. Reading the descriptors takes the

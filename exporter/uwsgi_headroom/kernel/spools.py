@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 
-from uwsgi_headroom.kernel.procfs import Patience
+from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
 from uwsgi_headroom.stats.server import Snapshot
 
 SECONDS = 10.0
@@ -32,26 +32,29 @@ _PREFIX = "uwsgi_spoolfile_on_"
 class Spools:
     """Counts tasks of one server repeatedly, and keeps the counts in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, asks: Asks = Direct()) -> None:  # noqa: B008 - without state
+        self._asks = asks
         self._at = float("-inf")
         self._directories: tuple[str, ...] = ()
         self._counts: Mapping[str, int] = {}
-        self._patience = Patience()
 
     def read(self, master_pid: int, snapshot: Snapshot, now: float) -> Mapping[str, int]:
         """The tasks in each spooler's directory, by its name in the document; the same object until they are counted
         again. now: monotonic seconds."""
         directories = tuple(dict.fromkeys(spooler.directory for spooler in snapshot.spoolers))[:MOST_DIRECTORIES]
         if directories != self._directories or now - self._at >= SECONDS:
-            self._at, self._directories = now, directories
             try:
-                self._counts = self._patience.ask(lambda: _count_all(master_pid, directories))
+                self._counts = self._asks.ask(count_all, master_pid, directories)
+            except NotYetError:
+                return self._counts
             except OSError:  # a file system that does not answer
                 self._counts = {}
+            self._at, self._directories = now, directories
         return self._counts
 
 
-def _count_all(master_pid: int, directories: tuple[str, ...]) -> Mapping[str, int]:
+def count_all(master_pid: int, directories: tuple[str, ...]) -> Mapping[str, int]:
+    """The tasks in each directory that may be listed; a question for `aside`."""
     counted = ((name, _count(master_pid, name)) for name in directories)
     return {name: tasks for name, tasks in counted if tasks is not None}
 

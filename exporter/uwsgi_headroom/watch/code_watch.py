@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.code_time import CodeHistory
-from uwsgi_headroom.kernel.stacks import CodeLooks
+from uwsgi_headroom.kernel import stacks
+from uwsgi_headroom.kernel.aside import LOOKS, NotYetError, Questions
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
@@ -33,6 +35,17 @@ _MOST_BEHIND = 0.5
 
 _LONGEST_STEP = 3.0
 """For so many mean pauses a look stands at most, in counters."""
+
+_PATIENCE = 2.0
+"""Seconds for an answer: a look takes 0.1 s at most, and that of a new program reads files first."""
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
+"""Seconds between two questions whether it is there."""
+
+_MOST_SHARE = 0.1
+"""The share of a CPU that looks at one server may take in any case."""
+
+_SILENT = "the memory of a worker is not readable: it answers too late, or not at all"
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +79,7 @@ class CodeWatch:
         self._monotonic = monotonic
         self._budget = budget
         self._turns = budget.looks if budget else asyncio.Semaphore()
-        self._looks = CodeLooks(setting.prefixes, monotonic)
+        self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
         self._off: str | None = None
         self._log_limit = LogLimit()
 
@@ -89,7 +102,30 @@ class CodeWatch:
             if not isinstance(reading, Reading) or self._watch.state != "up":
                 return
             if isinstance(reading.snapshot, Snapshot):
-                self._note(await self._looks.look(reading.snapshot, reading.host))
+                self._note(await self.ask(reading.snapshot, reading.host))
+
+    async def ask(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
+        """Look once, in the child process, while the event loop goes on."""
+        needed = HostFacts(
+            off=facts.off,
+            processes=facts.processes,
+            setup=facts.setup,
+            master_pid=facts.master_pid,
+            local_pids=facts.local_pids,
+        )
+        end, pause = self._monotonic() + _PATIENCE, _SHORTEST_PAUSE
+        try:
+            while self._monotonic() < end:
+                try:
+                    return self._questions.ask(stacks.look, id(self), self.setting.prefixes, snapshot, needed)
+                except NotYetError:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except OSError as error:
+            return CodeLook(off=str(error))
+        finally:
+            self._questions.forget()
+        return CodeLook(off=_SILENT)
 
     def _note(self, look: CodeLook) -> None:
         factor = 1.0

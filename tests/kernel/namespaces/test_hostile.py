@@ -16,11 +16,11 @@ from tests.support.contained import family, namespaces_of_threads, read_namespac
 from tests.support.other_namespaces import as_root
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.aside import Aside, NotYetError, PausedError, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 
@@ -57,18 +57,29 @@ def with_silent_files(directory: Path) -> Iterator[int]:
             process.kill()
 
 
-def test_files_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that does not answer costs one thread, which ends with it; the exporter goes on."""
-    monkeypatch.setattr("uwsgi_headroom.kernel.options.MOST_SECONDS", 0.1)
-    monkeypatch.setattr(procfs, "PAUSE_SECONDS", 0.0)
-    before, one = threading.active_count(), Patience()
-    with with_silent_files(tmp_path) as pid:
-        for _ in range(5):
-            options = read_options(pid, patience=one)
-            assert options.source == {}
-            assert options.configuration_file.endswith("files/app.ini")
-        assert threading.active_count() == before + 1
-    wait_until(lambda: threading.active_count() == before, what="the end of the thread")
+def test_files_that_never_answer(tmp_path: Path) -> None:
+    """A file system that does not answer costs its server the facts, and nobody else anything."""
+    child = Aside()
+    silent, other = Questions(aside=child), Questions(aside=child)
+
+    def is_paused() -> bool:
+        with contextlib.suppress(NotYetError):
+            with pytest.raises(PausedError):
+                silent.ask(read_options, pid)
+            return True
+        return False
+
+    def is_answered() -> bool:
+        with contextlib.suppress(NotYetError):
+            return other.ask(os.getppid) == os.getpid()
+        return False
+
+    try:
+        with with_silent_files(tmp_path) as pid:
+            wait_until(is_paused, what="the question to be given up")
+            wait_until(is_answered, what="another server's answer")
+    finally:
+        child.end()
 
 
 @pytest.mark.parametrize("claimed", [1, 2, 3])

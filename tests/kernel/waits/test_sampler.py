@@ -11,21 +11,20 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 import pytest
 
-from tests.support.other_namespaces import as_nobody
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
-from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS
-from uwsgi_headroom.kernel.waits import file_locks, memory, sampler, uwsgi_locks, worker_threads
+from uwsgi_headroom.kernel.aside import Direct, PausedError
+from uwsgi_headroom.kernel.waits import closer_look, file_locks, locks, memory, sampler, uwsgi_locks, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
@@ -33,6 +32,8 @@ from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
+
+T = TypeVar("T")
 
 PYTHON, UWSGI = 0x1000, 0x2000
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
@@ -164,25 +165,6 @@ def test_workers_that_there_is_no_time_for_are_unknown(
     assert waits.threads["unknown"] == 16
     assert waits.gaps == (sampler.GAP_TIME,)
     assert "unknown" not in sampled(of, busy_server()).threads
-
-
-def test_memory_maps_are_read_rarely(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that replaces its program again and again does not have its map read at every sample."""
-    hands = MovableClock()
-    machine(by_place)
-    read: list[int] = []
-    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
-    monkeypatch.setattr(worker_threads, "read_memory_map", lambda pid: read.append(pid) or MEMORY)
-    processor = count(0.0, 0.04)
-    monkeypatch.setattr(worker_threads.time, "thread_time", lambda: next(processor))
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    server = busy_server(1)
-    for pid in range(500, 600):
-        server.respawn(1, 1.0, pid)
-        server.busy(8)
-        sampled(of, server)
-        hands.move(0.2)
-    assert 2 <= len(read) <= 4
 
 
 def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None:
@@ -403,14 +385,10 @@ def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
         yield (POLL, (at, 1, 30_000, 0, 0, 0, at - 104)), server
 
 
-@pytest.mark.parametrize(("named", "is_equal"), [(False, True), (True, True), (False, False)])
-def test_what_is_polled(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, named: bool, is_equal: bool
-) -> None:
-    """The array of poll(2) is read, and its sockets are known by address; a name is counted as well. A process that
-    could not end the exporter is looked at in another thread."""
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
-    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(call))
+@pytest.mark.parametrize("named", [False, True])
+def test_what_is_polled(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+    """The array of poll(2) is read, and its sockets are known by address; a name is counted as well."""
+    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -424,10 +402,9 @@ def test_what_is_polled(
 
 
 def test_threads_that_go_on(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the threads leave poll(2) before the other thread looks: they waited for the same as the rest."""
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: False)
+    """Half of the threads leave poll(2) before the closer look: they waited for the same as the rest."""
     looks = count()
-    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
+    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         hands = MovableClock()
@@ -435,14 +412,6 @@ def test_threads_that_go_on(machine: Callable[..., None], monkeypatch: pytest.Mo
         hands.move(10)
         waits = sampled(of, own_server())
         assert waits.destinations == {Destination("backend", (f"127.0.0.1:{server.getsockname()[1]}",)): 8}
-
-
-def test_who_could_end_the_exporter() -> None:
-    """A process of the same user in the same PID namespace; init of another user and a process that has ended not."""
-    assert worker_threads._is_equal(os.getpid())
-    assert not worker_threads._is_equal(2**22)
-    if os.geteuid() == 0:
-        assert not as_nobody(lambda: worker_threads._is_equal(os.getppid()))
 
 
 def own_server() -> Server:
@@ -463,20 +432,16 @@ def test_an_array_that_cannot_be_read(machine: Callable[..., None]) -> None:
         assert sum(sampled(of, own_server()).threads.values()) == 8
 
 
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_arrays_that_may_not_be_read(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
-) -> None:
+def test_arrays_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter of system calls refuses: the reason says what to allow, and nothing is asked again at each sample."""
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
-    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(elsewhere))
+    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(elsewhere))
     asked: list[int] = []
 
     def refuse(pid: int, _: object) -> None:
         asked.append(pid)
         raise memory.RefusedToReadError
 
-    monkeypatch.setattr(worker_threads, "read_pieces", refuse)
+    monkeypatch.setattr(memory, "read_pieces", refuse)
     monkeypatch.setattr(sampler, "MOST_OF_THE_TIME", 1.0)  # a busy machine looks at all threads, too
     elsewhere: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))  # not on the stack
     machine(lambda _, thread: elsewhere if thread % 1000 < 8 else IDLE)
@@ -524,15 +489,11 @@ def test_between_two_bursts(machine: Callable[..., None]) -> None:
     assert sampled(of, server) is resting
 
 
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_locks_of_the_application(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
-) -> None:
+def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
     rest it is free. A worker that has no time left is left out."""
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
     semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
-    monkeypatch.setattr(worker_threads, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
     at = 0
     machine(lambda _, thread: semaphore if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
     hands = MovableClock()
@@ -588,54 +549,59 @@ def sample_locks(
     return waits
 
 
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_locks_that_may_not_be_read(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
-) -> None:
+def test_locks_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter of system calls refuses: it is said that nothing could be read, and who waits is known. Nothing is asked
     again at each sample."""
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
     asked: list[int] = []
 
     def refuse(pid: int, _: object) -> None:
         asked.append(pid)
         raise memory.RefusedToReadError
 
-    monkeypatch.setattr(worker_threads, "read_semaphores", refuse)
+    monkeypatch.setattr(locks, "read_semaphores", refuse)
     hands = MovableClock()
     waits = sample_locks(machine, hands, WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic))
     assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
     assert len(asked) == 1
 
 
+class Silent(Direct):
+    """Gives no answer about the moment until it is told to."""
+
+    def __init__(self) -> None:
+        self.answers = False
+
+    def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        if not self.answers:
+            raise PausedError("the memory does not come")
+        return question(*arguments)
+
+
 def test_locks_in_memory_that_never_comes(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker of another user has mapped the page of its lock from a file whose server does not answer: the sample
-    ends, nothing is read until the page comes, nor for a minute, and then the lock is read."""
-    monkeypatch.setattr(memory, "MOST_SECONDS", 0.05)
-    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: False)
-    comes, asked = threading.Event(), []
-
-    def read(pid: int, addresses: Sequence[int]) -> dict[int, tuple[int, int]]:
-        asked.append(pid)
-        comes.wait(30)
-        return dict.fromkeys(addresses, (0, 4))
-
-    monkeypatch.setattr(worker_threads, "read_semaphores", read)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    """The sample ends, who waits is known, and once the memory comes the lock is read."""
+    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    hands, silent = MovableClock(), Silent()
+    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic, asks=silent)
     waits = sample_locks(machine, hands, of)
-    assert (waits.locks, waits.reads_locks, len(asked)) == ({1: LockUse(waited=True, held=None)}, False, 1)
-    hands.move(PAUSE_SECONDS)
-    assert not sample_locks(machine, hands, of).reads_locks
-    monkeypatch.setattr(memory, "MOST_SECONDS", 30.0)
-    comes.set()
-    wait_until(lambda: sample_locks(machine, hands, of).reads_locks, what="the lock to be read")
+    assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
+    silent.answers = True
     assert sample_locks(machine, hands, of).locks == {1: LockUse(waited=True, held=True)}
+
+
+def test_a_closer_look_that_is_not_taken(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread polls is then unknown, and the reason says why."""
+    elsewhere: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))  # not on the stack
+    machine(lambda _, thread: elsewhere if thread % 1000 < 8 else IDLE)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic, asks=Silent())
+    hands.move(5)
+    waits = sampled(of, own_server())
+    assert (waits.threads, waits.gaps) == ({"unknown": 8}, ("the memory does not come",))
 
 
 def test_no_memory_is_read_without_a_lock(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Most servers show none: a sample then costs what it did."""
-    monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
+    monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(file_locks, "_read", lambda: pytest.fail("the kernel's list is read"))
     machine(by_place)
     hands = MovableClock()

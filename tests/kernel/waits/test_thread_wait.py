@@ -232,33 +232,33 @@ def test_a_descriptor_is_never_followed(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_sockets_in_an_epoll_set() -> None:
-    """The sockets of a set are found by their inodes; a set known to be idle is not read again."""
+    """The sockets of a set are found by their inodes; a set known to be idle is not read again, nor any of a process
+    that has a large one."""
     left, right = socket.socketpair()
     near, far = os.pipe()
     with left, right, select.epoll() as epoll:
         for watched in (left.fileno(), near):
             epoll.register(watched)
         found = classified("epoll_wait", epoll.fileno())
-        assert (found.sockets, found.epoll) == ((os.fstat(left.fileno()).st_ino,), epoll.fileno())
+        assert (found.unread, found.epoll) == (True, epoll.fileno())
+        assert not classified("epoll_wait", epoll.fileno(), of=process(epolls=Epolls(too_large=True))).unread
+        assert descriptors.list_sockets_in_epoll(PID, epoll.fileno())[0] == (os.fstat(left.fileno()).st_ino,)
         idle = process(epolls=Epolls({epoll.fileno()}))
         assert classified("epoll_wait", epoll.fileno(), of=idle).result == "idle"
     os.close(near)
     os.close(far)
 
 
-def test_a_large_epoll_set_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel writes the whole set for every read, so a process with a large one is not asked again."""
-    reads: list[str] = []
-    line = b"tfd: %8d events: 19 data: 0 pos:0 ino:0 sdev:0\n"
-    text = b"".join(line % number for number in range(10_000))
-    monkeypatch.setattr(descriptors.procfs, "read_file", lambda path: reads.append(path) or text)  # type: ignore[func-returns-value]
-    epolls = Epolls()
-    links: list[int] = []
-    monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
-    for number in (5, 6, 7):
-        assert descriptors.list_sockets_in_epoll(PID, number, epolls) == ()
-    assert len(reads) == 1
-    assert len(links) == 64
+def test_a_large_epoll_set() -> None:
+    """Its first sockets are not read either: its size says that it is large."""
+    near, far = socket.socketpair()
+    with near, far, select.epoll() as epoll:
+        opened = [os.dup(near.fileno()) for _ in range(1000)]
+        for each in opened:
+            epoll.register(each)
+        assert descriptors.list_sockets_in_epoll(PID, epoll.fileno()) == ((), descriptors.MOST_FDINFO_BYTES)
+        for each in opened:
+            os.close(each)
 
 
 def test_many_descriptors_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:

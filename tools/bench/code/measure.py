@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import multiprocessing
@@ -27,7 +26,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks
+from uwsgi_headroom.kernel.stacks.looks import CodeLooks
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.record import State
 from uwsgi_headroom.source import Answer
@@ -115,7 +114,7 @@ class Watched:
 
     def look(self) -> CodeWindow:
         """Look once; returns all that was counted so far."""
-        found = asyncio.run(self._looks.look(self.snapshot, self._facts))
+        found = self._looks.look(self.snapshot, self._facts)
         self._history.add(time.monotonic(), found, 0.0)
         return self._history.of(0.0, time.monotonic())
 

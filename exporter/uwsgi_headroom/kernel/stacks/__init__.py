@@ -4,6 +4,6 @@ It stops no process and changes none, and takes the right that waits take. It re
 line numbers: no value of a variable.
 """
 
-from uwsgi_headroom.kernel.stacks.looks import CodeLooks
+from uwsgi_headroom.kernel.stacks.looks import look
 
-__all__ = ["CodeLooks"]
+__all__ = ["look"]

@@ -5,8 +5,7 @@ may belong to either, and the thread is looked at again at once. (To drop such l
 threads that compute for 3 ms were seen a fifth too rarely.) A thread that runs is kept: its lines change all the time,
 and each of them is one that it was in. What could not be read counts as such, so no line gets the share of another.
 
-The memory may be that of a process that never answers (see `waits.memory`), so a look runs in another thread; it does
-not touch the files that are kept open here (`procfs.KEPT`).
+The memory may be that of a process that never answers (see `waits.memory`), so a look is a question for `aside`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_na
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
 from uwsgi_headroom.kernel.waits.decisions import Decisions
-from uwsgi_headroom.kernel.waits.memory import Generation, Patient, read_generation, read_pieces
+from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
@@ -91,9 +90,6 @@ MOST_SECONDS = 0.1
 _TRIES = 3
 """How often a stack is read that is torn, and a thread is looked at that goes on meanwhile."""
 
-_PATIENCE = 2.0
-"""Seconds for an answer: a look takes MOST_SECONDS at most, and that of a new program reads files first."""
-
 _MOST_WORKERS = 1024
 
 _CONTENDED_SECONDS = 10.0
@@ -128,7 +124,8 @@ class _Worker:
 
 
 class CodeLooks:
-    """Looks at one server, again and again. prefixes: those of the application's files (`application`)."""
+    """Looks at one server again and again, in the child process. prefixes: those of the application's files
+    (`application`)."""
 
     def __init__(
         self,
@@ -143,31 +140,29 @@ class CodeLooks:
         self._knows_calls = calls is not None and calls.tried
         self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance, clock=clock)
         self._decisions = Decisions(Peers(clock))
-        self._memory = Patient(clock)
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
         self._workers: dict[int, _Worker] = {}
         self._never: str | None = None  # why the code of these workers cannot be read
         self._of: Collection[int] = ()
 
-    async def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
-        """Look at all request threads once, without blocking the event loop; one look at a time. facts: about the
-        processes of this document. Never raises because of what it reads."""
+    def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
+        """Look at all request threads once. facts: about the processes of this document. Never raises because of what
+        it reads."""
         if off := self._find_doubt(snapshot, facts):
             return CodeLook(off=off)
         local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
         if self._never and not local.keys().isdisjoint(self._of):
             return CodeLook(off=self._never)
         try:
-            found = await self._memory.wait(partial(self._look_at_all, snapshot, facts, local), _PATIENCE)
+            sights, changed, seconds = self._look_at_all(snapshot, facts, local)
         except NoRuntimeError as error:
             self._never, self._of = str(error), frozenset(local)  # until a reload has replaced all of them
             return CodeLook(off=self._never)
         except RefusedError as error:
             return CodeLook(off=str(error))
-        if found is None:
-            return CodeLook(off=_REFUSED if self._memory.refused else _SILENT)
-        sights, changed, seconds = found
+        except RefusedToReadError:
+            return CodeLook(off=_REFUSED)
         began = time.thread_time()
         busy = tuple(self._leave_out_idle(snapshot, facts.master_pid or 0, sights))
         self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, _ in sights})
@@ -199,15 +194,11 @@ class CodeLooks:
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
             if at is None:
                 continue
-            is_equal, at.process.is_equal = at.process.is_equal, True  # this thread may wait for its memory
-            try:
-                for sight in self._look_at_worker(at, end):
-                    if sight is None:
-                        changed += 1
-                    else:
-                        sights.append(sight)
-            finally:
-                at.process.is_equal = is_equal
+            for sight in self._look_at_worker(at, end):
+                if sight is None:
+                    changed += 1
+                else:
+                    sights.append(sight)
         return sights, changed, time.thread_time() - began
 
     def _look_at_worker(self, at: LookedAt, end: float) -> Iterator[_Sight | None]:
@@ -226,7 +217,8 @@ class CodeLooks:
                     states = states or self._find_states(at.process.pid)
                     place = self._read_place(at.process.pid, thread, states)
                 if self._read_call(at, thread) == before:
-                    yield _Sight(Seen(at, thread, self._classify(at, thread, before)), place)
+                    (seen,) = self._threads.complete([Seen(at, thread, self._classify(at, thread, before))])
+                    yield _Sight(seen, place)
                     break
             else:
                 yield None
@@ -365,5 +357,17 @@ _REFUSED = (
     "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/waits.md), and see "
     "which right it takes (docs/waits.md#rights)"
 )
-_SILENT = "the memory of a worker is not readable: it answers too late, or not at all"
 _UNTRIED = "the system calls of this machine's architecture were never tried"
+
+_MOST_SERVERS = 256
+_kept: dict[int, CodeLooks] = {}
+
+
+def look(server: int, prefixes: tuple[str, ...], snapshot: Snapshot, facts: HostFacts) -> CodeLook:
+    """Look at a server, as `CodeLooks.look`; a question for `aside`. server: any number, the same for each look at one
+    server, so that what was learnt of it is kept."""
+    looks = _kept.pop(server, None) or CodeLooks(prefixes)
+    _kept[server] = looks
+    if len(_kept) > _MOST_SERVERS:
+        del _kept[next(iter(_kept))]
+    return looks.look(snapshot, facts)

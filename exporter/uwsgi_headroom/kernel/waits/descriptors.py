@@ -6,6 +6,7 @@ unless `--read-pollfds` is `false`. The only other module that asks for memory i
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -19,7 +20,7 @@ _TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
 
 MOST_DESCRIPTORS = 512
 _MOST_IN_EPOLL = 64
-_MOST_FDINFO_BYTES = 64 << 10
+MOST_FDINFO_BYTES = 64 << 10
 
 
 @dataclass(slots=True)
@@ -57,17 +58,15 @@ def list_sockets(pid: int) -> dict[int, int]:
     return {number: inode for number in numbers if (inode := read_socket(pid, number))}
 
 
-def list_sockets_in_epoll(pid: int, descriptor: int, epolls: Epolls) -> tuple[int, ...]:
-    """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them."""
-    if epolls.too_large:
-        return ()
+def list_sockets_in_epoll(pid: int, descriptor: int) -> tuple[tuple[int, ...], int]:
+    """The inodes of the sockets in an epoll set, as proc_pid_fdinfo(5) lists them, and how many bytes that list has,
+    MOST_FDINFO_BYTES at most. The kernel makes the whole list for every read: a question for `aside`."""
     try:
-        text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}")
-    except OSError:
-        return ()
-    epolls.too_large = len(text) > _MOST_FDINFO_BYTES
+        text = procfs.read_file(f"/proc/{pid}/fdinfo/{descriptor}", most=MOST_FDINFO_BYTES)
+    except OSError as error:
+        return (), MOST_FDINFO_BYTES if error.errno == errno.EFBIG else 0
     watched = [int(number) for number in _TFD.findall(text)[:_MOST_IN_EPOLL]]
-    return tuple(inode for each in watched if (inode := read_socket(pid, each)))
+    return tuple(inode for each in watched if (inode := read_socket(pid, each))), len(text)
 
 
 MOST_ENTRIES = 16

@@ -55,6 +55,11 @@ def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, Word]:
     return {address: _WORD.unpack(piece) for address, piece in zip(addresses, pieces, strict=True) if piece is not None}
 
 
+def read_all_semaphores(wanted: Sequence[tuple[int, Sequence[int]]]) -> dict[int, dict[int, Word]]:
+    """The same of several processes, by PID; a question for `aside`. Raises RefusedToReadError."""
+    return {pid: read_semaphores(pid, addresses) for pid, addresses in wanted}
+
+
 @dataclass(slots=True)
 class _Lock:
     """What is known of an address. waited_at, passed_at: monotonic times at which a thread was last seen to wait, and

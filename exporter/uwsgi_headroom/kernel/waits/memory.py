@@ -3,9 +3,8 @@ part an address lies, and where exported symbols are.
 
 process_vm_readv(2) neither stops the process nor changes it. It takes the right that waits take. But it waits for a
 page that is not in memory: for a moment if it was swapped out, permanently if the process has mapped a file there whose
-server does not answer (FUSE, userfaultfd). So the memory of a process that could not end the exporter by itself is read
-in a thread of its own. If that takes too long, the thread is left alone, and nothing else is read of that server until
-it ends, nor for a minute.
+server does not answer (FUSE, userfaultfd), or if its memory map is locked. So all that is read here is a question for
+`aside`.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ import os
 import re
 import stat
 import struct
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.procfs import MOST_SECONDS, Patience
 
 Piece: TypeAlias = tuple[int, int]
 """An address, and a number of bytes."""
@@ -64,53 +61,6 @@ def read_pieces(pid: int, pieces: Sequence[Piece]) -> list[bytes | None]:
             found.append(buffer.raw[start : start + length])
             start += length
     return found
-
-
-T = TypeVar("T")
-
-
-class Patient:
-    """Asks questions about the memory of one server's processes, which may never be answered, or refused."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience = Patience(clock, keeps_thread=True)
-        self.refused = False
-        """Whether the last answer was a refusal."""
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether a question may be asked now."""
-        return self._patience.may_ask
-
-    def note_refusal(self) -> None:
-        """Ask nothing for a minute."""
-        self.refused = True
-        self._patience.pause()
-
-    def ask(self, question: Callable[[], T]) -> T | None:
-        """The answer; None without one, or without one in time. Raises what the question raises, other than OSError and
-        RefusedToReadError."""
-        try:
-            return self._take(self._patience.ask(question, MOST_SECONDS))
-        except RefusedToReadError:
-            self.note_refusal()
-        except OSError:
-            pass
-        return None
-
-    async def wait(self, question: Callable[[], T], seconds: float) -> T | None:
-        """The same, while the event loop goes on: the answer may take so many seconds."""
-        try:
-            return self._take(await self._patience.wait(question, seconds))
-        except RefusedToReadError:
-            self.note_refusal()
-        except OSError:
-            pass
-        return None
-
-    def _take(self, result: T) -> T:
-        self.refused = False
-        return result
 
 
 _ehdr = struct.Struct("<16sHHIQQQIHHHHHH")

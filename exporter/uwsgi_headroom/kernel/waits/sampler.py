@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
+from uwsgi_headroom.kernel.aside import Asks, Direct
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.decisions import Decisions
@@ -93,7 +94,11 @@ class WaitSampler:
     """Samples one server."""
 
     def __init__(
-        self, setting: WaitSetting, clock: Callable[[], float] = time.monotonic, chance: random.Random | None = None
+        self,
+        setting: WaitSetting,
+        clock: Callable[[], float] = time.monotonic,
+        chance: random.Random | None = None,
+        asks: Asks = Direct(),  # noqa: B008 - without state
     ) -> None:
         self._setting = setting
         self._addresses = {name: address for address, name in setting.backends.items()}
@@ -107,6 +112,7 @@ class WaitSampler:
             read_locks=setting.read_locks,
             chance=self._chance,
             clock=clock,
+            asks=asks,
         )
         self._file_locks = FileLocks(clock)
         self._delays = RunDelays()
@@ -254,6 +260,7 @@ class WaitSampler:
             for worker in starting[:_MOST_STARTING]:
                 if at := self._find(worker, processes, setup.options if setup else Options()):
                     seen += self._threads.look(at, at.process.pid)
+            seen = self._threads.complete(seen)
         except RefusedError:
             return {}
         self._learn_peers(master_pid, seen)
@@ -351,15 +358,12 @@ class WaitSampler:
         were looked at. Raises RefusedError."""
         began, number = time.thread_time(), 0
         seen: list[Seen] = []
-        polls: list[Seen] = []
         for each, thread in threads:
-            for at in self._threads.look(each, thread):
-                (seen if at.wait.polled is None else polls).append(at)
+            seen += self._threads.look(each, thread)
             number += 1
             if self._clock() > end:
                 break
-        if polls:
-            seen += self._threads.read_polled(polls)
+        seen = self._threads.complete(seen)
         if number:
             self._threads.look_at_strangers(found)
             self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
@@ -428,7 +432,7 @@ class WaitSampler:
             if result == "sleep":
                 self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
             if gap:
-                gaps.append(GAP_REFUSED if gap == GAP_POLL and self._threads.may_not_read else gap)
+                gaps.append(self._explain_gap(gap))
             if result == "interpreter_lock":
                 lock[worker_id] += count
             self._note_place(places, each.wait, result, count)
@@ -464,6 +468,11 @@ class WaitSampler:
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),
         )
+
+    def _explain_gap(self, gap: str) -> str:
+        if gap == GAP_POLL and self._threads.may_not_read:
+            return GAP_REFUSED
+        return self._threads.why_not or gap
 
     def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
         """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a

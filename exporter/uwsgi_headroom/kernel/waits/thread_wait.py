@@ -62,7 +62,8 @@ class Wait:
     which lock it is; semaphore: the same, if it is a semaphore of the C library. file: whether it waits for a file's
     lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's own
     namespace, for whose end it waits if that is a thread of this process. beyond: whether it polls for another time
-    than uWSGI itself does for a request: the application then waits for what a client sends after it."""
+    than uWSGI itself does for a request: the application then waits for what a client sends after it. unread:
+    whether the sockets in its epoll set are to be read."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -79,6 +80,12 @@ class Wait:
     joins: int | None = None
     output: Output | None = None
     beyond: bool = False
+    unread: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes a closer look to know for what it waits."""
+        return self.unread or self.polled is not None
 
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
@@ -90,8 +97,7 @@ poll(2) wait for."""
 
 @dataclass
 class Process:
-    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown. is_equal:
-    whether the process could end the exporter anyway, so that its memory is read without a precaution."""
+    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown."""
 
     pid: int
     calls: Calls
@@ -99,7 +105,6 @@ class Process:
     socket_timeout: int | None
     read_pollfds: bool
     epolls: Epolls
-    is_equal: bool = False
 
     @cached_property
     def sockets(self) -> tuple[int, ...]:
@@ -135,9 +140,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         wait = _classify_descriptor(process.pid, thread, first, connects=kind == "connect")
         return replace(wait, output=_name_output(process.pid, first)) if first in _OUTPUTS else wait
     if kind == "epoll" and first not in process.epolls.idle:
-        return Wait(
-            None, descriptors.list_sockets_in_epoll(process.pid, first, process.epolls), epoll=first, call="epoll"
-        )
+        return Wait(None, epoll=first, call="epoll", unread=not process.epolls.too_large)
     if kind == "poll":
         wait = _infer_polled(process, first, second, third, stack=arguments[6])
         beyond = process.socket_timeout is not None and third != process.socket_timeout * 1000

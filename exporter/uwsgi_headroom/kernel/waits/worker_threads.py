@@ -10,24 +10,23 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.procfs import Patience
+from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError, PausedError
+from uwsgi_headroom.kernel.waits.closer_look import CloserLook, look_closer
 from uwsgi_headroom.kernel.waits.decisions import IdleLocks
-from uwsgi_headroom.kernel.waits.descriptors import ENTRY_BYTES, MOST_ENTRIES, Epolls, Polled, decode_poll_array
-from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
+from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, Epolls, decode_poll_array
+from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
     Generation,
     MemoryMap,
-    Patient,
     RefusedToReadError,
     read_generation,
     read_memory_map,
-    read_pieces,
 )
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GONE_ON, IDLE, Process, Wait, classify, decide_polled, is_lasting
@@ -43,8 +42,8 @@ _HIDDEN = "the memory map of uWSGI's workers cannot be read"
 
 _DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
 
-_MOST_OF_THE_TIME = 0.005
-"""The part of a CPU that reading memory maps may take; it is needed once per start of uWSGI."""
+_REFUSED_SECONDS = 60.0
+"""For so long nothing is read after the kernel has refused to read memory."""
 
 _LEARNING_SECONDS, _LEARNT_SECONDS = 2.0, 60.0
 """How often locks are learnt if that takes more than the usual time: until they are known, and then."""
@@ -104,10 +103,9 @@ class WorkerThreads:
         read_locks: bool = False,
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
+        asks: Asks = Direct(),  # noqa: B008 - without state
     ) -> None:
-        self._calls = calls
-        self._clock = clock
-        self._not_before = float("-inf")
+        self._calls, self._asks, self._clock = calls, asks, clock
         self._read_pollfds, self._read_locks = read_pollfds, read_locks
         self._chance = chance
         self._known: dict[tuple[int, float | None], LookedAt] = {}
@@ -116,8 +114,9 @@ class WorkerThreads:
         self._idle_locks = IdleLocks()
         self._sees_locks = False
         self._learn_at = float("-inf")
-        self._patience = Patience()
-        self._memory = Patient(clock)
+        self._refused_until = float("-inf")
+        self.why_not = ""
+        """Why the last closer look was not taken, for an operator; empty if it was."""
 
     def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
         """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
@@ -127,8 +126,7 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            is_equal = (self._read_pollfds or self._read_locks) and _is_equal(pid)
-            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls(), is_equal)
+            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls())
             locks = WorkerLocks(is_read=self._read_locks)
             threads = RequestThreads(pid, worker.threads or 1)
             known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
@@ -145,13 +143,15 @@ class WorkerThreads:
         try:
             generation = read_generation(pid)
             memory = self._maps.get(generation)
-            start = self._clock()
-            if memory is None and start >= self._not_before:
+            if memory is None:
+                memory = self._asks.ask(read_memory_map, pid)
                 self._maps.clear()  # of the program before a reload
                 self._idle_locks = IdleLocks()
-                memory, cost = self._patience.ask(lambda: _read_timed(pid))
                 self._maps[generation] = memory
-                self._not_before = start + cost / _MOST_OF_THE_TIME
+        except NotYetError:
+            return None
+        except PausedError as error:
+            raise RefusedError(str(error)) from None
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
@@ -188,52 +188,71 @@ class WorkerThreads:
             for each in seen:
                 if each.wait.sockets:
                     found += self.look(each.by, each.thread)
-        polls = [each for each in found if each.wait.polled is not None]
-        read = self.read_polled(polls) if polls else []
-        return [each.wait for each in (*(each for each in found if each.wait.polled is None), *read)]
+        return [each.wait for each in self.complete(found)]
 
     @property
     def may_not_read(self) -> bool:
         """Whether the workers' memory was to be read, and that was refused."""
-        return self._memory.refused
+        return self._clock() < self._refused_until
 
-    def read_polled(self, seen: Sequence[Seen]) -> list[Seen]:
-        """Decide what these threads poll, whose processes may hide memory that never comes: in another thread, which
-        may have to wait for a CPU. So it looks at each thread anew."""
-        found = self._memory.ask(lambda: [_look_again(each.by.process, each.thread) for each in seen])
-        if found is None:
-            return [replace(each, wait=decide_polled(each.by.process, each.wait, None)) for each in seen]
-        return [replace(each, wait=wait) for each, wait in zip(seen, found, strict=True)]
+    def complete(self, seen: Sequence[Seen]) -> list[Seen]:
+        """Look closer at those threads whose call does not say for what they wait. Each is looked at anew: it may have
+        gone on meanwhile."""
+        if not any(each.wait.is_open for each in seen):
+            return list(seen)
+        polls = [each for each in seen if each.wait.polled is not None]
+        sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
+        threads = [] if self.may_not_read else [(each.by.process.pid, each.thread) for each in polls]
+        look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
+        read = dict(zip(threads, look.polls, strict=False))
+        in_sets = dict(zip(sets, look.sets, strict=True))
+        return [self._complete(each, read, in_sets) for each in seen]
 
-    def _read_at_once(self, process: Process, wait: Wait) -> Wait:
-        """The same for a process that could end the exporter anyway."""
-        array = None
-        if self._memory.may_ask:
-            try:
-                array = _read_array(process.pid, wait)
-                self._memory.refused = False
-            except RefusedToReadError:
-                self._memory.note_refusal()
-        return decide_polled(process, wait, array)
+    def _look_closer(self, threads: Sequence[tuple[int, int]], sets: Sequence[tuple[int, int]]) -> CloserLook | None:
+        if not threads and not sets:
+            return None
+        self.why_not = ""
+        try:
+            look = self._asks.ask_now(look_closer, tuple(threads), tuple(sets))
+        except OSError as error:
+            self.why_not = str(error) if isinstance(error, PausedError) else ""
+            return None
+        if look.is_refused:
+            self._refused_until = self._clock() + _REFUSED_SECONDS
+        return look
+
+    def _complete(
+        self,
+        seen: Seen,
+        read: Mapping[tuple[int, int], tuple[bytes, bytes | None]],
+        in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]],
+    ) -> Seen:
+        process, wait = seen.by.process, seen.wait
+        if wait.unread:
+            sockets, size = in_sets[process.pid, wait.epoll or 0]
+            process.epolls.too_large = process.epolls.too_large or size >= MOST_FDINFO_BYTES
+            return replace(seen, wait=replace(wait, sockets=sockets, unread=False))
+        if wait.polled is None:
+            return seen
+        line, array = read.get((process.pid, seen.thread), (None, None))
+        if line is not None:
+            wait = _classify_again(process, seen.thread, line)
+        return replace(seen, wait=decide_polled(process, wait, None if array is None else decode_poll_array(array)))
 
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
         """What is in the locks that these workers remember, by address, by the PID of the worker; without the workers
         whose memory could not be read."""
-        if not self._read_locks or not self._memory.may_ask:
+        if not self._read_locks or self.may_not_read:
             return {}
-        equal = [(each.process.pid, each.locks.addresses) for each in workers if each.process.is_equal]
-        others = [(each.process.pid, each.locks.addresses) for each in workers if not each.process.is_equal]
-        found: dict[int, dict[int, Word]] = {}
         try:
-            found.update({pid: read_semaphores(pid, addresses) for pid, addresses in equal})
-        except RefusedToReadError:
-            self._memory.note_refusal()
-            return found
-        if others:
-            found.update(
-                self._memory.ask(lambda: {pid: read_semaphores(pid, addresses) for pid, addresses in others}) or {}
+            return self._asks.ask_now(
+                read_all_semaphores, tuple((each.process.pid, each.locks.addresses) for each in workers)
             )
-        return found
+        except RefusedToReadError:
+            self._refused_until = self._clock() + _REFUSED_SECONDS
+        except OSError:
+            pass
+        return {}
 
     def classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
         """What a thread waits for whose kernel's line is `line`. Raises OSError, or ValueError if the line is no such
@@ -243,8 +262,6 @@ class WorkerThreads:
     def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
         call = parse_system_call(line)
         wait = classify(at.process, thread, call)
-        if wait.polled and at.process.is_equal:
-            return self._read_at_once(at.process, wait)
         if wait.joins is not None:
             return at.threads.decide_join(wait.joins) or replace(wait, joins=None)
         if is_lasting(wait, at.process, call):
@@ -302,44 +319,18 @@ class WorkerThreads:
         return [pid for pid, _ in ended]
 
 
-def _look_again(process: Process, thread: int) -> Wait:
-    """What a thread polls by now; if it polls nothing, it has gone on. Raises RefusedToReadError."""
+def _classify_again(process: Process, thread: int, line: bytes) -> Wait:
+    """What a thread polls by now; if it polls nothing, it has gone on."""
     try:
-        # Not one of the files that are kept open: they belong to the other thread.
-        line = procfs.read_line(f"/proc/{process.pid}/task/{thread}/syscall")
         wait = classify(process, thread, parse_system_call(line))
     except (OSError, ValueError):
         return GONE_ON
-    return decide_polled(process, wait, _read_array(process.pid, wait)) if wait.polled else GONE_ON
-
-
-def _read_array(pid: int, wait: Wait) -> list[Polled] | None:
-    """The descriptors that a thread polls; None if they cannot be read. Raises RefusedToReadError."""
-    if wait.polled is None or wait.polled[1] > MOST_ENTRIES:
-        return None
-    address, number = wait.polled
-    (array,) = read_pieces(pid, [(address, number * ENTRY_BYTES)])
-    return None if array is None else decode_poll_array(array)
-
-
-def _is_equal(pid: int) -> bool:
-    """Whether a process could end the exporter: it has the same user, and sees it."""
-    try:
-        users = set(map(int, procfs.read_status("Uid", f"/proc/{pid}/status") or ()))
-        return users == {os.geteuid()} and os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
-    except (OSError, ValueError):
-        return False
+    return wait if wait.polled else GONE_ON
 
 
 def no_right() -> RefusedError:
     """The refusal of a kernel that would tell another user."""
     return RefusedError(WHO_MAY_KNOW, needs_right=True)
-
-
-def _read_timed(pid: int) -> tuple[MemoryMap, float]:
-    """The memory map of a process, and the CPU seconds that it took."""
-    began = time.thread_time()
-    return read_memory_map(pid), time.thread_time() - began
 
 
 def _may_read_maps(pid: int) -> bool:

@@ -1,0 +1,413 @@
+"""Reads what another process controls, in a process that can be thrown away.
+
+Reading some files of /proc takes a lock of the watched process, or as long as that process likes: its command line,
+environment, memory and memory map, an epoll set with many members, a long list of descriptors, files on a file system
+that it serves itself (FUSE). Such a read may never end, and a thread that hangs in the kernel cannot be ended. A
+process can: SIGKILL ends even those waits. So these reads are questions to a child process, which has no other task.
+
+`Aside` is the child process and its questions, one at a time. `Questions` are those of one server: at most one waits
+for its answer, and a server whose answer took too long, or cost too much, is asked nothing for a while. `ask` is for
+commands that have nothing else to do.
+
+A question is a function of this package, which has to return or raise soon on an ordinary process. It has bounds of its
+own for bytes and entries.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from uwsgi_headroom.kernel import answering, procfs
+from uwsgi_headroom.kernel.answering import BEGUN, LENGTH
+
+T = TypeVar("T")
+
+START_SECONDS = 10.0
+"""How long the child may take to start: it runs no code but this package's."""
+
+HUNG_SECONDS = 0.5
+"""How long a question may wait for something, or compute. An ordinary one takes a few milliseconds of CPU."""
+
+LONGEST_SECONDS = 10.0
+"""The same for one that waits for a CPU, on a machine that is busy."""
+
+SHARE, MOST_OWED = 0.02, 0.25
+"""The share of a CPU that the questions of one server may take, and how many seconds they may be ahead of it: then it
+is asked nothing until they are not."""
+
+PAUSE_SECONDS, LONGEST_PAUSE = 60.0, 3600.0
+"""How long a server is asked nothing after a question that hung; twice as long after the next one."""
+
+SHORT_WAIT, LONG_WAIT = 0.02, 0.1
+"""How long the event loop waits for an answer: of any server, and of one whose last answer came in time."""
+
+_MOST_BYTES = 32 << 20  # of an answer
+_HEAD = BEGUN.size + LENGTH.size  # in front of it
+_KILL_SECONDS = 0.05
+_MOST_ENDING = 8  # children that were killed and still hang in the kernel
+
+
+class NotYetError(OSError):
+    """The answer is not there yet: ask the same again later."""
+
+
+class PausedError(OSError):
+    """The server is asked nothing now; the message is the reason, for an operator."""
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """A question in the queue, and its answer. asked: what `Questions` asked it for; cost: CPU seconds of the child."""
+
+    asked: Hashable
+    request: bytes
+    answer: tuple[bool, Any] | None = None
+    cost: float = 0.0
+    hung: bool = False
+    retried: bool = False
+
+    def result(self) -> Any:
+        assert self.answer
+        succeeded, value = self.answer
+        if succeeded:
+            return value
+        raise value
+
+
+class Aside:
+    """A child process that answers questions, and the queue of them. It starts with the first one, and again after one
+    that hung. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._queue: deque[_Ticket] = deque()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._received = bytearray()
+        self._is_ready = False
+        self._since = 0.0  # monotonic time: when the child, or the present question, began
+        self._used: float | None = None  # CPU seconds of the child when the present question began
+        self._running: _Ticket | None = None
+        self._ending: list[subprocess.Popen[bytes]] = []
+        self._pid = os.getpid()
+
+    def submit(self, asked: Hashable, question: Callable[..., object], arguments: Sequence[object]) -> _Ticket:
+        """Queue a question."""
+        ticket = _Ticket(asked, pickle.dumps((question, tuple(arguments))))
+        with self._lock:
+            if self._pid != os.getpid():  # this process was forked: the child is its parent's
+                self.__init__()  # type: ignore[misc]
+            self._queue.append(ticket)
+            self._go_on()
+        return ticket
+
+    def wait(self, ticket: _Ticket, seconds: float) -> bool:
+        """Wait at most so many seconds for an answer; returns whether it is there."""
+        end = time.monotonic() + seconds
+        while True:
+            with self._lock:
+                self._go_on()
+                if ticket.answer:
+                    return True
+                if self._socket is None:
+                    return False
+                left = end - time.monotonic()
+                if left <= 0:
+                    return False
+                _wait_for(self._socket, min(left, 0.05))
+
+    def drop(self, ticket: _Ticket) -> None:
+        """Nobody waits for the answer any more."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._queue.remove(ticket)
+
+    def start(self) -> None:
+        """Start the child process, and do not wait until it is ready. Raises OSError if it cannot be started."""
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                return
+            self._discard()
+            if len(self._ending) >= _MOST_ENDING:
+                raise OSError("too many processes that read /proc hang in the kernel")
+            self._socket, theirs = socket.socketpair()
+            self._socket.setblocking(False)
+            self._received, self._is_ready, self._since = bytearray(), False, time.monotonic()
+            with theirs:
+                self._process = _start_child(theirs.fileno())
+
+    def end(self) -> None:
+        """End the child process."""
+        with self._lock:
+            if self._process is not None and self._pid == os.getpid():  # a forked process has that of its parent
+                self._process.kill()
+                self._ending.append(self._process)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_KILL_SECONDS)
+            self._discard()
+
+    def _discard(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._process = self._socket = self._running = None
+
+    def _go_on(self) -> None:
+        """Take the answers that have arrived, end a question that hangs, and ask the next one."""
+        if self._ending:
+            self._ending = [each for each in self._ending if each.poll() is None]
+        if self._running is not None:
+            self._take()
+            if self._running is not None and self._hangs():
+                self._take()  # it may have answered since
+            if self._running is not None and self._hangs():
+                self._fail(TimeoutError("what the kernel shows of a process was not read in time"), hung=True)
+                self.end()
+        while self._running is None and self._queue:
+            try:
+                self.start()
+                if not self._take_readiness():
+                    return
+                self._running, self._since, self._used = self._queue.popleft(), time.monotonic(), None
+                self._send(LENGTH.pack(len(self._running.request)) + self._running.request)
+            except OSError as error:
+                self._running, self._used = self._running or self._queue.popleft(), None
+                self._lose(error)
+
+    def _take_readiness(self) -> bool:
+        """Whether the child is ready for its first question. Raises OSError if it has ended, or takes too long."""
+        assert self._socket
+        if not self._is_ready:
+            with contextlib.suppress(BlockingIOError):
+                self._is_ready = bool(self._socket.recv(1))
+                if not self._is_ready:
+                    raise ConnectionResetError("the process that reads /proc does not start")
+            if not self._is_ready and time.monotonic() - self._since > START_SECONDS:
+                raise TimeoutError("the process that reads /proc does not start")
+        return self._is_ready
+
+    def _lose(self, error: OSError) -> None:
+        """The child has ended, or could not be started. A question that it had not read yet is asked once more."""
+        assert self._running
+        if self._used is None and not self._running.retried:
+            self._running.retried = True
+            self._queue.appendleft(self._running)
+        else:
+            self._fail(error, hung=self._used is not None)
+        self.end()
+
+    def _fail(self, error: OSError, *, hung: bool = False) -> None:
+        assert self._running
+        self._running.answer, self._running.hung = (False, error), hung
+        self._running = None
+
+    def _send(self, request: bytes) -> None:
+        """Send to a child without a question, which reads at once. Raises OSError."""
+        assert self._socket
+        sent = self._socket.send(request)
+        if sent < len(request):
+            self._socket.settimeout(HUNG_SECONDS)
+            self._socket.sendall(request[sent:])
+            self._socket.setblocking(False)
+
+    def _take(self) -> None:
+        assert self._socket
+        assert self._running
+        try:
+            while part := self._socket.recv(1 << 16):
+                self._received += part
+                if self._is_whole():
+                    break
+            else:
+                raise ConnectionResetError("the process that reads /proc has ended")
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        succeeded, value, self._running.cost = pickle.loads(self._received[_HEAD:])  # noqa: S301 - of our child
+        self._running.answer = succeeded, value
+        self._running, self._received = None, bytearray()
+
+    def _is_whole(self) -> bool:
+        """Raises OSError for an answer that is too long."""
+        if self._used is None and len(self._received) >= BEGUN.size:
+            (self._used,), self._since = BEGUN.unpack_from(self._received), time.monotonic()
+        if len(self._received) < _HEAD:
+            return False
+        (length,) = LENGTH.unpack_from(self._received, BEGUN.size)
+        if length > _MOST_BYTES:
+            raise OSError("an answer is too long")
+        return bool(len(self._received) == _HEAD + length)
+
+    def _hangs(self) -> bool:
+        """Whether the child waits for something, or has computed, for too long. On a busy machine it waits for a CPU:
+        that is no fault of the question."""
+        elapsed = time.monotonic() - self._since
+        if elapsed < HUNG_SECONDS or self._used is None:  # it may import a module first
+            return elapsed >= START_SECONDS
+        assert self._process
+        state, used = _read_use(self._process.pid)
+        return state != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
+
+
+def _read_use(pid: int) -> tuple[bytes, float]:
+    """The state of the child, and the CPU seconds that it has used."""
+    try:
+        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
+        return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return b"", 0.0
+
+
+def _wait_for(stream: socket.socket, seconds: float) -> None:
+    """Wait until a socket can be read, however high its descriptor is."""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    poll.poll(seconds * 1000)
+
+
+_CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} import serve; serve(int(sys.argv[1]))"
+
+
+def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
+    """Start the child with the rights of this process. It has none of its descriptors but this one, and imports only
+    what questions need."""
+    paths = [os.path.abspath(path) for path in sys.path]
+    command = [sys.executable, "-S", "-E", "-c", _CODE, str(descriptor), *paths]
+    if getattr(sys, "frozen", False):
+        command = [sys.executable, answering.FLAG, str(descriptor)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(descriptor,)
+    )
+
+
+SAMPLES, LOOKS = Aside(), Aside()
+"""For what samples need, and for looks at code, which take longer and are rare."""
+
+
+@atexit.register
+def end_all() -> None:
+    """End all child processes; a process that a signal ends does so itself."""
+    SAMPLES.end()
+    LOOKS.end()
+
+
+def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) -> T:
+    """The answer to a question of a command. Raises what the question raises, or TimeoutError: then the child process
+    was ended."""
+    ticket = SAMPLES.submit(None, question, arguments)
+    if not SAMPLES.wait(ticket, seconds):
+        SAMPLES.drop(ticket)
+        SAMPLES.end()
+        raise TimeoutError("what the kernel shows of a process was not read in time")
+    return ticket.result()  # type: ignore[no-any-return]
+
+
+class Asks(Protocol):
+    """Asks about the processes of one server."""
+
+    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
+        not there yet, or PausedError."""
+
+    def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        """The same for a question that is about this moment: a late answer is thrown away."""
+
+
+class Direct:
+    """Answers at once, in this process: for processes that are this user's own, and for tests."""
+
+    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        return question(*arguments)
+
+    ask_now = ask
+
+
+@dataclass
+class Questions:
+    """The questions of one server to a child process. clock: monotonic seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    aside: Aside = SAMPLES
+    share: float = SHARE
+    cost: float = 0.0
+    """CPU seconds of the last answer."""
+    _waiting: _Ticket | None = None
+    _not_before: float = float("-inf")
+    _owed: float = 0.0
+    _owed_at: float = float("-inf")
+    _pause: float = PAUSE_SECONDS
+    _is_trusted: bool = False
+    _reason: str = field(default="", init=False)
+
+    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        """As `Asks.ask`."""
+        return self._ask(question, arguments, keep=True)
+
+    def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        """As `Asks.ask_now`."""
+        return self._ask(question, arguments, keep=False)
+
+    def forget(self) -> None:
+        """Nobody waits for the present question any more."""
+        if self._waiting:
+            self.aside.drop(self._waiting)
+        self._waiting = None
+
+    def _ask(self, question: Callable[..., T], arguments: Sequence[Hashable], *, keep: bool) -> T:
+        asked = question, tuple(arguments)
+        ticket = self._waiting
+        if ticket and not self.aside.wait(ticket, 0.0):
+            raise NotYetError("an earlier answer is not there yet")
+        if ticket and ticket.asked == asked:
+            return self._take(ticket)  # type: ignore[no-any-return]
+        if ticket:
+            with contextlib.suppress(Exception):
+                self._take(ticket)  # nobody asks for it any more
+        self._check()
+        ticket = self.aside.submit(asked if keep else None, question, arguments)
+        self._waiting = ticket
+        if self.aside.wait(ticket, LONG_WAIT if self._is_trusted else SHORT_WAIT):
+            return self._take(ticket)  # type: ignore[no-any-return]
+        self._is_trusted = False
+        raise NotYetError("the answer is not there yet")
+
+    def _check(self) -> None:
+        """Raises PausedError."""
+        now = self.clock()
+        if now < self._not_before:
+            raise PausedError(self._reason)
+        self._owed = max(0.0, self._owed - self.share * (now - self._owed_at))
+        self._owed_at = now
+        if self._owed > MOST_OWED:
+            seconds = (self._owed - MOST_OWED) / self.share
+            raise PausedError(
+                "to read what the kernel shows of uWSGI's processes takes too much CPU time: they are asked again "
+                f"after {seconds:.0f} s"
+            )
+
+    def _take(self, ticket: _Ticket) -> Any:
+        self._waiting, self.cost = None, ticket.cost
+        self._is_trusted = not ticket.hung and ticket.cost < SHORT_WAIT
+        if ticket.hung:
+            self._not_before = self.clock() + self._pause
+            self._reason = (
+                "what the kernel shows of uWSGI's processes could not be read in time (their memory is locked, or on a "
+                f"file system that does not answer): they are asked again after {self._pause:g} s"
+            )
+            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+            raise PausedError(self._reason)
+        self._owed += ticket.cost
+        return ticket.result()
