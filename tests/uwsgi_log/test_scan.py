@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.uwsgi_log.capture import CAPTURED
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
-from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen
+from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen, count_requests
 
 REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
@@ -88,9 +88,16 @@ def test_a_response_of_uwsgi_itself_is_none_of_the_application() -> None:
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
     scanner = Scanner()
-    assert scanner.scan(lines) == {Seen("status_5xx"): 1}
+    called = Seen("status_5xx", pid=4711, request=(0, 1, 2, 67))
+    assert scanner.scan(lines) == {called: 1}
     scanner.has_application = False
-    assert scanner.scan(lines) == {Seen("status_5xx"): 3}
+    assert scanner.scan(lines) == {called: 1, called._replace(request=(-1, -1, 2, 67)): 2}
+
+
+def test_the_lines_of_requests_are_counted() -> None:
+    """Wherever a block begins."""
+    lines = "".join(f"{line}\n" for line in (REQUEST, "hello [pid: 1|", REQUEST, REQUEST)).encode()
+    assert (count_requests(lines), count_requests(lines[1:]), count_requests(b"")) == (3, 2, 0)
 
 
 def test_numbers_are_taken() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.uwsgi_log.messages import HEAD, index
@@ -33,18 +34,16 @@ _DATED_LINES = 20
 """Lines of a block in which a date of an own format is looked for: it is before all of uWSGI's lines, or before
 none."""
 
-_REQUEST, _STATUS_5XX = (
-    b"[pid: ",
-    re.compile(
-        rb"\(HTTP/\d(?:\.\d)? 5\d\d\) \d{1,10} headers in \d{1,20} bytes \(\d{1,20} switches on core \d{1,10}\)$",
-        re.MULTILINE,
-    ),
+_REQUEST = b"[pid: "
+_NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
+_STATUS_5XX = re.compile(
+    rb"=> generated (\d{1,20}) bytes in \d{1,20} [a-z]{1,9} (?:via [a-z]{1,20}\(\) )?\(HTTP/\d(?:\.\d)? 5\d\d\) "
+    rb"\d{1,10} headers in (\d{1,20}) bytes \(\d{1,20} switches on core \d{1,10}\)$",
+    re.MULTILINE,
 )
-"""How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format."""
-
-_NOT_CALLED = re.compile(rb"\[pid: \d{1,10}\|app: -1\|")
-"""How the line of a request for which no application was called begins: uWSGI refused it, and status 500 is its own. So
-do all lines of PHP and of others for which uWSGI's stats have no application."""
+"""How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format. uWSGI writes
+application -1 if it called none: it refused the request, and status 500 is its own. So do all lines of PHP and of
+others for which uWSGI's stats have no application."""
 
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
 _PLAIN_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
@@ -55,7 +54,9 @@ _FRAME_LINES = 400
 
 class Seen(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
-    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown."""
+    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown. request: of the
+    line of a request, the number of its application, the application's calls and all requests by then, and the bytes of
+    the response."""
 
     code: str
     worker: int | None = None
@@ -63,6 +64,7 @@ class Seen(NamedTuple):
     signal: int | None = None
     limit: int | None = None
     place: str = ""
+    request: tuple[int, int, int, int] | None = None
 
 
 class Scanner:
@@ -91,8 +93,7 @@ class Scanner:
         matched: dict[bytes, Seen | None] = {}  # a block may have the same line many times
         for place in self._find_places(lines):
             self._take(lines, place, matched, seen)
-        if failed := _count_5xx(block, every=not self.has_application):
-            seen[Seen("status_5xx")] = failed
+        seen.update(_find_5xx(block, every=not self.has_application))
         return seen
 
     def _find_places(self, lines: list[bytes]) -> list[int]:
@@ -151,11 +152,18 @@ def _name_place(path: bytes, line: bytes) -> str:
     return f"{'/'.join(names)}:{int(line)}" if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 
 
-def _count_5xx(block: bytes, *, every: bool) -> int:
-    """How many lines of requests in a block have a status from 500 to 599. every: also those that no application
-    got."""
-    begins = (block.rfind(b"\n", 0, found.start()) + 1 for found in _STATUS_5XX.finditer(block))
-    return sum(block.startswith(_REQUEST, begin) and (every or not _NOT_CALLED.match(block, begin)) for begin in begins)
+def count_requests(block: bytes) -> int:
+    """How many lines of requests a block of whole lines has."""
+    return block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
+
+
+def _find_5xx(block: bytes, *, every: bool) -> Iterator[Seen]:
+    """The lines of requests in a block with a status from 500 to 599. every: also those that no application got."""
+    for end in _STATUS_5XX.finditer(block):
+        if begin := _NUMBERS.match(block, block.rfind(b"\n", 0, end.start()) + 1):
+            pid, application, calls, requests = map(int, begin.groups())
+            if every or application >= 0:
+                yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(end[1]) + int(end[2])))
 
 
 def _find_own_date(lines: list[bytes]) -> int:

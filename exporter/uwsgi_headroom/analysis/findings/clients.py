@@ -19,7 +19,7 @@ from shlex import quote
 from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.log import PROVEN
+from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
@@ -204,15 +204,16 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
         f"`grep -aE 'app: {application}{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
     )
     see = f"Check the application's own log for these errors; {lines} shows the URLs of the requests."
+    errors = f"{'most' if are_most else 'some'} responses are server errors (status 500 to 599)"
     yield Finding(
         code="server_errors",
         severity="critical" if are_most and is_proven else "warning" if is_warning else "info",
-        title="Most responses are server errors (status 500 to 599), by the lines of requests in uWSGI's log."
-        if are_most
-        else "Some responses are server errors (status 500 to 599), by the lines of requests in uWSGI's log.",
+        title=f"{errors.capitalize()}, by the lines of requests in uWSGI's log."
+        if is_proven
+        else f"uWSGI's log says that {errors}.",
         evidence=f"{number} of {counted(max(number, requests), 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''} got such a response; uWSGI counted "
-        f"{counted(raised, 'exception') if raised else 'no exception'}.",
+        f"{counted(raised, 'exception') if raised else 'no exception'}.{'' if is_proven else f' {UNPROVEN}'}",
         meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all "
         "exceptions of a request and respond with status 500, so no counter of uWSGI shows these errors.",
         change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
