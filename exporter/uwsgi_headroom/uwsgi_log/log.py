@@ -1,14 +1,13 @@
 """Keeps what one server's log said: counters, and an hour of the messages for the windows of the figures.
 
 A thread reads and scans the file (`read`); the event loop takes the results (`take`) and compares them with the
-readings (`note`). Kept are codes, numbers of workers, signals and limits, and the places of exceptions: no line, no
-part of one.
+readings (`note`). Kept are codes, numbers of workers, signals and limits, and the places of exceptions: no line.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import thread_time
 
@@ -18,7 +17,7 @@ from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.uwsgi_log.messages import describe
 from uwsgi_headroom.uwsgi_log.proof import PROOF_SECONDS, Line, Proofs
-from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, Trouble, count_requests
+from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, count_requests
 from uwsgi_headroom.uwsgi_log.tail import Journal, Tail
 
 BIN_SECONDS = 5.0
@@ -34,17 +33,6 @@ NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_fini
 """Messages that are in the journal already, by better figures, or that requests write."""
 
 _MOST_NAMED = 20
-
-_WHY: Mapping[Trouble, str] = {
-    "missing": "there is no file of that name",
-    "denied": "the user that runs uwsgi-headroom has no right to read it",
-    "not_regular": "it is no regular file",
-    "unreadable": "it cannot be opened",
-    "no_journal": "there is no journal of systemd here",
-    "no_journalctl": "there is no `journalctl` here",
-    "journal_denied": "this user may not read the journal, which takes the group systemd-journal",
-    "ended": "`journalctl` ended, and is started again",
-}
 
 
 @dataclass(slots=True)
@@ -68,15 +56,11 @@ class LogTotals:
 
 @dataclass(slots=True)
 class _Bin:
-    """One message in BIN_SECONDS from `at` on."""
+    """One message in BIN_SECONDS from `at` on, without PIDs and numbers of requests."""
 
     at: float
-    count: int = 0
     agreed: int = 0
-    workers: set[int] = field(default_factory=set)
-    signals: set[int] = field(default_factory=set)
-    limit: int | None = None
-    places: Counter[str] = field(default_factory=Counter)
+    seen: Counter[Seen] = field(default_factory=Counter)
 
 
 AddEvent = Callable[[str, str, tuple[int, ...], int], None]
@@ -95,7 +79,7 @@ class UwsgiLog:
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
         self._pending: deque[tuple[Line, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
-        self._workers, self._has_application = 0, True
+        self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
 
@@ -104,8 +88,7 @@ class UwsgiLog:
         a thread, one at a time."""
         batch = Batch()
         scanner = self._scanner = self._scanner or Scanner()
-        scanner.has_application = self._has_application
-        for block in self._blocks(now, most, cpu_until):
+        for block in self._source.read(now, most):
             if block is None:
                 scanner.forget()
                 continue
@@ -113,13 +96,9 @@ class UwsgiLog:
             batch.requests += count_requests(block)
             for seen, count in scanner.scan(block).items():
                 batch.seen[seen] += count
+            if thread_time() >= cpu_until:
+                break
         return batch
-
-    def _blocks(self, now: float, most: int, cpu_until: float) -> Iterator[bytes | None]:
-        for block in self._source.read(now, most):
-            yield block
-            if block is not None and thread_time() >= cpu_until:
-                return
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
@@ -129,9 +108,8 @@ class UwsgiLog:
     def take(self, batch: Batch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
         self._lines += batch.lines
-        self._proofs.note_requests(
-            at, batch.requests - sum(count for seen, count in batch.seen.items() if seen.request)
-        )
+        failed = sum(count for seen, count in batch.seen.items() if seen.request)
+        self._proofs.note_requests(at, batch.requests - failed)
         for seen, count in batch.seen.items():
             self._messages[seen.code] += count
             line = Line(at, self._without_unknown(seen), count)
@@ -150,14 +128,9 @@ class UwsgiLog:
         while line.at - bins[0].at > HISTORY_SECONDS:
             bins.popleft()
         kept = bins[-1]
-        kept.count += line.count
-        if seen.worker is not None and len(kept.workers) < _MOST_NAMED:
-            kept.workers.add(seen.worker)
-        if seen.signal is not None and len(kept.signals) < _MOST_NAMED:
-            kept.signals.add(seen.signal)
-        kept.limit = seen.limit if seen.limit is not None else kept.limit
-        if seen.place and (seen.place in kept.places or len(kept.places) < _MOST_NAMED):
-            kept.places[seen.place] += line.count
+        shown = seen._replace(pid=None, request=None)
+        is_kept = shown in kept.seen or len(kept.seen) < _MOST_NAMED
+        kept.seen[shown if is_kept else Seen(seen.code)] += line.count
         return kept
 
     def _add_event(self, line: Line, add_event: AddEvent) -> None:
@@ -179,7 +152,6 @@ class UwsgiLog:
         """Compare the lines of the last seconds with a reading."""
         if isinstance(reading.snapshot, Snapshot):
             self._workers = len(reading.snapshot.workers)
-            self._has_application = any(worker.apps for worker in reading.snapshot.workers)
         self._proofs.note(reading)
         if not self._pending:
             return
@@ -204,7 +176,7 @@ class UwsgiLog:
     @property
     def trouble(self) -> str | None:
         """Why the log is not read, as the end of a sentence; None while it is."""
-        return _WHY[self._source.trouble] if self._source.trouble else None
+        return self._source.trouble
 
     @property
     def totals(self) -> LogTotals:
@@ -212,14 +184,16 @@ class UwsgiLog:
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:
-    places: Counter[str] = Counter()
+    seen, places = Counter[Seen](), Counter[str]()
     for each in bins:
-        places.update(each.places)
+        seen.update(each.seen)
+    for one, count in seen.items():
+        places[one.place] += count if one.place else 0
     return LogMessage(
-        count=sum(each.count for each in bins),
+        count=sum(seen.values()),
         agreed=sum(each.agreed for each in bins),
-        workers=tuple(sorted(set().union(*(each.workers for each in bins))))[:_MOST_NAMED],
-        signals=tuple(sorted(set().union(*(each.signals for each in bins))))[:_MOST_NAMED],
-        limit=next((each.limit for each in reversed(bins) if each.limit is not None), None),
-        place=places.most_common(1)[0][0] if places else "",
+        workers=tuple(sorted({one.worker for one in seen if one.worker is not None}))[:_MOST_NAMED],
+        signals=tuple(sorted({one.signal for one in seen if one.signal is not None}))[:_MOST_NAMED],
+        limit=next((one.limit for one in reversed(list(seen)) if one.limit is not None), None),
+        place=places.most_common(1)[0][0],
     )

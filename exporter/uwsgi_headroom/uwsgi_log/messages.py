@@ -15,20 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from signal import Signals
 from typing import Literal, NamedTuple, cast
 
-Proof = Literal[
-    "pid_gone",
-    "respawns",
-    "harakiris",
-    "exceptions",
-    "write_errors",
-    "cache_full",
-    "uncalled",
-    "request_line",
-    "queue_full",
-    "no_application",
-]
+Counter = Literal["respawns", "harakiris", "exceptions", "write_errors", "cache_full", "uncalled"]
+Proof = Literal["pid_gone", Counter, "request_line", "queue_full", "no_application"]
 """What proves a message, in the 5 s before and after it.
 
 pid_gone: the process that it names was a worker's, and is gone. respawns, harakiris, exceptions, write_errors,
@@ -59,322 +50,248 @@ class Message(NamedTuple):
 _TABLE = r"""
 # Requests that uWSGI refuses: proto/uwsgi.c, http.c, scgi.c and base.c, core/protocol.c, core/uwsgi.c.
 head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
-  = invalid request block size: <n> \(max <limit>\)\.\.\.skip
-  = invalid (?:HTTPS?|SCGI) request size \(max <limit>\)\.\.\.skip
-  ! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  > Raise `buffer-size` ({limit}) above the size of the largest request headers, including cookies: 32768 is usually
-  > enough. Then find out which cookie or URL grows.
+  == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
+  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  >> Raise `buffer-size` ({limit}) above the size of the largest request headers, with cookies (32768 usually suffices).
 variable_too_large rejected -: uWSGI drops request variables that do not fit into `buffer-size`
-  = not enough buffer space to
-  = not enough space in wsgi_req http proto_parser_buf
-  = unable to add UWSGI_APPID to the uwsgi buffer
-  = \[WARNING\] unable to add
-  ! The application gets the request without one of its headers, or does not get the request at all.
-  > Raise `buffer-size` above the size of the largest request headers, including cookies: 32768 is usually enough.
+  == not enough buffer space to | not enough space in wsgi_req http proto_parser_buf
+  == unable to add UWSGI_APPID to the uwsgi buffer | \[WARNING\] unable to add
+  !! The application gets the request without one of its headers, or does not get the request at all.
+  >> Raise `buffer-size` above the size of the largest request headers, with cookies (32768 usually suffices).
 too_many_variables rejected uncalled: uWSGI refuses requests that have more variables than `max-vars` allows
-  = max vec size reached
-  ! The application never sees these requests. uWSGI counts each of them, but sends no response: nginx then responds
-  ! with status 502.
-  > Raise `max-vars`.
+  == max vec size reached
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Raise `max-vars`.
 body_too_large rejected uncalled: uWSGI refuses requests with a body larger than `limit-post`
-  = Invalid \(too big\) CONTENT_LENGTH\. skip\.
-  ! The application never sees these requests. uWSGI counts each of them, but sends no response: nginx then responds
-  ! with status 502.
-  > Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.
+  == Invalid \(too big\) CONTENT_LENGTH\. skip\.
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.
 bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsgi protocol
-  = invalid uwsgi request \(current strsize: <n>\)
-  = invalid uwsgi array\. skip
-  = uwsgi key cannot be null\. skip
-  ! The application never sees these requests. uWSGI counts each of them, but sends no response: nginx then responds
-  ! with status 502.
-  > Check that the web server speaks the protocol of the socket: `uwsgi_pass` for `socket`, `proxy_pass` for
-  > `http-socket`.
-bad_http rejected -: uWSGI refuses requests that are not HTTP
-  = invalid HTTP request$
-  ! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  > Check what connects to the `http-socket`: a health check that connects without sending a request also causes this
-  > message.
+  == invalid uwsgi request \(current strsize: <n>\) | invalid uwsgi array\. skip | uwsgi key cannot be null\. skip
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Have the web server speak the socket's protocol: `uwsgi_pass` for `socket`, `proxy_pass` for `http-socket`.
+bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
+  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  >> Check what connects to the `http-socket`: it may be a health check that sends no request.
 modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
-  = -- unavailable modifier requested: <limit> --
-  ! uWSGI counts each of these requests, but sends an empty response: nginx then responds with status 502.
-  > Load the plugin of the application's language (`plugins = python3`), or correct the value of `uwsgi_modifier1` that
-  > the web server sends (now {limit}).
+  == -- unavailable modifier requested: <limit> --
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` (now {limit}).
 no_python_application known no_application: uWSGI has no Python application for requests
-  = --- no python application found, check your startup logs for errors ---
-empty_request rejected uncalled: uWSGI gets requests without any variables
-  = Empty python request\. skip\.
-  ! The client gets an error, and the application does not see the request.
-  > Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
+  == --- no python application found, check your startup logs for errors ---
+empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
+  !! The client gets an error, and the application does not see the request.
+  >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
 bad_response rejected -: the application returns bodies that are not bytes
-  = \[ERROR\] Unhandled object from iterator
-  = invalid Pump response
-  = invalid Web3 response
-  ! uWSGI leaves out the parts of the response that are not bytes.
-  > Return bytes from the application, not text or other objects.
+  == \[ERROR\] Unhandled object from iterator | invalid (?:Pump|Web3) response
+  !! uWSGI leaves out the parts of the response that are not bytes.
+  >> Return bytes from the application, not text or other objects.
 body_in_memory setting -: the application reads each large request body in a single call
-  = \[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than
-  ! The whole body of each such request is held in memory.
-  > Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.
+  == \[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than
+  !! The whole body of each such request is held in memory.
+  >> Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.
 # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
-body_timeout event -: request bodies arrive too slowly
-  = \[uwsgi-body-read\] Timeout reading
-body_aborted event -: clients disconnect while they send a request body
-  = \[uwsgi-body-read\] Error reading
+body_timeout event -: request bodies arrive too slowly == \[uwsgi-body-read\] Timeout reading
+body_aborted event -: clients disconnect while they send a request body == \[uwsgi-body-read\] Error reading
 head_aborted event -: clients disconnect while they send request headers
-  = uwsgi_proto_https?_parser\(\) -> client closed connection
+  == uwsgi_proto_https?_parser\(\) -> client closed connection
 client_left known write_errors: clients close the connection before they get the response
-  = SIGPIPE: writing to a closed pipe/socket/fd
+  == SIGPIPE: writing to a closed pipe/socket/fd
 write_error known write_errors: responses cannot be written to clients
-  = uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line
-  = OSError: write error$
-  = IOError: write error$
+  == uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line | OSError: write error$
+  == IOError: write error$
 write_timeout known write_errors: clients do not read their responses within `socket-timeout`
-  = uwsgi_response_[a-z_]{1,40}_do\(\) TIMEOUT !!!
-  = uwsgi_simple_write\(\) TIMEOUT !!!
+  == uwsgi_response_[a-z_]{1,40}_do\(\) TIMEOUT !!! | uwsgi_simple_write\(\) TIMEOUT !!!
 # Ends of workers: core/master.c, core/master_checks.c, core/master_utils.c, core/uwsgi.c.
 killed_by_signal known pid_gone: {worker} was killed by {signal}
-  = DAMN ! worker <worker> \(pid:? <pid>\) (?:died, |MISTERIOUSLY )killed by signal <signal>\b
-worker_died known pid_gone: {worker} died
-  = DAMN ! worker <worker> \(pid:? <pid>\) died :\(
+  == DAMN ! worker <worker> \(pid:? <pid>\) (?:died, |MISTERIOUSLY )killed by signal <signal>\b
+worker_died known pid_gone: {worker} died == DAMN ! worker <worker> \(pid:? <pid>\) died :\(
 segmentation_fault known pid_gone: a process crashed with signal 11 (SIGSEGV)
-  = !!! uWSGI process <pid> got Segmentation Fault !!!
+  == !!! uWSGI process <pid> got Segmentation Fault !!!
 floating_point_exception known pid_gone: a process crashed with signal 8 (SIGFPE)
-  = !!! uWSGI process <pid> got Floating Point Exception !!!
-harakiri known harakiris: {worker} was ended by `harakiri`
-  = \*\*\* HARAKIRI ON WORKER <worker> \(pid:? <pid>
+  == !!! uWSGI process <pid> got Floating Point Exception !!!
+harakiri known harakiris: {worker} was ended by `harakiri` == \*\*\* HARAKIRI ON WORKER <worker> \(pid:? <pid>
 harakiri_skipped event -: `harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`
-  = HARAKIRI: Skipping harakiri on worker <worker>
+  == HARAKIRI: Skipping harakiri on worker <worker>
 harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job that took too long
-  = \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON) ?
-  ! The work of this process is lost.
-  > Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.
+  == \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON)
+  !! The work of this process is lost.
+  >> Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.
 respawning_too_fast known respawns: workers end as soon as they start
-  = worker respawning too fast !!! i have to sleep a bit
+  == worker respawning too fast !!! i have to sleep a bit
 mercy_kill failed pid_gone: {worker} did not end within `worker-reload-mercy` and was killed
-  = worker <worker> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
-  ! The requests that this worker was serving are lost.
-  > Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.
+  == worker <worker> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  !! The requests that this worker was serving are lost.
+  >> Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.
 mercy_kill_other event -: a mule or a spooler did not end in time and was killed
-  = mule <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
-  = spooler <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  == mule <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  == spooler <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
 exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-exception`
-  = \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
+  == \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
 inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
-  = !!! inconsistent state reported by worker <worker> \(pid:? <pid>
-  ! Every request in service is lost.
-  > In uWSGI's log, the line before this message names the plugin that asked for this restart.
+  == !!! inconsistent state reported by worker <worker> \(pid:? <pid>
+  !! Every request in service is lost.
+  >> In uWSGI's log, the line before this message names the plugin that asked for this restart.
 evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`
-  = \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
-  ! The requests that this worker was serving are lost.
-  > Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the worker.
+  == \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
+  !! The requests that this worker was serving are lost.
+  >> Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the worker.
 lifetime_reached event -: {worker} reached `max-worker-lifetime`
-  = worker <worker> lifetime reached, it was running for
-worker_finished event -: a worker finished its work and ended
-  = \.\.\.The work of process <pid> is done\. Seeya!
+  == worker <worker> lifetime reached, it was running for
+worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
 deadlock_recovered event -: a process ended while it held one of uWSGI's locks, which uWSGI recovered
-  = \[deadlock-detector\] a process holding a robust mutex died\. recovering
-  = \[deadlock-detector\] pid <pid> was holding lock
+  == \[deadlock-detector\] a process holding a robust mutex died\. recovering
+  == \[deadlock-detector\] pid <pid> was holding lock
 # A start that fails: core/master.c, core/uwsgi.c, plugins/python/pyloader.c.
 application_not_loaded known no_application: the application could not be loaded
-  = unable to load app <n> \(mountpoint='
+  == unable to load app <n> \(mountpoint='
 no_application_loaded known no_application: uWSGI started without an application
-  = \*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)
+  == \*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)
 no_callable known no_application: the application's file has no callable of that name
-  = unable to find "application" callable in file
-  = "application" must be a callable object in file
-  > Set `callable` to the name that the application has in its file (without this option, uWSGI looks for
-  > `application`), or correct the name after the colon in `module`.
+  == unable to find "application" callable in file | "application" must be a callable object in file
+  >> Set `callable` to the name that the application has in its file, or correct the name after the colon in `module`.
 failed_in_worker known pid_gone: {worker} could not load its application and ended
-  = OOPS ! failed loading app in worker <worker> \(pid:? <pid>
+  == OOPS ! failed loading app in worker <worker> \(pid:? <pid>
 need_app_ends event -: uWSGI exits, because `need-app` is set and no application could be loaded
-  = need-app requested, destroying the instance
-  > Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.
+  == need-app requested, destroying the instance
+  >> Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.
 too_many_applications setting -: more applications are configured than `max-apps`
-  = ERROR: you cannot load more than <n> apps in a worker
-  = FATAL ERROR: you cannot load more than <n> apps in a worker
-  ! The applications beyond this limit are not served.
-  > Raise `max-apps`.
+  == ERROR: you cannot load more than <n> apps in a worker
+  == FATAL ERROR: you cannot load more than <n> apps in a worker
+  !! The applications beyond this limit are not served. >> Raise `max-apps`.
 # Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
-started event -: uWSGI started
-  = \*\*\* Starting uWSGI \d
-master_reloaded event -: uWSGI's master was reloaded
-  = gracefully \(RE\)spawned uWSGI master process
+started event -: uWSGI started == \*\*\* Starting uWSGI \d
+master_reloaded event -: uWSGI's master was reloaded == gracefully \(RE\)spawned uWSGI master process
 worker_spawned event -: {worker} was started
-  = Respawned uWSGI worker <worker> \(new pid: <pid>\)
-  = spawned uWSGI worker <worker> (?:\(and the only\) )?\(pid:? <pid>
-reload_began event -: a graceful reload began
-  = \.\.\.gracefully killing workers\.\.\.
-brutal_reload failed -: all workers were killed at once, for a brutal reload
-  = \.\.\.brutally killing workers\.\.\.
-  ! Every request in service is lost. SIGTERM causes such a reload unless `die-on-term` is set.
-  > Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.
-stop_began event -: uWSGI was stopped
-  = SIGINT/SIG(?:TERM|QUIT) received\.\.\.killing workers
-stop_gracefully event -: a graceful stop began
-  = graceful shutdown triggered
-ended event -: uWSGI ended
-  = goodbye to uWSGI\.
-  = uWSGI: GAME OVER
-worker_buried event -: {worker} ended for the reload
-  = worker <worker> buried after <n> seconds
-chain_reload_began event -: a chain reload began
-  = chain reload starting
+  == Respawned uWSGI worker <worker> \(new pid: <pid>\)
+  == spawned uWSGI worker <worker> (?:\(and the only\) )?\(pid:? <pid>
+reload_began event -: a graceful reload began == \.\.\.gracefully killing workers\.\.\.
+brutal_reload failed -: all workers were killed at once, for a brutal reload == \.\.\.brutally killing workers\.\.\.
+  !! Every request in service is lost. SIGTERM causes such a reload unless `die-on-term` is set.
+  >> Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.
+stop_began event -: uWSGI was stopped == SIGINT/SIG(?:TERM|QUIT) received\.\.\.killing workers
+stop_gracefully event -: a graceful stop began == graceful shutdown triggered
+ended event -: uWSGI ended == goodbye to uWSGI\. | uWSGI: GAME OVER
+worker_buried event -: {worker} ended for the reload == worker <worker> buried after <n> seconds
+chain_reload_began event -: a chain reload began == chain reload starting
 chain_reload_waits event -: the chain reload waits until {worker} accepts requests
-  = chain is still waiting for worker <worker>\.\.\.
-chain_reload_ended event -: the chain reload is complete
-  = chain reloading complete
+  == chain is still waiting for worker <worker>\.\.\.
+chain_reload_ended event -: the chain reload is complete == chain reloading complete
 file_touched event -: a file of `touch-reload` or of a similar option was touched
-  = \*\*\* [^*]{1,300} has been touched\.\.\. (?:grace|workers reload|chain reload|mules reload|spoolers)
+  == \*\*\* [^*]{1,300} has been touched\.\.\. (?:grace|workers reload|chain reload|mules reload|spoolers)
 requests_awaited event -: {worker} finishes its requests before it ends
-  = waiting for <n> running requests on worker <worker> \(pid:? <pid>
-paused event -: the workers were paused
-  = \*\*\* PAUSE \(press start to resume
-resumed event -: the workers were resumed
-  = \*\*\* \(SIGTSTP received\) resuming workers \*\*\*
-idle_cheaped event -: `idle` ended the workers
-  = workers have been inactive for more than \d
+  == waiting for <n> running requests on worker <worker> \(pid:? <pid>
+paused event -: the workers were paused == \*\*\* PAUSE \(press start to resume
+resumed event -: the workers were resumed == \*\*\* \(SIGTSTP received\) resuming workers \*\*\*
+idle_cheaped event -: `idle` ended the workers == workers have been inactive for more than \d
 # Queues that are full: core/master.c, core/cache.c, core/mule.c, core/signal.c, core/async.c, plugins.
 listen_queue_full known queue_full: a listen queue is full
-  = \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full !!!
-cache_full failed cache_full: a cache of uWSGI is full
-  = \*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*
-  ! Items that the application adds are not stored.
-  > Raise `items` of the cache, set `purge_lru=1`, or let its items expire.
+  == \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full !!!
+cache_full failed cache_full: a cache of uWSGI is full == \*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*
+  !! Items that the application adds are not stored.
+  >> Raise `items` of the cache, set `purge_lru=1`, or let its items expire.
 cache_not_stored failed -: an item could not be stored in a cache of uWSGI
-  = \[cache-error\] unable to store
-  = \[cache\] unable to store item
-  ! The item is too large for the cache's blocks, or the cache is full.
-  > Raise `blocks` or `blocksize` of the cache.
-mule_queue_full failed -: the queue of messages for mules is full
-  = \*\*\* MULE MSG QUEUE IS FULL
-  ! Messages are lost, or their senders wait.
-  > Add `mules`, or raise `mule-msg-size`.
+  == \[cache-error\] unable to store | \[cache\] unable to store item
+  !! The item is too large for the cache's blocks, or the cache is full.
+  >> Raise `blocks` or `blocksize` of the cache.
+mule_queue_full failed -: the queue of messages for mules is full == \*\*\* MULE MSG QUEUE IS FULL
+  !! Messages are lost, or their senders wait. >> Add `mules`, or raise `mule-msg-size`.
 signal_queue_full failed -: uWSGI's own signals cannot be delivered
-  = \*\*\* SIGNAL QUEUE IS FULL
-  = could not deliver signal <n> to
-  ! Timers, cron jobs and signals from the application are skipped.
-  > Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.
-async_queue_full failed -: all async cores are in use
-  = \[DANGER\] async queue is full !!!
-  ! Requests wait in the listen queue.
-  > Raise `async` (or `gevent`).
+  == \*\*\* SIGNAL QUEUE IS FULL | could not deliver signal <n> to
+  !! Timers, cron jobs and signals from the application are skipped.
+  >> Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.
+async_queue_full failed -: all async cores are in use == \[DANGER\] async queue is full !!!
+  !! Requests wait in the listen queue. >> Raise `async` (or `gevent`).
 no_more_workers known -: cheaper mode cannot add workers, because all of them run already
-  = \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
+  == \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
 spooler_refuses failed -: the spooler rejects tasks, or cannot run them
-  = \[uwsgi-spooler\] args buffer is limited to 64k
-  = \[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)
-  = unable to find the spooler function
-  ! Tasks of the application are lost, or are not run.
-  > Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.
+  == \[uwsgi-spooler\] args buffer is limited to 64k
+  == \[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)
+  == unable to find the spooler function
+  !! Tasks of the application are lost, or are not run.
+  >> Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.
 helper_died failed -: a spooler or a mule ended and was restarted
-  = OOOPS the spooler is no more
-  = OOOPS mule <n> \(pid:? <pid>\) crippled
-  ! The work of this process is lost.
-  > Check the lines before this message in uWSGI's log for a traceback or a signal.
+  == OOOPS the spooler is no more | OOOPS mule <n> \(pid:? <pid>\) crippled
+  !! The work of this process is lost.
+  >> Check the lines before this message in uWSGI's log for a traceback or a signal.
 helper_ended event -: a spooler, a mule or a gateway ended
-  = mule <n> \([^)]{1,80}\) annihilated
-  = gateway <n> \([^)]{1,80}\) annihilated
-  = spooler \(pid:? <pid>\) annihilated
+  == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
 # What the machine refuses: core/utils.c, core/socket.c, core/master_utils.c, and Python's own errors.
 out_of_memory failed -: a process could not get memory
-  = !!! tried memory allocation of <n> bytes !!!
-  = unable to allocate <n> bytes \(
-  = fork\(\): Cannot allocate memory \[
-  = malloc\(\): Cannot allocate memory \[
-  = mmap\(\): Cannot allocate memory \[
-  = OSError: \[Errno 12\] Cannot allocate memory
-  = MemoryError(?::|$)
-  ! The request, or the start of the worker, failed.
-  > Find out which limit was reached, and raise it: `limit-as` (of each process), the limit of the cgroup, or the
-  > memory of the host. Fewer workers need less memory.
-fork_failed failed -: uWSGI cannot start a process
-  = fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/
-  ! Until the process starts, uWSGI serves fewer requests at once.
-  > Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  == !!! tried memory allocation of <n> bytes !!! | unable to allocate <n> bytes \(
+  == fork\(\): Cannot allocate memory \[ | malloc\(\): Cannot allocate memory \[ | mmap\(\): Cannot allocate memory \[
+  == OSError: \[Errno 12\] Cannot allocate memory | MemoryError(?::|$)
+  !! The request, or the start of the worker, failed.
+  >> Raise the limit that was reached (`limit-as`, the cgroup's, or the memory of the host), or run fewer workers.
+fork_failed failed -: uWSGI cannot start a process == fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/
+  !! Until the process starts, uWSGI serves fewer requests at once.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
 threads_not_started failed -: a process cannot start a thread
-  = pthread_create\(\):
-  = unable to start offload thread
-  = RuntimeError: can't start new thread$
-  ! The process serves with fewer threads, or the request that needs a new thread fails.
-  > Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  == pthread_create\(\): | unable to start offload thread | RuntimeError: can't start new thread$
+  !! The process serves with fewer threads, or the request that needs a new thread fails.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
 descriptors_out failed -: a process has no file descriptor left
-  = OSError: \[Errno 2[34]\] Too many open files
-  = accept\(\): Too many open files
-  = socket\(\): Too many open files \[
-  = open\("[^"]{1,300}"\): Too many open files \[
-  ! Requests that open a file or a connection fail.
-  > Raise `max-fd`, and look for descriptors that the application does not close.
+  == OSError: \[Errno 2[34]\] Too many open files | accept\(\): Too many open files
+  == socket\(\): Too many open files \[ | open\("[^"]{1,300}"\): Too many open files \[
+  !! Requests that open a file or a connection fail.
+  >> Raise `max-fd`, and look for descriptors that the application does not close.
 disk_full failed -: a disk is full
-  = OSError: \[Errno 28\] No space left on device
-  = uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
-  = open\("[^"]{1,300}"\): No space left on device \[
-  ! Uploads, log lines, and files that the application writes cannot be saved.
-  > Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is set.
+  == OSError: \[Errno 28\] No space left on device
+  == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
+  == open\("[^"]{1,300}"\): No space left on device \[
+  !! Uploads, log lines, and files that the application writes cannot be saved.
+  >> Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is set.
 bind_failed failed -: uWSGI cannot bind a socket
-  = bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
-  = probably another instance of uWSGI is running on the same address
-  = unable to create server socket on:
-  ! uWSGI does not start, or exits at a reload.
-  > Check whether another program uses the socket's address, and whether uWSGI's user may write to the socket's
-  > directory.
+  == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
+  == probably another instance of uWSGI is running on the same address | unable to create server socket on:
+  !! uWSGI does not start, or exits at a reload.
+  >> Check whether another program uses the address, and whether uWSGI's user may write to the socket's directory.
 queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
-  = Listen queue size is greater than the system max net\.core\.somaxconn
-  ! A uWSGI that is already running goes on, but its next start fails.
-  > Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
-directory_missing setting -: uWSGI cannot enter the directory of `chdir`
-  = chdir\(\): [A-Z][^\[]{1,60} \[core/
-  ! The application is not found.
-  > Correct `chdir`, or the rights of uWSGI's user.
+  == Listen queue size is greater than the system max net\.core\.somaxconn
+  !! A uWSGI that is already running goes on, but its next start fails.
+  >> Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
+directory_missing setting -: uWSGI cannot enter the directory of `chdir` == chdir\(\): [A-Z][^\[]{1,60} \[core/
+  !! The application is not found. >> Correct `chdir`, or the rights of uWSGI's user.
 # Options that have no effect or cannot work: core/init.c, core/uwsgi.c, core/plugins.c, core/config.c.
 plugin_missing setting -: a plugin of the configuration cannot be loaded
-  = !!! UNABLE to load uWSGI plugin:
-  = unable to load plugin "
-  ! Nothing that needs this plugin works.
-  > Install the plugin's package, or correct `plugins` and `plugins-dir`.
+  == !!! UNABLE to load uWSGI plugin: | unable to load plugin "
+  !! Nothing that needs this plugin works. >> Install the plugin's package, or correct `plugins` and `plugins-dir`.
 no_request_plugin setting -: no plugin for any language is loaded
-  = no request plugin is loaded, you will not be able to manage requests
-  ! No request can be served.
-  > Load the plugin of the application's language: `plugins = python3`.
+  == no request plugin is loaded, you will not be able to manage requests
+  !! No request can be served. >> Load the plugin of the application's language: `plugins = python3`.
 processes_limited setting -: the host permits fewer workers ({limit}) than `processes` says
-  = !!! number of workers adjusted to <limit> due to system limits !!!
-  ! Capacity is smaller than configured.
-  > Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+  == !!! number of workers adjusted to <limit> due to system limits !!!
+  !! Capacity is smaller than configured.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
 files_below_cores setting -: the limit of open files is below the number of async cores
-  = - your current max open files limit is <n>, this is lower than requested async cores
-  ! Requests fail before all async cores are in use.
-  > Raise `max-fd` above twice the number of async cores.
+  == - your current max open files limit is <n>, this is lower than requested async cores
+  !! Requests fail before all async cores are in use. >> Raise `max-fd` above twice the number of async cores.
 unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
-  = \[strict-mode\] unknown config directive:
-  ! A uWSGI that is already running goes on, but its next start fails.
-  > Correct the option: uWSGI's log names it.
+  == \[strict-mode\] unknown config directive:
+  !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
 threads_off setting -: Python's threads are off
-  = \*\*\* Python threads support is disabled\. You can enable it with --enable-threads
-  = !!! Running gevent without threads IS NOT recommended
-  ! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
-  > Set `enable-threads`.
+  == \*\*\* Python threads support is disabled\. You can enable it with --enable-threads
+  == !!! Running gevent without threads IS NOT recommended
+  !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
+  >> Set `enable-threads`.
 no_master setting -: uWSGI runs without its master
-  = \*\*\* WARNING: you are running uWSGI without its master process manager
-  ! A worker that ends is not replaced, and there is no graceful reload.
-  > Set `master`.
+  == \*\*\* WARNING: you are running uWSGI without its master process manager
+  !! A worker that ends is not replaced, and there is no graceful reload. >> Set `master`.
 affinity_failed setting -: `cpu-affinity` cannot be applied
-  = sched_setaffinity\(\):
-  = unable to initialize cpu affinity
-  ! Workers run on any CPU.
-  > Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, but this host or container does not let uWSGI
-  > use all of these.
+  == sched_setaffinity\(\): | unable to initialize cpu affinity
+  !! Workers run on any CPU.
+  >> Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, and uWSGI may not use all of these here.
 harakiri_without_buffering event -: `harakiri` also counts the time in which a slow client sends its request body
-  =  \*\*\* WARNING: you have enabled harakiri without post buffering
-  = \*\*\* WARNING: you have enabled harakiri without post buffering
+  ==  \*\*\* WARNING: you have enabled harakiri without post buffering
+  == \*\*\* WARNING: you have enabled harakiri without post buffering
 emperor_lost event -: uWSGI's Emperor has exited
-  = lost communication with the Emperor, goodbye
-  = !!! Emperor died !!!
-traceback known exceptions: the application raised an exception
-  = Traceback \(most recent call last\):
+  == lost communication with the Emperor, goodbye | !!! Emperor died !!!
+traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
-status_5xx known request_line: the application sends responses with a status from 500 to 599
+status_5xx known request_line: responses have a status from 500 to 599
 """
-"""A message: its code, role and proof (`-` for none), and what it says. `=` is a pattern, `!` the harm, and `>` what to
-do about it."""
+"""A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
+what to do about it."""
 
 _NUMBERS = {
     "<worker>": r"(?P<worker>\d{1,6})",
@@ -387,13 +304,15 @@ _NUMBERS = {
 
 def _parse(table: str) -> Iterator[Message]:
     for entry in re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", table).strip()):
-        head, *lines = entry.split("\n")
+        head, *parts = re.split(r"\s+(?=(?:==|!!|>>) )", entry)
         names, _, says = head.partition(": ")
         code, role, proof = names.split()
-        parts = {mark: [line[4:] for line in lines if line.startswith(f"  {mark} ")] for mark in "=!>"}
-        patterns = tuple(re.sub(r"<\w+>", lambda name: _NUMBERS[name[0]], each).encode() for each in parts["="])
-        known = None if proof == "-" else cast("Proof", proof)
-        yield Message(code, cast("Role", role), known, says, patterns, " ".join(parts["!"]), " ".join(parts[">"]))
+        harm, change = (" ".join(part[3:] for part in parts if part.startswith(mark)) for mark in ("!!", ">>"))
+        texts = [text for part in parts if part.startswith("==") for text in part[3:].split(" | ")]
+        patterns = tuple(re.sub(r"<\w+>", lambda name: _NUMBERS[name[0]], text).encode() for text in texts)
+        yield Message(
+            code, cast("Role", role), None if proof == "-" else cast("Proof", proof), says, patterns, harm, change
+        )
 
 
 MESSAGES: tuple[Message, ...] = tuple(_parse(_TABLE))
@@ -401,35 +320,24 @@ MESSAGES: tuple[Message, ...] = tuple(_parse(_TABLE))
 
 BY_CODE: Mapping[str, Message] = {message.code: message for message in MESSAGES}
 
-SIGNALS: Mapping[int, tuple[str, str]] = {
-    1: ("SIGHUP", "Another program, or a person, sent this signal."),
-    2: ("SIGINT", "Another program, or a person, sent this signal."),
-    4: ("SIGILL", "Native code was built for another CPU, or is damaged."),
-    6: ("SIGABRT", "Native code called abort(): check the line before this message in uWSGI's log."),
-    7: ("SIGBUS", "A mapped file was truncated, or its disk is full."),
-    8: ("SIGFPE", "Native code divided by zero."),
-    9: (
-        "SIGKILL",
-        "SIGKILL comes from the kernel when memory runs out (`dmesg` shows this), from uWSGI for `harakiri`, or from "
-        "an administrator.",
-    ),
-    11: (
-        "SIGSEGV",
-        "Native code crashed, usually an extension module: a core dump and `gdb`, or Python's `faulthandler`, show "
-        "which one.",
-    ),
-    15: ("SIGTERM", "Another program, or a person, sent this signal."),
-    24: ("SIGXCPU", "The limit of CPU time was reached."),
-    25: ("SIGXFSZ", "The limit of file sizes was reached."),
-    31: ("SIGSYS", "A system call filter (seccomp) forbids a system call of this process."),
+SIGNALS: Mapping[int, str] = {
+    **dict.fromkeys((1, 2, 15), "Another program, or a person, sent this signal."),
+    4: "Native code was built for another CPU, or is damaged.",
+    6: "Native code called abort(): check the line before this message in uWSGI's log.",
+    7: "A mapped file was truncated, or its disk is full.",
+    8: "Native code divided by zero.",
+    9: "The kernel sends SIGKILL if memory runs out (`dmesg`), uWSGI for `harakiri`, or an administrator.",
+    11: "Native code crashed: `gdb` with a core dump, or Python's `faulthandler`, shows which extension.",
+    24: "The limit of CPU time was reached.",
+    25: "The limit of file sizes was reached.",
+    31: "A system call filter (seccomp) forbids a system call of this process.",
 }
-"""By number, on Linux: the name, and what that mostly means."""
+"""By number, on Linux: what that mostly means."""
 
 
 def name_signal(number: int) -> str:
     """Name a signal: `11 (SIGSEGV)`."""
-    known = SIGNALS.get(number)
-    return f"{number} ({known[0]})" if known else str(number)
+    return f"{number} ({Signals(number).name})" if number in set(Signals) else str(number)
 
 
 def describe(code: str, worker: int | None = None, signal: int | None = None, limit: int | None = None) -> str:
@@ -443,11 +351,8 @@ def describe(code: str, worker: int | None = None, signal: int | None = None, li
 
 def advise(code: str, limit: int | None = None) -> str:
     """Say what to do about a message; empty if nothing."""
-    return (
-        BY_CODE[code]
-        .change.replace(" ({limit})", "" if limit is None else f" ({limit})")
-        .replace(" (now {limit})", "" if limit is None else f" (now {limit})")
-    )
+    known = rf" (\g<1>{limit})" if limit is not None else ""
+    return re.sub(r" \((now )?\{limit\}\)", known, BY_CODE[code].change)
 
 
 HEAD = 4

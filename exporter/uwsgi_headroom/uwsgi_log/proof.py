@@ -28,30 +28,23 @@ second."""
 RACY = 0.99
 """The part of all requests that the log's counter has at least: uWSGI's workers add to it without a lock."""
 
+_OF_WORKERS = ("respawns", "harakiris", "exceptions", "write_errors", "requests", "transmitted_bytes")
+
 _FACTS_SECONDS = 0.4
 """The least time between two facts that are kept."""
 
-_MOST_ENDED, _MOST_USED = 1000, 1000
+_MOST_USED = 1000
 
 
 class Facts(NamedTuple):
-    """What is known of a server at one reading. uncalled: requests for which uWSGI called no application, by then or
-    later; calling: those that may be among them by mistake, because they are in service; sent: bytes of responses;
-    calls: by PID, those of each application."""
+    """What is known of a server at one reading. calling: requests in service, which may already be counted as calls;
+    calls: by PID, those of each application; states: the names of the proofs that are true now."""
 
     at: float
-    respawns: int
-    harakiris: int
-    exceptions: int
-    write_errors: int
-    cache_full: int
-    requests: int
-    uncalled: int
+    counters: Mapping[str, int]
     calling: int
-    sent: int
     calls: Mapping[int, Mapping[int, int]]
-    queue_full: bool
-    no_application: bool
+    states: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +74,6 @@ class Proofs:
             worker.pid for worker in snapshot.workers if worker.pid and not reading.process_is_missing(worker)
         )
         self._ended.update(dict.fromkeys(self._pids - alive, reading.at))
-        while len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
         self._pids = alive
         if self._facts and reading.at - self._facts[-1].at < _FACTS_SECONDS:
             return
@@ -113,8 +104,8 @@ class Proofs:
                 ended = self._ended.get(seen.pid or 0)
                 return line.count if ended is not None and abs(ended - line.at) <= PROOF_SECONDS else 0
             case "queue_full" | "no_application":
-                facts = [each for each in self._facts if abs(each.at - line.at) <= PROOF_SECONDS]
-                return line.count if any(getattr(each, proof) for each in facts) else 0
+                near = (facts for facts in self._facts if abs(facts.at - line.at) <= PROOF_SECONDS)
+                return line.count if any(proof in facts.states for facts in near) else 0
             case "request_line":
                 return self._count_requests(line, now) if self._fits(seen) else 0
             case counter:
@@ -131,20 +122,21 @@ class Proofs:
             return False
         application, calls, requests, _ = seen.request
         if application < 0:
-            return int(RACY * self._facts[0].requests) <= requests <= self._facts[-1].requests
+            first, last = (self._facts[place].counters["requests"] for place in (0, -1))
+            return int(RACY * first) <= requests <= last
         return known[0].get(application, 0) <= calls <= known[-1].get(application, 0)
 
     def _count_requests(self, line: Line, now: float) -> int:
         size = line.seen.request[3] if line.seen.request else 0
-        left, bytes_left = (self._grown(name) - self._used_up(name) for name in ("requests", "sent"))
+        left, bytes_left = (self._grown(name) - self._used_up(name) for name in ("requests", "transmitted_bytes"))
         proven = max(0, min(line.count, left, bytes_left // size if size else line.count))
         self._use("requests", now, proven)
-        self._use("sent", now, proven * size)
+        self._use("transmitted_bytes", now, proven * size)
         return proven
 
     def _grown(self, counter: str) -> int:
         first, last = self._facts[0], self._facts[-1]
-        grown: int = getattr(last, counter) - getattr(first, counter)
+        grown = last.counters[counter] - first.counters[counter]
         if counter == "uncalled":  # a new process counts its calls from 0 on
             return grown - first.calling if first.calls.keys() == last.calls.keys() else 0
         return grown  # a reload sets counters to 0
@@ -161,20 +153,20 @@ class Proofs:
 
 def _describe(reading: Reading, snapshot: Snapshot) -> Facts:
     workers = snapshot.workers
+    states = {
+        "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
+        "no_application": any(worker.accepting and not worker.apps for worker in workers),
+    }
     return Facts(
         at=reading.at,
-        respawns=sum([worker.respawns or 0 for worker in workers]),
-        harakiris=sum([worker.harakiris or 0 for worker in workers]),
-        exceptions=sum([worker.exceptions or 0 for worker in workers]),
-        write_errors=sum([worker.write_errors or 0 for worker in workers]),
-        cache_full=sum([cache.full or 0 for cache in snapshot.caches]),
-        requests=sum([worker.requests or 0 for worker in workers]),
-        uncalled=sum([_count_uncalled(worker) for worker in workers]),
+        counters={
+            **{name: sum([getattr(worker, name) or 0 for worker in workers]) for name in _OF_WORKERS},
+            "cache_full": sum([cache.full or 0 for cache in snapshot.caches]),
+            "uncalled": sum([_count_uncalled(worker) for worker in workers]),
+        },
         calling=sum([worker.busy_threads or 0 for worker in workers]),
-        sent=sum([worker.transmitted_bytes or 0 for worker in workers]),
         calls={worker.pid: {app.app_id: app.requests or 0 for app in worker.apps} for worker in workers if worker.pid},
-        queue_full=any(queue.is_full for queue in reading.listen_queues().values()),
-        no_application=any(worker.accepting and not worker.apps for worker in workers),
+        states=frozenset(name for name, is_true in states.items() if is_true),
     )
 
 

@@ -8,6 +8,7 @@ is a warning at most, and comes after what is measured: the application prints w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
@@ -40,9 +41,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     if rejected := _choose(figures, "rejected"):
         yield _rejected(figures, rejected)
     if failed := _choose(figures, "failed"):
-        yield _note(figures, failed, "log_failure", "warning")
+        yield _failed(figures, failed)
     if settings := _choose(figures, "setting"):
-        yield _note(figures, settings, "log_setting", "info")
+        yield _setting(figures, settings)
 
 
 def _choose(figures: Figures, role: Role) -> Messages:
@@ -81,18 +82,27 @@ def _severity(number: int, part: float, *, is_proven: bool) -> Severity:
     return "critical" if is_many and is_proven else "warning" if is_many or is_proven else "info"
 
 
-def _note(figures: Figures, messages: Messages, finding: str, severity: Severity) -> Finding:
+def _failed(figures: Figures, messages: Messages) -> Finding:
+    code, message = messages[0]
+    title = _title(code, message, is_proven=message.agreed > 0)
+    return Finding(code="log_failure", severity="warning", title=title, **_explain(figures, messages))
+
+
+def _setting(figures: Figures, messages: Messages) -> Finding:
+    code, message = messages[0]
+    title = _title(code, message, is_proven=message.agreed > 0)
+    return Finding(code="log_setting", severity="info", title=title, **_explain(figures, messages))
+
+
+def _explain(figures: Figures, messages: Messages) -> dict[str, Any]:
     code, message = messages[0]
     lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
     agrees = "uWSGI's counters, or the state of its processes, show the same problem." if message.agreed else UNPROVEN
-    return Finding(
-        code=finding,
-        severity=severity,
-        title=_title(code, message, is_proven=message.agreed > 0),
-        evidence=f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}{_others(messages)}",
-        meaning=BY_CODE[code].harm,
-        change=advise(code, message.limit),
-    )
+    return {
+        "evidence": f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}{_others(messages)}",
+        "meaning": BY_CODE[code].harm,
+        "change": advise(code, message.limit),
+    }
 
 
 def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
