@@ -33,9 +33,9 @@ _DATED_LINES = 20
 
 _REQUEST = b"[pid: "
 _NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
+_SIZE = re.compile(rb"=> generated (\d{1,20}) bytes in ")
 _STATUS_5XX = re.compile(
-    rb"=> generated (\d{1,20}) bytes in \d{1,20} [a-z]{1,9} (?:via [a-z]{1,20}\(\) )?\(HTTP/\d(?:\.\d)? 5\d\d\) "
-    rb"\d{1,10} headers in (\d{1,20}) bytes \(\d{1,20} switches on core \d{1,10}\)$",
+    rb"\(HTTP/\d(?:\.\d)? 5\d\d\) \d{1,10} headers in (\d{1,20}) bytes \(\d{1,20} switches on core \d{1,10}\)$",
     re.MULTILINE,
 )
 """How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format. The application is
@@ -154,9 +154,11 @@ def count_requests(block: bytes) -> int:
 def _find_5xx(block: bytes) -> Iterator[Seen]:
     """The lines of requests in a block with a status from 500 to 599."""
     for end in _STATUS_5XX.finditer(block):
-        if begin := _NUMBERS.match(block, block.rfind(b"\n", 0, end.start()) + 1):
+        place = block.rfind(b"\n", 0, end.start()) + 1
+        begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
+        if begin and size:
             pid, application, calls, requests = map(int, begin.groups())
-            yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(end[1]) + int(end[2])))
+            yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
 
 
 def _find_own_date(lines: list[bytes]) -> int:
