@@ -36,7 +36,6 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("history", "kinds", tables.event_kinds),
     ("history", "causes", tables.event_causes),
     ("log", "messages", tables.log_messages),
-    ("log", "versions", tables.log_versions),
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", source_tables.rules),
     ("severity", "thresholds", tables.knobs),

@@ -30,9 +30,7 @@ from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUES
 from uwsgi_headroom.metrics import SUBJECTS
 from uwsgi_headroom.metrics.family import group_by_kind
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
-from uwsgi_headroom.uwsgi_log.scan import Scanner
 
-CAPTURED = ROOT / "tests" / "uwsgi_log" / "captured"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 """The dashboard that has all marks of events."""
@@ -206,21 +204,18 @@ def _read_marks() -> dict[str, str]:
 
 def log_messages() -> Iterator[str]:
     """The known messages of uWSGI's log, in the order of their subjects."""
-    agrees = {
+    proofs = {
         None: "",
-        "ended": "the process is gone",
-        "worker_gone": "a worker's process is gone",
+        "pid_gone": "the process is gone",
         "respawns": "respawns grow",
         "harakiris": "harakiris grow",
         "exceptions": "exceptions grow",
         "write_errors": "write errors grow",
-        "requests": "requests are counted",
         "cache_full": "the cache's refusals grow",
+        "uncalled": "requests without a call grow",
+        "request_line": "PID, counters and bytes fit",
         "queue_full": "a queue is at its limit",
         "no_application": "a worker has no application",
-        "instant": "requests are counted that took no time",
-        "uncalled": "more requests are counted than applications were called",
-        "unaccounted": "connections without a request (TCP)",
     }
     roles = {
         "rejected": "`requests_rejected`",
@@ -231,23 +226,10 @@ def log_messages() -> Iterator[str]:
     }
     for_people = {"worker": "a worker", "signal": "…", "limit": "…"}
     rows = [
-        (f"`{message.code}`", message.says.format(**for_people), agrees[message.agrees], roles[message.role])
+        (f"`{message.code}`", message.says.format(**for_people), proofs[message.proof], roles[message.role])
         for message in MESSAGES
     ]
-    yield from table(("message", "what it says", "what must agree", "finding"), rows)
-
-
-def log_versions() -> Iterator[str]:
-    """The messages that uWSGIs of several versions wrote when they were provoked (`tests.uwsgi_log.capture`)."""
-    captured = {
-        path.stem: {seen.code for seen in Scanner().scan(path.read_bytes())} for path in sorted(CAPTURED.glob("*.log"))
-    }
-    rows = [
-        (f"`{message.code}`", *("✓" if message.code in codes else "" for codes in captured.values()))
-        for message in MESSAGES
-        if any(message.code in codes for codes in captured.values())
-    ]
-    yield from table(("message", *captured), rows)
+    yield from table(("message", "what it says", "proof", "finding"), rows)
 
 
 def event_causes() -> Iterator[str]:

@@ -117,14 +117,14 @@ def test_more_write_errors_than_exceptions() -> None:
 
 
 def answered(
-    lines: int, agreed: int, exceptions: int = 0, path: str = "", *, has_application: bool = True
+    lines: int, agreed: int, exceptions: int = 0, path: str = "", **messages: LogMessage
 ) -> dict[str, Finding]:
     """The findings about a minute of 2,000 requests, of which the log has so many lines with status 500."""
-    simulated = Server()
-    simulated[1].calls = 0 if has_application else None
-    server = describe_server(simulated.read(AT))
+    server = describe_server(Server().read(AT))
     assert server
-    log = LogRecord(messages={"status_5xx": LogMessage(lines, agreed)} if lines else {})
+    if lines:
+        messages["status_5xx"] = LogMessage(lines, agreed)
+    log = LogRecord(messages=messages)
     setup = replace(server.setup, log_path=path)
     figures = compute_figures(left(0, exceptions=exceptions), msgspec.structs.replace(server, log=log, setup=setup))
     return {finding.code: finding for finding in collect_findings(figures)}
@@ -135,10 +135,13 @@ def answered(
     [(1400, 1400, "critical"), (1400, 100, "warning"), (900, 900, "warning"), (40, 40, "warning"), (5, 5, "info")],
 )
 def test_responses_that_are_errors(lines: int, agreed: int, severity: str) -> None:
-    """No counter shows errors that the application catches. Most are critical if uWSGI counted requests then."""
+    """No counter shows errors that the application catches. Most are critical if their lines are proven."""
     finding = answered(lines, agreed)["server_errors"]
     assert finding.severity == severity
-    assert finding.title.startswith("Most" if lines > 1000 else "Some")
+    most = "most" if lines > 1000 else "some"
+    proven = agreed == lines
+    assert finding.title.startswith(f"{most.capitalize()} responses" if proven else f"uWSGI's log says that {most}")
+    assert ("The only evidence is uWSGI's log" in finding.evidence) == (not proven)
     assert finding.evidence.startswith(f"{lines} of 2,000 requests")
     assert "uWSGI counted no exception" in finding.evidence
     assert finding.change.startswith("Check the application's own log") == (severity != "info")
@@ -155,19 +158,23 @@ def test_exceptions_are_not_told_twice() -> None:
     assert "server_errors" not in answered(0, 0)
 
 
+def test_refused_requests_are_not_told_twice() -> None:
+    """uWSGI writes status 500 for a request that it refuses; a forged line about such requests hides no errors."""
+    assert "server_errors" not in answered(1400, 1400, body_too_large=LogMessage(1390, 1390))
+    assert answered(1400, 1400, body_too_large=LogMessage(1390, 0))["server_errors"].severity == "critical"
+
+
 def test_the_command_for_the_lines_of_errors(tmp_path: Path) -> None:
-    """It shows these lines, and no others; a name that a shell would split is quoted. Where uWSGI's stats have no
-    application, as of PHP, no line has one."""
+    """It shows these lines, and no others; a name that a shell would split is quoted."""
     log = tmp_path / "shop's log"
     end = "2 headers in 64 bytes (1 switches on core 0)"
-    lines = [("app: 0", "/a", 200), ("app: 0", "/b", 502), ("app: -1", "/refused", 500)]
+    lines = [("app: 0", "/a", 200), ("app: 0", "/b", 502), ("app: -1", "/routed", 500)]
     log.write_text("".join(f"[pid: 1|{app}|] GET {url} (HTTP/1.1 {status}) {end}\n" for app, url, status in lines))
     change = answered(1400, 1400, path=str(log))["server_errors"].change
     command = re.search(r"`(grep [^`]*)`", change)
     assert command
     assert STATUS_5XX in command[1]
     ran = subprocess.run(["sh", "-c", command[1]], capture_output=True, text=True, check=True)
-    assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b"]
-    assert "'app: -1" in answered(1400, 1400, path=str(log), has_application=False)["server_errors"].change
+    assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "uWSGI's log shows the URLs" in answered(1400, 1400, path=path)["server_errors"].change

@@ -189,3 +189,17 @@ def test_the_exception_of_requests_is_named() -> None:
 def test_an_empty_window_divides_by_nothing() -> None:
     """Refused requests are judged where no other was served."""
     assert judged(window(10.0), says(head_too_large=LogMessage(5, 5)))["requests_rejected"].severity == "critical"
+
+
+def test_what_only_the_log_says_beats_nothing_that_is_measured() -> None:
+    """A proven message comes first; one without a proof comes after all measured findings of its severity."""
+    measured = replace(idle(), exceptions=60)
+    for log, first in (
+        (says(head_too_large=LogMessage(600, 0)), "exceptions"),
+        (says(disk_full=LogMessage(600, 0)), "exceptions"),
+        (says(body_too_large=LogMessage(10, 10)), "requests_rejected"),
+    ):
+        by_code = judged(measured, log)
+        assert len({finding.severity for finding in by_code.values()}) == 1
+        assert len(by_code) == 2
+        assert next(iter(by_code)) == first

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.uwsgi_log.capture import CAPTURED
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
-from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen
+from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen, count_requests
 
 REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
@@ -81,16 +81,19 @@ def test_only_the_end_of_a_request_is_its_status() -> None:
     assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
 
 
-def test_a_response_of_uwsgi_itself_is_none_of_the_application() -> None:
-    """uWSGI writes status 500 for requests that it refused, without a call of the application. Of PHP, all lines are
-    such, and uWSGI's stats have no application."""
+def test_the_line_of_a_request_has_its_numbers() -> None:
+    """Its process, its application (-1 if uWSGI called none), the counters and the bytes of the response."""
     failed = REQUEST.replace("1.1 200", "1.1 500")
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
-    scanner = Scanner()
-    assert scanner.scan(lines) == {Seen("status_5xx"): 1}
-    scanner.has_application = False
-    assert scanner.scan(lines) == {Seen("status_5xx"): 3}
+    called = Seen("status_5xx", pid=4711, request=(0, 1, 2, 67))
+    assert Scanner().scan(lines) == {called: 1, called._replace(request=(-1, -1, 2, 67)): 2}
+
+
+def test_the_lines_of_requests_are_counted() -> None:
+    """Wherever a block begins."""
+    lines = "".join(f"{line}\n" for line in (REQUEST, "hello [pid: 1|", REQUEST, REQUEST)).encode()
+    assert (count_requests(lines), count_requests(lines[1:]), count_requests(b"")) == (3, 2, 0)
 
 
 def test_numbers_are_taken() -> None:

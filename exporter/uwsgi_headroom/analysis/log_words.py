@@ -111,4 +111,4 @@ def proven_place(server: ServerRecord, codes: Sequence[str]) -> str:
 
 
 def _explain_signal(log: LogRecord) -> Sequence[str]:
-    return [SIGNALS[number][1] for number in _find_signals(log) if number in SIGNALS][:1]
+    return [SIGNALS[number] for number in _find_signals(log) if number in SIGNALS][:1]

@@ -365,14 +365,9 @@ def read_listen_overflows(pid: int | None = None, *, proc: Path = Path("/proc"))
     return None
 
 
-def read_passive_opens(pid: int, *, proc: Path = Path("/proc")) -> int | None:
-    """The TCP connections that the network namespace of a process has accepted; None if that cannot be read."""
-    return _read_counts(proc / str(pid) / "net/snmp", b"Tcp:").get(b"PassiveOpens")
-
-
 def _read_counts(path: Path, heading: bytes) -> dict[bytes, int]:
-    """The counters behind a heading, by name, in a file with pairs of lines: `Tcp: Name ...` and `Tcp: number ...`;
-    none if they cannot be read."""
+    """The counters behind a heading, by name, in a file with pairs of lines: `TcpExt: Name ...` and
+    `TcpExt: number ...`; none if they cannot be read."""
     with suppress(OSError, ValueError):
         lines = [line.split()[1:] for line in procfs.read_file(path).splitlines() if line.startswith(heading)]
         names, numbers = lines[:2]

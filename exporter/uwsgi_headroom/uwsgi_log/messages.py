@@ -1,45 +1,31 @@
-"""The messages of uWSGI's log that are known: how each begins, what it means, and what must agree before it counts.
+"""The messages of uWSGI's log that are known: how each begins, what it means, and what proves it.
 
 The texts are those of uWSGI 2.0.18 to 2.0.31; the comments name the files of its source. A pattern is anchored at the
 beginning of a line, behind the date that uWSGI may write before it, and takes time in proportion to the line: it has no
-repetition inside a repetition. Only the named groups leave a line: numbers of a worker, a process, a signal or a limit.
-Nothing of a request can be in them.
+repetition inside a repetition. Only numbers leave a line: of a worker, a process, a signal or a limit. Nothing of a
+request can be in them.
 
-The application writes to the same file and can write any of these lines. So a line alone proves nothing: `agrees` names
-the counter or the fact that must agree with it (`uwsgi_log.agreement`). This module imports nothing of the package,
+The application writes to the same file, and prints what its users type. So a line alone proves nothing:
+`uwsgi_log.proof` compares its numbers with what uWSGI and the kernel say. This module imports nothing of the package,
 because findings are made of its words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Literal, NamedTuple
+from signal import Signals
+from typing import Literal, NamedTuple, cast
 
-Agrees = Literal[
-    "ended",
-    "worker_gone",
-    "respawns",
-    "harakiris",
-    "exceptions",
-    "write_errors",
-    "requests",
-    "cache_full",
-    "queue_full",
-    "no_application",
-    "instant",
-    "uncalled",
-    "unaccounted",
-]
-"""What agrees with a message, in the 5 s before and after it.
+Counter = Literal["respawns", "harakiris", "exceptions", "write_errors", "cache_full", "uncalled"]
+Proof = Literal["pid_gone", Counter, "request_line", "queue_full", "no_application"]
+"""What proves a message, in the 5 s before and after it.
 
-ended: the process that it names was a worker's, and is gone. worker_gone: any worker's process is gone. respawns,
-harakiris, exceptions, write_errors, requests, cache_full: this counter of uWSGI's has grown. queue_full: a listen queue
-was at its limit. no_application: a worker accepts requests and has no application loaded. instant: requests were
-counted that took no time. uncalled: more requests were counted than applications were called. unaccounted: as many
-connections were accepted as requests were counted and messages written (TCP only: the kernel does not count those of
-UNIX sockets).
+pid_gone: the process that it names was a worker's, and is gone. respawns, harakiris, exceptions, write_errors,
+cache_full: this counter of uWSGI's has grown, by one for each line; uncalled: requests were counted for which uWSGI
+called no application. request_line: the numbers in the line of a request are those of a worker. queue_full: a listen
+queue was at its limit. no_application: a worker accepts requests and has no application loaded.
 """
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
@@ -50,717 +36,308 @@ judges the same by better figures, and only quotes the log. event: it is worth a
 
 class Message(NamedTuple):
     """One known message. says: what uWSGI reports, as a clause; harm: why that matters; change: what to do, in the
-    imperative; agrees: None if no fact can agree with it."""
+    imperative; proof: None if nothing can prove it."""
 
     code: str
-    patterns: tuple[bytes, ...]
     role: Role
+    proof: Proof | None
     says: str
-    harm: str = ""
-    change: str = ""
-    agrees: Agrees | None = None
+    patterns: tuple[bytes, ...]
+    harm: str
+    change: str
 
 
-_WORKER = rb"worker (?P<worker>\d{1,6}) "
-_PID = rb"\(pid:? (?P<pid>\d{1,10})"
-_LOST_HEAD = (
-    "The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response."
-)
-_NO_CALL = (
-    "The application never sees these requests. uWSGI counts each of them, but sends no response: nginx then responds "
-    "with status 502."
-)
-_NO_ANSWER = "The client gets an error, and the application does not see the request."
-_SMALLER = "Until the process starts, uWSGI serves fewer requests at once."
+_TABLE = r"""
+# Requests that uWSGI refuses: proto/uwsgi.c, http.c, scgi.c and base.c, core/protocol.c, core/uwsgi.c.
+head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
+  == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
+  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  >> Raise `buffer-size` ({limit}) above the size of the largest request headers, with cookies (32768 usually suffices).
+variable_too_large rejected -: uWSGI drops request variables that do not fit into `buffer-size`
+  == not enough buffer space to | not enough space in wsgi_req http proto_parser_buf
+  == unable to add UWSGI_APPID to the uwsgi buffer | \[WARNING\] unable to add
+  !! The application gets the request without one of its headers, or does not get the request at all.
+  >> Raise `buffer-size` above the size of the largest request headers, with cookies (32768 usually suffices).
+too_many_variables rejected uncalled: uWSGI refuses requests that have more variables than `max-vars` allows
+  == max vec size reached
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Raise `max-vars`.
+body_too_large rejected uncalled: uWSGI refuses requests with a body larger than `limit-post`
+  == Invalid \(too big\) CONTENT_LENGTH\. skip\.
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.
+bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsgi protocol
+  == invalid uwsgi request \(current strsize: <n>\) | invalid uwsgi array\. skip | uwsgi key cannot be null\. skip
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Have the web server speak the socket's protocol: `uwsgi_pass` for `socket`, `proxy_pass` for `http-socket`.
+bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
+  !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
+  >> Check what connects to the `http-socket`: it may be a health check that sends no request.
+modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
+  == -- unavailable modifier requested: <limit> --
+  !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
+  >> Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` (now {limit}).
+no_python_application known no_application: uWSGI has no Python application for requests
+  == --- no python application found, check your startup logs for errors ---
+empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
+  !! The client gets an error, and the application does not see the request.
+  >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
+bad_response rejected -: the application returns bodies that are not bytes
+  == \[ERROR\] Unhandled object from iterator | invalid (?:Pump|Web3) response
+  !! uWSGI leaves out the parts of the response that are not bytes.
+  >> Return bytes from the application, not text or other objects.
+body_in_memory setting -: the application reads each large request body in a single call
+  == \[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than
+  !! The whole body of each such request is held in memory.
+  >> Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.
+# Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
+body_timeout event -: request bodies arrive too slowly == \[uwsgi-body-read\] Timeout reading
+body_aborted event -: clients disconnect while they send a request body == \[uwsgi-body-read\] Error reading
+head_aborted event -: clients disconnect while they send request headers
+  == uwsgi_proto_https?_parser\(\) -> client closed connection
+client_left known write_errors: clients close the connection before they get the response
+  == SIGPIPE: writing to a closed pipe/socket/fd
+write_error known write_errors: responses cannot be written to clients
+  == uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line | OSError: write error$
+  == IOError: write error$
+write_timeout known write_errors: clients do not read their responses within `socket-timeout`
+  == uwsgi_response_[a-z_]{1,40}_do\(\) TIMEOUT !!! | uwsgi_simple_write\(\) TIMEOUT !!!
+# Ends of workers: core/master.c, core/master_checks.c, core/master_utils.c, core/uwsgi.c.
+killed_by_signal known pid_gone: {worker} was killed by {signal}
+  == DAMN ! worker <worker> \(pid:? <pid>\) (?:died, |MISTERIOUSLY )killed by signal <signal>\b
+worker_died known pid_gone: {worker} died == DAMN ! worker <worker> \(pid:? <pid>\) died :\(
+segmentation_fault known pid_gone: a process crashed with signal 11 (SIGSEGV)
+  == !!! uWSGI process <pid> got Segmentation Fault !!!
+floating_point_exception known pid_gone: a process crashed with signal 8 (SIGFPE)
+  == !!! uWSGI process <pid> got Floating Point Exception !!!
+harakiri known harakiris: {worker} was ended by `harakiri` == \*\*\* HARAKIRI ON WORKER <worker> \(pid:? <pid>
+harakiri_skipped event -: `harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`
+  == HARAKIRI: Skipping harakiri on worker <worker>
+harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job that took too long
+  == \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON)
+  !! The work of this process is lost.
+  >> Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.
+respawning_too_fast known respawns: workers end as soon as they start
+  == worker respawning too fast !!! i have to sleep a bit
+mercy_kill failed pid_gone: {worker} did not end within `worker-reload-mercy` and was killed
+  == worker <worker> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  !! The requests that this worker was serving are lost.
+  >> Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.
+mercy_kill_other event -: a mule or a spooler did not end in time and was killed
+  == mule <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+  == spooler <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
+exception_respawn known pid_gone: {worker} ended by an exception of `reload-on-exception`
+  == \.\.\. monitored exception detected, respawning worker <worker> \(pid:? <pid>
+inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so uWSGI replaced all workers together
+  == !!! inconsistent state reported by worker <worker> \(pid:? <pid>
+  !! Every request in service is lost.
+  >> In uWSGI's log, the line before this message names the plugin that asked for this restart.
+evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`
+  == \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
+  !! The requests that this worker was serving are lost.
+  >> Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the worker.
+lifetime_reached event -: {worker} reached `max-worker-lifetime`
+  == worker <worker> lifetime reached, it was running for
+worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
+deadlock_recovered event -: a process ended while it held one of uWSGI's locks, which uWSGI recovered
+  == \[deadlock-detector\] a process holding a robust mutex died\. recovering
+  == \[deadlock-detector\] pid <pid> was holding lock
+# A start that fails: core/master.c, core/uwsgi.c, plugins/python/pyloader.c.
+application_not_loaded known no_application: the application could not be loaded
+  == unable to load app <n> \(mountpoint='
+no_application_loaded known no_application: uWSGI started without an application
+  == \*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)
+no_callable known no_application: the application's file has no callable of that name
+  == unable to find "application" callable in file | "application" must be a callable object in file
+  >> Set `callable` to the name that the application has in its file, or correct the name after the colon in `module`.
+failed_in_worker known pid_gone: {worker} could not load its application and ended
+  == OOPS ! failed loading app in worker <worker> \(pid:? <pid>
+need_app_ends event -: uWSGI exits, because `need-app` is set and no application could be loaded
+  == need-app requested, destroying the instance
+  >> Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.
+too_many_applications setting -: more applications are configured than `max-apps`
+  == ERROR: you cannot load more than <n> apps in a worker
+  == FATAL ERROR: you cannot load more than <n> apps in a worker
+  !! The applications beyond this limit are not served. >> Raise `max-apps`.
+# Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
+started event -: uWSGI started == \*\*\* Starting uWSGI \d
+master_reloaded event -: uWSGI's master was reloaded == gracefully \(RE\)spawned uWSGI master process
+worker_spawned event -: {worker} was started
+  == Respawned uWSGI worker <worker> \(new pid: <pid>\)
+  == spawned uWSGI worker <worker> (?:\(and the only\) )?\(pid:? <pid>
+reload_began event -: a graceful reload began == \.\.\.gracefully killing workers\.\.\.
+brutal_reload failed -: all workers were killed at once, for a brutal reload == \.\.\.brutally killing workers\.\.\.
+  !! Every request in service is lost. SIGTERM causes such a reload unless `die-on-term` is set.
+  >> Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.
+stop_began event -: uWSGI was stopped == SIGINT/SIG(?:TERM|QUIT) received\.\.\.killing workers
+stop_gracefully event -: a graceful stop began == graceful shutdown triggered
+ended event -: uWSGI ended == goodbye to uWSGI\. | uWSGI: GAME OVER
+worker_buried event -: {worker} ended for the reload == worker <worker> buried after <n> seconds
+chain_reload_began event -: a chain reload began == chain reload starting
+chain_reload_waits event -: the chain reload waits until {worker} accepts requests
+  == chain is still waiting for worker <worker>\.\.\.
+chain_reload_ended event -: the chain reload is complete == chain reloading complete
+file_touched event -: a file of `touch-reload` or of a similar option was touched
+  == \*\*\* [^*]{1,300} has been touched\.\.\. (?:grace|workers reload|chain reload|mules reload|spoolers)
+requests_awaited event -: {worker} finishes its requests before it ends
+  == waiting for <n> running requests on worker <worker> \(pid:? <pid>
+paused event -: the workers were paused == \*\*\* PAUSE \(press start to resume
+resumed event -: the workers were resumed == \*\*\* \(SIGTSTP received\) resuming workers \*\*\*
+idle_cheaped event -: `idle` ended the workers == workers have been inactive for more than \d
+# Queues that are full: core/master.c, core/cache.c, core/mule.c, core/signal.c, core/async.c, plugins.
+listen_queue_full known queue_full: a listen queue is full
+  == \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full !!!
+cache_full failed cache_full: a cache of uWSGI is full == \*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*
+  !! Items that the application adds are not stored.
+  >> Raise `items` of the cache, set `purge_lru=1`, or let its items expire.
+cache_not_stored failed -: an item could not be stored in a cache of uWSGI
+  == \[cache-error\] unable to store | \[cache\] unable to store item
+  !! The item is too large for the cache's blocks, or the cache is full.
+  >> Raise `blocks` or `blocksize` of the cache.
+mule_queue_full failed -: the queue of messages for mules is full == \*\*\* MULE MSG QUEUE IS FULL
+  !! Messages are lost, or their senders wait. >> Add `mules`, or raise `mule-msg-size`.
+signal_queue_full failed -: uWSGI's own signals cannot be delivered
+  == \*\*\* SIGNAL QUEUE IS FULL | could not deliver signal <n> to
+  !! Timers, cron jobs and signals from the application are skipped.
+  >> Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.
+async_queue_full failed -: all async cores are in use == \[DANGER\] async queue is full !!!
+  !! Requests wait in the listen queue. >> Raise `async` (or `gevent`).
+no_more_workers known -: cheaper mode cannot add workers, because all of them run already
+  == \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
+spooler_refuses failed -: the spooler rejects tasks, or cannot run them
+  == \[uwsgi-spooler\] args buffer is limited to 64k
+  == \[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)
+  == unable to find the spooler function
+  !! Tasks of the application are lost, or are not run.
+  >> Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.
+helper_died failed -: a spooler or a mule ended and was restarted
+  == OOOPS the spooler is no more | OOOPS mule <n> \(pid:? <pid>\) crippled
+  !! The work of this process is lost.
+  >> Check the lines before this message in uWSGI's log for a traceback or a signal.
+helper_ended event -: a spooler, a mule or a gateway ended
+  == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
+# What the machine refuses: core/utils.c, core/socket.c, core/master_utils.c, and Python's own errors.
+out_of_memory failed -: a process could not get memory
+  == !!! tried memory allocation of <n> bytes !!! | unable to allocate <n> bytes \(
+  == fork\(\): Cannot allocate memory \[ | malloc\(\): Cannot allocate memory \[ | mmap\(\): Cannot allocate memory \[
+  == OSError: \[Errno 12\] Cannot allocate memory | MemoryError(?::|$)
+  !! The request, or the start of the worker, failed.
+  >> Raise the limit that was reached (`limit-as`, the cgroup's, or the memory of the host), or run fewer workers.
+fork_failed failed -: uWSGI cannot start a process == fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/
+  !! Until the process starts, uWSGI serves fewer requests at once.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+threads_not_started failed -: a process cannot start a thread
+  == pthread_create\(\): | unable to start offload thread | RuntimeError: can't start new thread$
+  !! The process serves with fewer threads, or the request that needs a new thread fails.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+descriptors_out failed -: a process has no file descriptor left
+  == OSError: \[Errno 2[34]\] Too many open files | accept\(\): Too many open files
+  == socket\(\): Too many open files \[ | open\("[^"]{1,300}"\): Too many open files \[
+  !! Requests that open a file or a connection fail.
+  >> Raise `max-fd`, and look for descriptors that the application does not close.
+disk_full failed -: a disk is full
+  == OSError: \[Errno 28\] No space left on device
+  == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
+  == open\("[^"]{1,300}"\): No space left on device \[
+  !! Uploads, log lines, and files that the application writes cannot be saved.
+  >> Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is set.
+bind_failed failed -: uWSGI cannot bind a socket
+  == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
+  == probably another instance of uWSGI is running on the same address | unable to create server socket on:
+  !! uWSGI does not start, or exits at a reload.
+  >> Check whether another program uses the address, and whether uWSGI's user may write to the socket's directory.
+queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
+  == Listen queue size is greater than the system max net\.core\.somaxconn
+  !! A uWSGI that is already running goes on, but its next start fails.
+  >> Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.
+directory_missing setting -: uWSGI cannot enter the directory of `chdir` == chdir\(\): [A-Z][^\[]{1,60} \[core/
+  !! The application is not found. >> Correct `chdir`, or the rights of uWSGI's user.
+# Options that have no effect or cannot work: core/init.c, core/uwsgi.c, core/plugins.c, core/config.c.
+plugin_missing setting -: a plugin of the configuration cannot be loaded
+  == !!! UNABLE to load uWSGI plugin: | unable to load plugin "
+  !! Nothing that needs this plugin works. >> Install the plugin's package, or correct `plugins` and `plugins-dir`.
+no_request_plugin setting -: no plugin for any language is loaded
+  == no request plugin is loaded, you will not be able to manage requests
+  !! No request can be served. >> Load the plugin of the application's language: `plugins = python3`.
+processes_limited setting -: the host permits fewer workers ({limit}) than `processes` says
+  == !!! number of workers adjusted to <limit> due to system limits !!!
+  !! Capacity is smaller than configured.
+  >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
+files_below_cores setting -: the limit of open files is below the number of async cores
+  == - your current max open files limit is <n>, this is lower than requested async cores
+  !! Requests fail before all async cores are in use. >> Raise `max-fd` above twice the number of async cores.
+unknown_option setting -: an option of the configuration does not exist, so `strict` ends uWSGI
+  == \[strict-mode\] unknown config directive:
+  !! A uWSGI that is already running goes on, but its next start fails. >> Correct the option: uWSGI's log names it.
+threads_off setting -: Python's threads are off
+  == \*\*\* Python threads support is disabled\. You can enable it with --enable-threads
+  == !!! Running gevent without threads IS NOT recommended
+  !! Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not run.
+  >> Set `enable-threads`.
+no_master setting -: uWSGI runs without its master
+  == \*\*\* WARNING: you are running uWSGI without its master process manager
+  !! A worker that ends is not replaced, and there is no graceful reload. >> Set `master`.
+affinity_failed setting -: `cpu-affinity` cannot be applied
+  == sched_setaffinity\(\): | unable to initialize cpu affinity
+  !! Workers run on any CPU.
+  >> Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, and uWSGI may not use all of these here.
+harakiri_without_buffering event -: `harakiri` also counts the time in which a slow client sends its request body
+  ==  \*\*\* WARNING: you have enabled harakiri without post buffering
+  == \*\*\* WARNING: you have enabled harakiri without post buffering
+emperor_lost event -: uWSGI's Emperor has exited
+  == lost communication with the Emperor, goodbye | !!! Emperor died !!!
+traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
+# The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
+status_5xx known request_line: responses have a status from 500 to 599
+"""
+"""A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
+what to do about it."""
 
-MESSAGES: tuple[Message, ...] = (
-    # Requests that uWSGI refuses: proto/uwsgi.c, http.c, scgi.c and base.c, core/protocol.c, core/uwsgi.c.
-    Message(
-        "head_too_large",
-        (
-            rb"invalid request block size: \d{1,10} \(max (?P<limit>\d{1,10})\)\.\.\.skip",
-            rb"invalid (?:HTTPS?|SCGI) request size \(max (?P<limit>\d{1,10})\)\.\.\.skip",
-        ),
-        "rejected",
-        "uWSGI refuses requests with headers larger than `buffer-size`",
-        _LOST_HEAD,
-        "Raise `buffer-size` ({limit}) above the size of the largest request headers, including cookies: 32768 is "
-        "usually enough. Then find out which cookie or URL grows.",
-        "unaccounted",
-    ),
-    Message(
-        "variable_too_large",
-        (
-            rb"not enough buffer space to ",
-            rb"not enough space in wsgi_req http proto_parser_buf",
-            rb"unable to add UWSGI_APPID to the uwsgi buffer",
-            rb"\[WARNING\] unable to add ",
-        ),
-        "rejected",
-        "uWSGI drops request variables that do not fit into `buffer-size`",
-        "The application gets the request without one of its headers, or does not get the request at all.",
-        "Raise `buffer-size` above the size of the largest request headers, including cookies: 32768 is usually "
-        "enough.",
-    ),
-    Message(
-        "too_many_variables",
-        (rb"max vec size reached",),
-        "rejected",
-        "uWSGI refuses requests that have more variables than `max-vars` allows",
-        _NO_CALL,
-        "Raise `max-vars`.",
-        "uncalled",
-    ),
-    Message(
-        "body_too_large",
-        (rb"Invalid \(too big\) CONTENT_LENGTH\. skip\.",),
-        "rejected",
-        "uWSGI refuses requests with a body larger than `limit-post`",
-        _NO_CALL,
-        "Raise `limit-post`, or refuse such bodies in the web server, which can respond with status 413.",
-        "uncalled",
-    ),
-    Message(
-        "bad_packet",
-        (
-            rb"invalid uwsgi request \(current strsize: \d{1,10}\)",
-            rb"invalid uwsgi array\. skip",
-            rb"uwsgi key cannot be null\. skip",
-        ),
-        "rejected",
-        "uWSGI refuses requests that do not follow the uwsgi protocol",
-        _NO_CALL,
-        "Check that the web server speaks the protocol of the socket: `uwsgi_pass` for `socket`, `proxy_pass` for "
-        "`http-socket`.",
-        "uncalled",
-    ),
-    Message(
-        "bad_http",
-        (rb"invalid HTTP request$",),
-        "rejected",
-        "uWSGI refuses requests that are not HTTP",
-        _LOST_HEAD,
-        "Check what connects to the `http-socket`: a health check that connects without sending a request also causes "
-        "this message.",
-        "unaccounted",
-    ),
-    Message(
-        "modifier_unavailable",
-        (rb"-- unavailable modifier requested: (?P<limit>\d{1,3}) --",),
-        "rejected",
-        "no plugin serves the requests that the web server passes on",
-        "uWSGI counts each of these requests, but sends an empty response: nginx then responds with status 502.",
-        "Load the plugin of the application's language (`plugins = python3`), or correct the value of "
-        "`uwsgi_modifier1` that the web server sends (now {limit}).",
-        "instant",
-    ),
-    Message(
-        "no_python_application",
-        (rb"--- no python application found, check your startup logs for errors ---",),
-        "known",
-        "uWSGI has no Python application for requests",
-        agrees="no_application",
-    ),
-    Message(
-        "empty_request",
-        (rb"Empty python request\. skip\.",),
-        "rejected",
-        "uWSGI gets requests without any variables",
-        _NO_ANSWER,
-        "Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.",
-        "instant",
-    ),
-    Message(
-        "bad_response",
-        (rb"\[ERROR\] Unhandled object from iterator", rb"invalid Pump response", rb"invalid Web3 response"),
-        "rejected",
-        "the application returns bodies that are not bytes",
-        "uWSGI leaves out the parts of the response that are not bytes.",
-        "Return bytes from the application, not text or other objects.",
-    ),
-    Message(
-        "body_in_memory",
-        (rb"\[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than",),
-        "setting",
-        "the application reads each large request body in a single call",
-        "The whole body of each such request is held in memory.",
-        "Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.",
-    ),
-    # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
-    Message("body_timeout", (rb"\[uwsgi-body-read\] Timeout reading ",), "event", "request bodies arrive too slowly"),
-    Message(
-        "body_aborted",
-        (rb"\[uwsgi-body-read\] Error reading ",),
-        "event",
-        "clients disconnect while they send a request body",
-    ),
-    Message(
-        "head_aborted",
-        (rb"uwsgi_proto_https?_parser\(\) -> client closed connection",),
-        "event",
-        "clients disconnect while they send request headers",
-    ),
-    Message(
-        "client_left",
-        (rb"SIGPIPE: writing to a closed pipe/socket/fd",),
-        "known",
-        "clients close the connection before they get the response",
-        agrees="write_errors",
-    ),
-    Message(
-        "write_error",
-        (
-            rb"uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line",
-            rb"OSError: write error$",
-            rb"IOError: write error$",
-        ),
-        "known",
-        "responses cannot be written to clients",
-        agrees="write_errors",
-    ),
-    Message(
-        "write_timeout",
-        (rb"uwsgi_response_[a-z_]{1,40}_do\(\) TIMEOUT !!!", rb"uwsgi_simple_write\(\) TIMEOUT !!!"),
-        "known",
-        "clients do not read their responses within `socket-timeout`",
-        agrees="write_errors",
-    ),
-    # Ends of workers: core/master.c, core/master_checks.c, core/master_utils.c, core/uwsgi.c.
-    Message(
-        "killed_by_signal",
-        (rb"DAMN ! " + _WORKER + _PID + rb"\) (?:died, |MISTERIOUSLY )killed by signal (?P<signal>\d{1,2}) ",),
-        "known",
-        "{worker} was killed by {signal}",
-        agrees="ended",
-    ),
-    Message(
-        "worker_died",
-        (rb"DAMN ! " + _WORKER + _PID + rb"\) died :\( ",),
-        "known",
-        "{worker} died",
-        agrees="ended",
-    ),
-    Message(
-        "segmentation_fault",
-        (rb"!!! uWSGI process (?P<pid>\d{1,10}) got Segmentation Fault !!!",),
-        "known",
-        "a process crashed with signal 11 (SIGSEGV)",
-        agrees="ended",
-    ),
-    Message(
-        "floating_point_exception",
-        (rb"!!! uWSGI process (?P<pid>\d{1,10}) got Floating Point Exception !!!",),
-        "known",
-        "a process crashed with signal 8 (SIGFPE)",
-        agrees="ended",
-    ),
-    Message(
-        "harakiri",
-        (rb"\*\*\* HARAKIRI ON WORKER (?P<worker>\d{1,6}) " + _PID,),
-        "known",
-        "{worker} was ended by `harakiri`",
-        agrees="harakiris",
-    ),
-    Message(
-        "harakiri_skipped",
-        (rb"HARAKIRI: Skipping harakiri on " + _WORKER[:-1],),
-        "event",
-        "`harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`",
-    ),
-    Message(
-        "harakiri_other",
-        (rb"\*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON) ?",),
-        "failed",
-        "uWSGI killed a mule, a spooler, a gateway or a cron job that took too long",
-        "The work of this process is lost.",
-        "Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.",
-    ),
-    Message(
-        "respawning_too_fast",
-        (rb"worker respawning too fast !!! i have to sleep a bit",),
-        "known",
-        "workers end as soon as they start",
-        agrees="respawns",
-    ),
-    Message(
-        "mercy_kill",
-        (_WORKER + _PID + rb"\) is taking too much time to die\.\.\.NO MERCY",),
-        "failed",
-        "{worker} did not end within `worker-reload-mercy` and was killed",
-        "The requests that this worker was serving are lost.",
-        "Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.",
-        "ended",
-    ),
-    Message(
-        "mercy_kill_other",
-        (
-            rb"mule \d{1,6} " + _PID + rb"\) is taking too much time to die\.\.\.NO MERCY",
-            rb"spooler \d{1,6} " + _PID + rb"\) is taking too much time to die\.\.\.NO MERCY",
-        ),
-        "event",
-        "a mule or a spooler did not end in time and was killed",
-    ),
-    Message(
-        "exception_respawn",
-        (rb"\.\.\. monitored exception detected, respawning " + _WORKER + _PID,),
-        "known",
-        "{worker} ended by an exception of `reload-on-exception`",
-        agrees="ended",
-    ),
-    Message(
-        "inconsistent_worker",
-        (rb"!!! inconsistent state reported by " + _WORKER + _PID,),
-        "failed",
-        "the state of {worker} was inconsistent, so uWSGI replaced all workers together",
-        "Every request in service is lost.",
-        "In uWSGI's log, the line before this message names the plugin that asked for this restart.",
-        "ended",
-    ),
-    Message(
-        "evil_reload",
-        (rb"\*\*\* EVIL RELOAD ON WORKER (?P<worker>\d{1,6}) (?:RSS|ADDRESS SPACE): ",),
-        "failed",
-        "{worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`",
-        "The requests that this worker was serving are lost.",
-        "Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the "
-        "worker.",
-        "worker_gone",
-    ),
-    Message(
-        "lifetime_reached",
-        (_WORKER + rb"lifetime reached, it was running for",),
-        "event",
-        "{worker} reached `max-worker-lifetime`",
-        agrees="worker_gone",
-    ),
-    Message(
-        "worker_finished",
-        (rb"\.\.\.The work of process (?P<pid>\d{1,10}) is done\. Seeya!",),
-        "event",
-        "a worker finished its work and ended",
-        agrees="ended",
-    ),
-    Message(
-        "deadlock_recovered",
-        (
-            rb"\[deadlock-detector\] a process holding a robust mutex died\. recovering",
-            rb"\[deadlock-detector\] pid (?P<pid>\d{1,10}) was holding lock",
-        ),
-        "event",
-        "a process ended while it held one of uWSGI's locks, which uWSGI recovered",
-        agrees="worker_gone",
-    ),
-    # A start that fails: core/master.c, core/uwsgi.c, plugins/python/pyloader.c.
-    Message(
-        "application_not_loaded",
-        (rb"unable to load app \d{1,6} \(mountpoint='",),
-        "known",
-        "the application could not be loaded",
-        agrees="no_application",
-    ),
-    Message(
-        "no_application_loaded",
-        (rb"\*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)",),
-        "known",
-        "uWSGI started without an application",
-        agrees="no_application",
-    ),
-    Message(
-        "no_callable",
-        (rb'unable to find "application" callable in file', rb'"application" must be a callable object in file'),
-        "known",
-        "the application's file has no callable of that name",
-        change="Set `callable` to the name that the application has in its file (without this option, uWSGI looks for "
-        "`application`), or correct the name after the colon in `module`.",
-        agrees="no_application",
-    ),
-    Message(
-        "failed_in_worker",
-        (rb"OOPS ! failed loading app in " + _WORKER + _PID,),
-        "known",
-        "{worker} could not load its application and ended",
-        agrees="ended",
-    ),
-    Message(
-        "need_app_ends",
-        (rb"need-app requested, destroying the instance",),
-        "event",
-        "uWSGI exits, because `need-app` is set and no application could be loaded",
-        change="Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.",
-    ),
-    Message(
-        "too_many_applications",
-        (
-            rb"ERROR: you cannot load more than \d{1,6} apps in a worker",
-            rb"FATAL ERROR: you cannot load more than \d{1,6} apps in a worker",
-        ),
-        "setting",
-        "more applications are configured than `max-apps`",
-        "The applications beyond this limit are not served.",
-        "Raise `max-apps`.",
-    ),
-    # Starts, reloads and pauses: core/uwsgi.c, core/master.c, core/master_checks.c.
-    Message("started", (rb"\*\*\* Starting uWSGI \d",), "event", "uWSGI started"),
-    Message(
-        "master_reloaded", (rb"gracefully \(RE\)spawned uWSGI master process ",), "event", "uWSGI's master was reloaded"
-    ),
-    Message(
-        "worker_spawned",
-        (
-            rb"Respawned uWSGI " + _WORKER + rb"\(new pid: (?P<pid>\d{1,10})\)",
-            rb"spawned uWSGI " + _WORKER + rb"(?:\(and the only\) )?" + _PID,
-        ),
-        "event",
-        "{worker} was started",
-    ),
-    Message("reload_began", (rb"\.\.\.gracefully killing workers\.\.\.",), "event", "a graceful reload began"),
-    Message(
-        "brutal_reload",
-        (rb"\.\.\.brutally killing workers\.\.\.",),
-        "failed",
-        "all workers were killed at once, for a brutal reload",
-        "Every request in service is lost. SIGTERM causes such a reload unless `die-on-term` is set.",
-        "Set `die-on-term`, so that SIGTERM stops uWSGI, and send SIGHUP to reload uWSGI.",
-        "worker_gone",
-    ),
-    Message("stop_began", (rb"SIGINT/SIG(?:TERM|QUIT) received\.\.\.killing workers",), "event", "uWSGI was stopped"),
-    Message("stop_gracefully", (rb"graceful shutdown triggered",), "event", "a graceful stop began"),
-    Message("ended", (rb"goodbye to uWSGI\.", rb"uWSGI: GAME OVER"), "event", "uWSGI ended"),
-    Message("worker_buried", (_WORKER + rb"buried after \d{1,10} seconds",), "event", "{worker} ended for the reload"),
-    Message("chain_reload_began", (rb"chain reload starting",), "event", "a chain reload began"),
-    Message(
-        "chain_reload_waits",
-        (rb"chain is still waiting for worker (?P<worker>\d{1,6})\.\.\.",),
-        "event",
-        "the chain reload waits until {worker} accepts requests",
-    ),
-    Message("chain_reload_ended", (rb"chain reloading complete",), "event", "the chain reload is complete"),
-    Message(
-        "file_touched",
-        (rb"\*\*\* [^*]{1,300} has been touched\.\.\. (?:grace|workers reload|chain reload|mules reload|spoolers)",),
-        "event",
-        "a file of `touch-reload` or of a similar option was touched",
-    ),
-    Message(
-        "requests_awaited",
-        (rb"waiting for \d{1,6} running requests on " + _WORKER + _PID,),
-        "event",
-        "{worker} finishes its requests before it ends",
-    ),
-    Message("paused", (rb"\*\*\* PAUSE \(press start to resume",), "event", "the workers were paused"),
-    Message("resumed", (rb"\*\*\* \(SIGTSTP received\) resuming workers \*\*\*",), "event", "the workers were resumed"),
-    Message("idle_cheaped", (rb"workers have been inactive for more than \d",), "event", "`idle` ended the workers"),
-    # Queues that are full: core/master.c, core/cache.c, core/mule.c, core/signal.c, core/async.c, plugins.
-    Message(
-        "listen_queue_full",  # TCP only: uWSGI sees no queue of a UNIX socket
-        (rb'\*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: \d{1,6}\) full !!!',),
-        "known",
-        "a listen queue is full",
-        agrees="queue_full",
-    ),
-    Message(
-        "cache_full",
-        (rb'\*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*',),
-        "failed",
-        "a cache of uWSGI is full",
-        "Items that the application adds are not stored.",
-        "Raise `items` of the cache, set `purge_lru=1`, or let its items expire.",
-        "cache_full",
-    ),
-    Message(
-        "cache_not_stored",
-        (rb"\[cache-error\] unable to store ", rb"\[cache\] unable to store item "),
-        "failed",
-        "an item could not be stored in a cache of uWSGI",
-        "The item is too large for the cache's blocks, or the cache is full.",
-        "Raise `blocks` or `blocksize` of the cache.",
-    ),
-    Message(
-        "mule_queue_full",
-        (rb"\*\*\* MULE MSG QUEUE IS FULL",),
-        "failed",
-        "the queue of messages for mules is full",
-        "Messages are lost, or their senders wait.",
-        "Add `mules`, or raise `mule-msg-size`.",
-    ),
-    Message(
-        "signal_queue_full",
-        (rb"\*\*\* SIGNAL QUEUE IS FULL", rb"could not deliver signal \d{1,3} to "),
-        "failed",
-        "uWSGI's own signals cannot be delivered",
-        "Timers, cron jobs and signals from the application are skipped.",
-        "Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.",
-    ),
-    Message(
-        "async_queue_full",
-        (rb"\[DANGER\] async queue is full !!!",),
-        "failed",
-        "all async cores are in use",
-        "Requests wait in the listen queue.",
-        "Raise `async` (or `gevent`).",
-    ),
-    Message(
-        "no_more_workers",
-        (rb"\[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers",),
-        "known",
-        "cheaper mode cannot add workers, because all of them run already",
-    ),
-    Message(
-        "spooler_refuses",
-        (
-            rb"\[uwsgi-spooler\] args buffer is limited to 64k",
-            rb"\[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)",
-            rb"unable to find the spooler function",
-        ),
-        "failed",
-        "the spooler rejects tasks, or cannot run them",
-        "Tasks of the application are lost, or are not run.",
-        "Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.",
-    ),
-    Message(
-        "helper_died",
-        (
-            rb"OOOPS the spooler is no more",
-            rb"OOOPS mule \d{1,6} " + _PID + rb"\) crippled",
-        ),
-        "failed",
-        "a spooler or a mule ended and was restarted",
-        "The work of this process is lost.",
-        "Check the lines before this message in uWSGI's log for a traceback or a signal.",
-    ),
-    Message(
-        "helper_ended",
-        (
-            rb"mule \d{1,6} \([^)]{1,80}\) annihilated",
-            rb"gateway \d{1,6} \([^)]{1,80}\) annihilated",
-            rb"spooler " + _PID + rb"\) annihilated",
-        ),
-        "event",
-        "a spooler, a mule or a gateway ended",
-    ),
-    # What the machine refuses: core/utils.c, core/socket.c, core/master_utils.c, and Python's own errors.
-    Message(
-        "out_of_memory",
-        (
-            rb"!!! tried memory allocation of \d{1,20} bytes !!!",
-            rb"unable to allocate \d{1,20} bytes \(",
-            rb"fork\(\): Cannot allocate memory \[",
-            rb"malloc\(\): Cannot allocate memory \[",
-            rb"mmap\(\): Cannot allocate memory \[",
-            rb"OSError: \[Errno 12\] Cannot allocate memory",
-            rb"MemoryError(?::|$)",
-        ),
-        "failed",
-        "a process could not get memory",
-        "The request, or the start of the worker, failed.",
-        "Find out which limit was reached, and raise it: `limit-as` (of each process), the limit of the cgroup, or the "
-        "memory of the host. Fewer workers need less memory.",
-    ),
-    Message(
-        "fork_failed",
-        (rb"fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/",),
-        "failed",
-        "uWSGI cannot start a process",
-        _SMALLER,
-        "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
-    ),
-    Message(
-        "threads_not_started",
-        (rb"pthread_create\(\): ", rb"unable to start offload thread", rb"RuntimeError: can't start new thread$"),
-        "failed",
-        "a process cannot start a thread",
-        "The process serves with fewer threads, or the request that needs a new thread fails.",
-        "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
-    ),
-    Message(
-        "descriptors_out",
-        (
-            rb"OSError: \[Errno 2[34]\] Too many open files",
-            rb"accept\(\): Too many open files",
-            rb"socket\(\): Too many open files \[",
-            rb'open\("[^"]{1,300}"\): Too many open files \[',
-        ),
-        "failed",
-        "a process has no file descriptor left",
-        "Requests that open a file or a connection fail.",
-        "Raise `max-fd`, and look for descriptors that the application does not close.",
-    ),
-    Message(
-        "disk_full",
-        (
-            rb"OSError: \[Errno 28\] No space left on device",
-            rb"uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[",
-            rb'open\("[^"]{1,300}"\): No space left on device \[',
-        ),
-        "failed",
-        "a disk is full",
-        "Uploads, log lines, and files that the application writes cannot be saved.",
-        "Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is "
-        "set.",
-    ),
-    Message(
-        "bind_failed",
-        (
-            rb"bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line",
-            rb"probably another instance of uWSGI is running on the same address",
-            rb"unable to create server socket on: ",
-        ),
-        "failed",
-        "uWSGI cannot bind a socket",
-        "uWSGI does not start, or exits at a reload.",
-        "Check whether another program uses the socket's address, and whether uWSGI's user may write to the socket's "
-        "directory.",
-    ),
-    Message(
-        "queue_above_somaxconn",
-        (rb"Listen queue size is greater than the system max net\.core\.somaxconn",),
-        "setting",
-        "`listen` is above `net.core.somaxconn`, so uWSGI does not start",
-        "A uWSGI that is already running goes on, but its next start fails.",
-        "Raise `net.core.somaxconn` (`sysctl net.core.somaxconn` prints it) before you restart uWSGI.",
-    ),
-    Message(
-        "directory_missing",
-        (rb"chdir\(\): [A-Z][^\[]{1,60} \[core/",),
-        "setting",
-        "uWSGI cannot enter the directory of `chdir`",
-        "The application is not found.",
-        "Correct `chdir`, or the rights of uWSGI's user.",
-    ),
-    # Options that have no effect or cannot work: core/init.c, core/uwsgi.c, core/plugins.c, core/config.c.
-    Message(
-        "plugin_missing",
-        (rb"!!! UNABLE to load uWSGI plugin: ", rb'unable to load plugin "'),
-        "setting",
-        "a plugin of the configuration cannot be loaded",
-        "Nothing that needs this plugin works.",
-        "Install the plugin's package, or correct `plugins` and `plugins-dir`.",
-    ),
-    Message(
-        "no_request_plugin",
-        (rb"no request plugin is loaded, you will not be able to manage requests",),
-        "setting",
-        "no plugin for any language is loaded",
-        "No request can be served.",
-        "Load the plugin of the application's language: `plugins = python3`.",
-    ),
-    Message(
-        "processes_limited",
-        (rb"!!! number of workers adjusted to (?P<limit>\d{1,6}) due to system limits !!!",),
-        "setting",
-        "fewer workers run ({limit}) than `processes` says, because the host permits no more processes",
-        "Capacity is smaller than configured.",
-        "Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).",
-    ),
-    Message(
-        "files_below_cores",
-        (rb"- your current max open files limit is \d{1,10}, this is lower than requested async cores",),
-        "setting",
-        "the limit of open files is below the number of async cores",
-        "Requests fail before all async cores are in use.",
-        "Raise `max-fd` above twice the number of async cores.",
-    ),
-    Message(
-        "unknown_option",
-        (rb"\[strict-mode\] unknown config directive: ",),
-        "setting",
-        "an option of the configuration does not exist, so `strict` ends uWSGI",
-        "A uWSGI that is already running goes on, but its next start fails.",
-        "Correct the option: uWSGI's log names it.",
-    ),
-    Message(
-        "threads_off",
-        (
-            rb"\*\*\* Python threads support is disabled\. You can enable it with --enable-threads",
-            rb"!!! Running gevent without threads IS NOT recommended",
-        ),
-        "setting",
-        "Python's threads are off",
-        "Threads that the application starts, such as those of an error reporter, a metrics library or a pool, do not "
-        "run.",
-        "Set `enable-threads`.",
-    ),
-    Message(
-        "no_master",
-        (rb"\*\*\* WARNING: you are running uWSGI without its master process manager",),
-        "setting",
-        "uWSGI runs without its master",
-        "A worker that ends is not replaced, and there is no graceful reload.",
-        "Set `master`.",
-    ),
-    Message(
-        "affinity_failed",
-        (rb"sched_setaffinity\(\): ", rb"unable to initialize cpu affinity"),
-        "setting",
-        "`cpu-affinity` cannot be applied",
-        "Workers run on any CPU.",
-        "Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, but this host or container does not let "
-        "uWSGI use all of these.",
-    ),
-    Message(
-        "harakiri_without_buffering",
-        (
-            rb" \*\*\* WARNING: you have enabled harakiri without post buffering",
-            rb"\*\*\* WARNING: you have enabled harakiri without post buffering",
-        ),
-        "event",
-        "`harakiri` also counts the time in which a slow client sends its request body",
-    ),
-    Message(
-        "emperor_lost",
-        (rb"lost communication with the Emperor, goodbye", rb"!!! Emperor died !!!"),
-        "event",
-        "uWSGI's Emperor has exited",
-    ),
-    Message(
-        "traceback",
-        (rb"Traceback \(most recent call last\):",),
-        "known",
-        "the application raised an exception",
-        agrees="exceptions",
-    ),
-    # The line of each request, core/logging.c, by its end: `uwsgi_log.scan`.
-    Message(
-        "status_5xx",
-        (),
-        "known",
-        "the application sends responses with a status from 500 to 599",
-        agrees="requests",
-    ),
-)
-"""In the order of this module. The code is the label `message` of `uwsgi_log_messages_total`, and never changes."""
+_NUMBERS = {
+    "<worker>": r"(?P<worker>\d{1,6})",
+    "<pid>": r"(?P<pid>\d{1,10})",
+    "<signal>": r"(?P<signal>\d{1,2})",
+    "<limit>": r"(?P<limit>\d{1,10})",
+    "<n>": r"\d{1,20}",
+}
+
+
+def _parse(table: str) -> Iterator[Message]:
+    for entry in re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", table).strip()):
+        head, *parts = re.split(r"\s+(?=(?:==|!!|>>) )", entry)
+        names, _, says = head.partition(": ")
+        code, role, proof = names.split()
+        harm, change = (" ".join(part[3:] for part in parts if part.startswith(mark)) for mark in ("!!", ">>"))
+        texts = [text for part in parts if part.startswith("==") for text in part[3:].split(" | ")]
+        patterns = tuple(re.sub(r"<\w+>", lambda name: _NUMBERS[name[0]], text).encode() for text in texts)
+        yield Message(
+            code, cast("Role", role), None if proof == "-" else cast("Proof", proof), says, patterns, harm, change
+        )
+
+
+MESSAGES: tuple[Message, ...] = tuple(_parse(_TABLE))
+"""In the order of the table. The code is the label `message` of `uwsgi_log_messages_total`, and never changes."""
 
 BY_CODE: Mapping[str, Message] = {message.code: message for message in MESSAGES}
 
-SIGNALS: Mapping[int, tuple[str, str]] = {
-    1: ("SIGHUP", "Another program, or a person, sent this signal."),
-    2: ("SIGINT", "Another program, or a person, sent this signal."),
-    4: ("SIGILL", "Native code was built for another CPU, or is damaged."),
-    6: ("SIGABRT", "Native code called abort(): check the line before this message in uWSGI's log."),
-    7: ("SIGBUS", "A mapped file was truncated, or its disk is full."),
-    8: ("SIGFPE", "Native code divided by zero."),
-    9: (
-        "SIGKILL",
-        "SIGKILL comes from the kernel when memory runs out (`dmesg` shows this), from uWSGI for `harakiri`, or from "
-        "an administrator.",
-    ),
-    11: (
-        "SIGSEGV",
-        "Native code crashed, usually an extension module: a core dump and `gdb`, or Python's `faulthandler`, show "
-        "which one.",
-    ),
-    15: ("SIGTERM", "Another program, or a person, sent this signal."),
-    24: ("SIGXCPU", "The limit of CPU time was reached."),
-    25: ("SIGXFSZ", "The limit of file sizes was reached."),
-    31: ("SIGSYS", "A system call filter (seccomp) forbids a system call of this process."),
+SIGNALS: Mapping[int, str] = {
+    **dict.fromkeys((1, 2, 15), "Another program, or a person, sent this signal."),
+    4: "Native code was built for another CPU, or is damaged.",
+    6: "Native code called abort(): check the line before this message in uWSGI's log.",
+    7: "A mapped file was truncated, or its disk is full.",
+    8: "Native code divided by zero.",
+    9: "The kernel sends SIGKILL if memory runs out (`dmesg`), uWSGI for `harakiri`, or an administrator.",
+    11: "Native code crashed: `gdb` with a core dump, or Python's `faulthandler`, shows which extension.",
+    24: "The limit of CPU time was reached.",
+    25: "The limit of file sizes was reached.",
+    31: "A system call filter (seccomp) forbids a system call of this process.",
 }
-"""By number, on Linux: the name, and what that mostly means."""
+"""By number, on Linux: what that mostly means."""
 
 
 def name_signal(number: int) -> str:
     """Name a signal: `11 (SIGSEGV)`."""
-    known = SIGNALS.get(number)
-    return f"{number} ({known[0]})" if known else str(number)
+    return f"{number} ({Signals(number).name})" if number in set(Signals) else str(number)
 
 
 def describe(code: str, worker: int | None = None, signal: int | None = None, limit: int | None = None) -> str:
@@ -774,11 +351,8 @@ def describe(code: str, worker: int | None = None, signal: int | None = None, li
 
 def advise(code: str, limit: int | None = None) -> str:
     """Say what to do about a message; empty if nothing."""
-    return (
-        BY_CODE[code]
-        .change.replace(" ({limit})", "" if limit is None else f" ({limit})")
-        .replace(" (now {limit})", "" if limit is None else f" (now {limit})")
-    )
+    known = rf" (\g<1>{limit})" if limit is not None else ""
+    return re.sub(r" \((now )?\{limit\}\)", known, BY_CODE[code].change)
 
 
 HEAD = 4

@@ -2,9 +2,8 @@
 
 Most lines of a log are those of requests. They are recognized by their first bytes alone, which takes 0.1 us each,
 and those with a status from 500 to 599 by their end, which nothing of a request can be. A line may begin with a date:
-uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format (`log-date =
-FORMAT`) are recognized by their time of day: the name of a user, in an access log of the same file, could otherwise
-begin a message.
+uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
+their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
 
 Of a traceback, the scanner takes the type of the exception and the last file and line that are in a file, nothing else.
 """
@@ -13,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from uwsgi_headroom.uwsgi_log.messages import HEAD, index
 
@@ -21,8 +21,7 @@ LONGEST_LINE = 4096
 """Bytes of a line that are looked at. uWSGI cuts its own messages at this length, and none that is known is longer."""
 
 MOST_KINDS = 200
-"""The most different messages of one block that are distinguished; any others of it count without worker, PID and
-place."""
+"""The most different messages of one block that are distinguished; any others count by their code alone."""
 
 _DATE = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} - ")
 _DATE_BYTES = len(b"Wed Nov 25 18:54:16 2026 - ")
@@ -30,21 +29,17 @@ _OWN_DATE = re.compile(rb"(?=[^\n]{0,64}(?:(?<![\w:])|/\d{4}:)\d\d:\d\d(?::\d\d)
 
 _DAYS = tuple(day + b" " for day in (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"))
 _DATED_LINES = 20
-"""Lines of a block in which a date of an own format is looked for: it is before all of uWSGI's lines, or before
-none."""
+"""Lines of a block in which a date of an own format is looked for: before all of uWSGI's lines, or none."""
 
-_REQUEST, _STATUS_5XX = (
-    b"[pid: ",
-    re.compile(
-        rb"\(HTTP/\d(?:\.\d)? 5\d\d\) \d{1,10} headers in \d{1,20} bytes \(\d{1,20} switches on core \d{1,10}\)$",
-        re.MULTILINE,
-    ),
+_REQUEST = b"[pid: "
+_NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
+_SIZE = re.compile(rb"=> generated (\d{1,20}) bytes in ")
+_STATUS_5XX = re.compile(
+    rb"\(HTTP/\d(?:\.\d)? 5\d\d\) \d{1,10} headers in (\d{1,20}) bytes \(\d{1,20} switches on core \d{1,10}\)$",
+    re.MULTILINE,
 )
-"""How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format."""
-
-_NOT_CALLED = re.compile(rb"\[pid: \d{1,10}\|app: -1\|")
-"""How the line of a request for which no application was called begins: uWSGI refused it, and status 500 is its own. So
-do all lines of PHP and of others for which uWSGI's stats have no application."""
+"""How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format. The application is
+-1 if uWSGI called none that its stats have: it refused the request, a rule of routing ended it, or PHP served it."""
 
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
 _PLAIN_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
@@ -55,7 +50,9 @@ _FRAME_LINES = 400
 
 class Seen(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
-    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown."""
+    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown. request: of the
+    line of a request, the number of its application, the application's calls and all requests by then, and the bytes of
+    the response."""
 
     code: str
     worker: int | None = None
@@ -63,14 +60,13 @@ class Seen(NamedTuple):
     signal: int | None = None
     limit: int | None = None
     place: str = ""
+    request: tuple[int, int, int, int] | None = None
 
 
 class Scanner:
-    """Scans the log of one server, block after block. A traceback may go on in the next block. has_application: whether
-    uWSGI's stats have an application, so that responses without one are none of the application's."""
+    """Scans the log of one server, block after block. A traceback may go on in the next block."""
 
     def __init__(self) -> None:
-        self.has_application = True
         self._frame = ""  # the last frame of a traceback that has begun
         self._left = 0  # the lines that may still belong to it
         self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
@@ -91,8 +87,7 @@ class Scanner:
         matched: dict[bytes, Seen | None] = {}  # a block may have the same line many times
         for place in self._find_places(lines):
             self._take(lines, place, matched, seen)
-        if failed := _count_5xx(block, every=not self.has_application):
-            seen[Seen("status_5xx")] = failed
+        seen.update(_find_5xx(block))
         return seen
 
     def _find_places(self, lines: list[bytes]) -> list[int]:
@@ -151,11 +146,19 @@ def _name_place(path: bytes, line: bytes) -> str:
     return f"{'/'.join(names)}:{int(line)}" if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 
 
-def _count_5xx(block: bytes, *, every: bool) -> int:
-    """How many lines of requests in a block have a status from 500 to 599. every: also those that no application
-    got."""
-    begins = (block.rfind(b"\n", 0, found.start()) + 1 for found in _STATUS_5XX.finditer(block))
-    return sum(block.startswith(_REQUEST, begin) and (every or not _NOT_CALLED.match(block, begin)) for begin in begins)
+def count_requests(block: bytes) -> int:
+    """How many lines of requests a block of whole lines has."""
+    return block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
+
+
+def _find_5xx(block: bytes) -> Iterator[Seen]:
+    """The lines of requests in a block with a status from 500 to 599."""
+    for end in _STATUS_5XX.finditer(block):
+        place = block.rfind(b"\n", 0, end.start()) + 1
+        begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
+        if begin and size:
+            pid, application, calls, requests = map(int, begin.groups())
+            yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
 
 
 def _find_own_date(lines: list[bytes]) -> int:
@@ -192,21 +195,13 @@ BLOCK_BYTES = 128 * 1024
 LONGEST_UNENDED = 64 * 1024
 """Bytes of a line that has no end yet; of a longer one, nothing is looked at."""
 
-Trouble = Literal[
-    "missing", "denied", "not_regular", "unreadable", "no_journal", "no_journalctl", "journal_denied", "ended"
-]
-"""Why a log is not read. missing: there is no such file; denied: this user may not read it; not_regular: it is a
-FIFO, a device, a socket or a directory; unreadable: anything else, such as a loop of links. no_journal: this machine
-has no journal of systemd, or it cannot be seen; no_journalctl: that program is not there; journal_denied: this user
-may not read the journal; ended: journalctl ended, and is started again soon."""
-
 
 class LineCutter:
-    """Cuts consecutive blocks into whole lines. carry: the beginning of a line without an end; within_line: whether the
-    first block begins in a line, which is left out then."""
+    """Cuts consecutive blocks into whole lines. within_line: whether the first block begins in a line, which is left
+    out then."""
 
-    def __init__(self, carry: bytes = b"", *, within_line: bool = False) -> None:
-        self.carry = carry
+    def __init__(self, *, within_line: bool = False) -> None:
+        self._carry = b""  # the beginning of a line without an end
         self._within_line = within_line
 
     def cut(self, block: bytes) -> bytes:
@@ -220,11 +215,11 @@ class LineCutter:
                 return b""
         lines, end, rest = block.rpartition(b"\n")
         if not end:
-            self.carry += block
+            self._carry += block
             lines = b""
         else:
-            lines = self.carry + lines + end
-            self.carry = rest
-        if len(self.carry) > LONGEST_UNENDED:
-            self.carry, self._within_line = b"", True
+            lines = self._carry + lines + end
+            self._carry = rest
+        if len(self._carry) > LONGEST_UNENDED:
+            self._carry, self._within_line = b"", True
         return lines

@@ -4,16 +4,13 @@ Of a file, it begins at the end of the file, or at the beginning of one that app
 
 * *Renamed, and made anew* (logrotate, `log-maxsize`, `touch-logreopen`): the old file is read to its end, and for
   DRAIN_SECONDS on, since uWSGI writes to it until it opens the new one.
-* *Copied and truncated* (`copytruncate`): what was written after the last look is in the copy alone. It is found among
-  the newest files that begin with the log's name, by the bytes before the place that was read last, and read from
-  there.
-* *Truncated*: it is read from its beginning. The bytes before that place also tell a file that was truncated and has
-  grown again. After a writer that does not append, a truncated file begins with a hole: the place stays.
+* *Truncated*, as by `copytruncate`: it is read from its beginning, and what was written after the last look is lost.
+  The bytes before the place that was read last tell a file that was truncated and has grown again. After a writer that
+  does not append, a truncated file begins with a hole: the place stays.
 * *Deleted*: the open file is read as long as it grows, and is closed after IDLE_SECONDS, because it takes up the disk.
 
-Only regular files are opened: a FIFO would lose what its reader reads, and a device could block without end. A second
-rotation between two looks cannot be seen, and what is in the file between them is lost. Every call does a bounded
-amount of work.
+Only regular files are opened: a FIFO would lose what its reader reads, and a device could block without end. Of two
+rotations between two looks, the file between them is lost. Every call does a bounded amount of work.
 """
 
 from __future__ import annotations
@@ -26,36 +23,30 @@ import os
 import shutil
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 
-from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter, Trouble
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter
 
 MOST_BEHIND = 8 * 1024 * 1024
 """The most bytes that a log is read behind. If more have been added, the oldest are skipped."""
 
+ENDED = "`journalctl` ended, and is started again"
+NOT_ALLOWED = "this user may not read the journal, which takes the group systemd-journal"
+
 DRAIN_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 
-_MARK_BYTES = 64
-_COPIES = 5
-_LISTED = 10_000
-"""The newest copies that are compared, and the entries of the directory that are looked at."""
-
-_COPY_SECONDS = 60.0
-"""An older copy is not of this truncation."""
+_MARK_BYTES, _MOST_FILES = 64, 5
 
 
 class Tail:
     """The end of one log. `trouble` says why it is not read, None while it is; `skipped` counts bytes that were not
-    read, `bytes_read` those that were; `rotations` counts new files and truncations."""
+    read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.trouble: Trouble | None = None
-        self.bytes_read = 0
+        self.trouble: str | None = None
         self.skipped = 0
-        self.rotations = 0
         self._files: list[_File] = []  # the last one is at the path, unless that is deleted
         self._from_end = True
 
@@ -65,17 +56,13 @@ class Tail:
         self._look(now)
         left = most
         for file in tuple(self._files):
-            if copied := file.find_truncation(self.path):
-                self.rotations += 1
-                self._files[:0] = copied
-        for file in tuple(self._files):
-            try:
-                for block, size in file.read(left):
+            file.find_truncation()
+            for block, size in file.read(left):
+                if block is None:
+                    self.skipped += size
+                else:
                     left -= size
-                    self.bytes_read += size
-                    yield block
-            finally:  # the caller may have had enough
-                self.skipped += file.take_skipped()
+                yield block
             if file.is_over(now):
                 file.close()
                 self._files.remove(file)
@@ -103,20 +90,22 @@ class Tail:
                 break
         for file in self._files:
             file.close_at(now + DRAIN_SECONDS)
-        while len(self._files) > _COPIES:
+        while len(self._files) > _MOST_FILES:
             self._files.pop(0).close()
-        if not self._from_end:
-            self.rotations += 1
         self._files.append(opened)
         self._from_end = False
 
     def _note(self, error: OSError, now: float) -> None:
         if isinstance(error, _NotRegularError):
-            self.trouble = "not_regular"
+            self.trouble = "it is no regular file"
         elif error.errno in (errno.ENOENT, errno.ENOTDIR):
-            self.trouble, self._from_end = "missing", False  # a file that appears now is all new
+            self.trouble, self._from_end = "there is no file of that name", False  # a file that appears now is all new
         else:
-            self.trouble = "denied" if isinstance(error, PermissionError) else "unreadable"
+            self.trouble = (
+                "the user that runs uwsgi-headroom has no right to read it"
+                if isinstance(error, PermissionError)
+                else "it cannot be opened"
+            )
         for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
             file.close_when_idle(now)
 
@@ -144,39 +133,35 @@ def _open_regular(path: str) -> tuple[int, int]:
 class _File:
     """One open file, read from `offset` on."""
 
-    def __init__(self, descriptor: int, offset: int, mark: bytes = b"", carry: bytes = b"") -> None:
+    def __init__(self, descriptor: int, offset: int) -> None:
         status = os.fstat(descriptor)
         self.identity = status.st_dev, status.st_ino
         self.closes_at: float | None = None
         self._descriptor = descriptor
         self._offset = offset
-        self._mark = mark or self._read_before(offset)
-        self._lines = LineCutter(carry, within_line=bool(offset) and not mark and self._mark[-1:] != b"\n")
-        self._skipped = 0
+        self._mark = self._read_before(offset)
+        self._lines = LineCutter(within_line=bool(offset) and self._mark[-1:] != b"\n")
         self._grew = True
         self._idle_since: float | None = None
 
-    def find_truncation(self, path: str) -> list[_File]:
-        """Begin anew if the file was truncated. Returns the copy that was made before, if it is found."""
+    def find_truncation(self) -> None:
+        """Begin anew if the file was truncated."""
         size = os.fstat(self._descriptor).st_size
         if size == self._offset or not self._mark:
-            return []
+            return
         if size > self._offset:
             before = self._read_before(self._offset, len(self._mark))
             if before in (self._mark, bytes(len(self._mark))):
                 self._mark = before
-                return []
-        copies = _find_copy(path, self.identity, self._offset, self._mark, self._lines.carry)
+                return
         self._offset, self._mark, self._lines = 0, b"", LineCutter()
-        return copies
 
     def read(self, most: int) -> Iterator[tuple[bytes | None, int]]:
-        """Yield blocks of whole lines, and how many bytes were read for each; None where lines were left out."""
+        """Yield blocks of whole lines, and how many bytes were read for each; None for bytes that were left out."""
         size = os.fstat(self._descriptor).st_size
         self._grew = size > self._offset
         if size - self._offset > MOST_BEHIND:
-            self._skip_to(size - MOST_BEHIND)
-            yield None, 0
+            yield None, self._skip_to(size - MOST_BEHIND)
         left = min(most, size - self._offset)
         while left > 0:
             block = os.pread(self._descriptor, min(BLOCK_BYTES, left), self._offset)
@@ -187,25 +172,19 @@ class _File:
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield self._lines.cut(block), len(block)
 
-    def _skip_to(self, offset: int) -> None:
-        self._skipped += offset - self._offset
-        self._offset = offset
-        self._mark = self._read_before(offset)
+    def _skip_to(self, offset: int) -> int:
+        skipped = offset - self._offset
+        self._offset, self._mark = offset, self._read_before(offset)
         self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
+        return skipped
 
     def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
         size = min(size, offset)
         return os.pread(self._descriptor, size, offset - size) if size else b""
 
-    def take_skipped(self) -> int:
-        """Take the number of bytes that were skipped since the last call."""
-        skipped, self._skipped = self._skipped, 0
-        return skipped
-
     def close_at(self, at: float) -> None:
         """Have the file closed at this time, since another one is at its path."""
-        if self.closes_at is None:
-            self.closes_at = at
+        self.closes_at = at if self.closes_at is None else self.closes_at
 
     def close_when_idle(self, now: float) -> None:
         """Have the file closed once it has not grown for a while, since none is at its path."""
@@ -216,11 +195,8 @@ class _File:
 
     def is_over(self, now: float) -> bool:
         """Whether it is to be closed: its time has come, and it was read to its end."""
-        return self.closes_at is not None and now >= self.closes_at and not self._behind
-
-    @property
-    def _behind(self) -> int:
-        return os.fstat(self._descriptor).st_size - self._offset
+        is_due = self.closes_at is not None and now >= self.closes_at
+        return is_due and os.fstat(self._descriptor).st_size <= self._offset
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -231,32 +207,8 @@ class _File:
         self.close()  # a log that is no longer configured may still be read in the thread
 
 
-def _find_copy(path: str, identity: tuple[int, int], offset: int, mark: bytes, carry: bytes) -> list[_File]:
-    """The copy of a file that has since been truncated, to be read from `offset` on: the newest beside it whose name
-    begins with the log's and whose bytes before `offset` are those of `mark`. Empty if there is none."""
-    folder, name = os.path.split(path)
-    found: list[tuple[float, str]] = []
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        for _, entry in zip(range(_LISTED), entries, strict=False):
-            if entry.name.startswith(name) and entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                is_new = status.st_size >= offset and status.st_mtime >= time.time() - _COPY_SECONDS
-                if is_new and (status.st_dev, status.st_ino) != identity:
-                    found.append((status.st_mtime, entry.path))
-    for _, copy in sorted(found, reverse=True)[:_COPIES]:
-        with contextlib.suppress(OSError):
-            descriptor, _ = _open_regular(copy)
-            size = min(len(mark), offset)
-            if os.pread(descriptor, size, offset - size) == mark[-size:]:
-                file = _File(descriptor, offset, mark, carry)
-                file.close_at(float("-inf"))
-                return [file]
-            os.close(descriptor)
-    return []
-
-
-PAUSES = (1.0, 60.0)
-"""Seconds before `journalctl` is started again after it ended: at first, and at most."""
+PAUSE_SECONDS = 10.0
+"""From one start of `journalctl` to the next, and after it ended."""
 
 PIPE_BYTES = 1 << 20
 """What fits between two turns: the most that a user may ask of a pipe, unless the system allows for less."""
@@ -280,11 +232,11 @@ class Journal:
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
-        self.trouble: Trouble | None = None
+        self.trouble: str | None = None
         self.skipped = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._lines = LineCutter()
-        self._starts_at, self._pause = float("-inf"), PAUSES[0]
+        self._starts_at = float("-inf")
         self._is_stopped = False
 
     def read(self, now: float, most: int) -> Iterator[bytes | None]:
@@ -297,7 +249,6 @@ class Journal:
             try:
                 block = os.read(process.stdout.fileno(), min(BLOCK_BYTES, left))
             except BlockingIOError:
-                self._note_that_it_runs(now)
                 return
             if not block:
                 self._end(process, now)
@@ -310,10 +261,9 @@ class Journal:
         """Start `journalctl`, if it is time; returns None if it was not started."""
         if self._is_stopped or now < self._starts_at:
             return None
-        self._starts_at = now + self._pause
-        self._pause = min(PAUSES[1], 2 * self._pause)
+        self._starts_at = now + PAUSE_SECONDS
         program = shutil.which("journalctl")
-        self.trouble = _find_trouble() if program else "no_journalctl"
+        self.trouble = _find_trouble() if program else "there is no `journalctl` here"
         if self.trouble or not program:
             return None
         command = [program, "--follow", "--lines=0", "--output=cat", "--quiet", "--no-pager"]
@@ -327,7 +277,7 @@ class Journal:
                 env={"LC_ALL": "C"},
             )
         except OSError:  # no process can be started
-            self.trouble = "ended"
+            self.trouble = ENDED
             return None
         if process.stdout:
             os.set_blocking(process.stdout.fileno(), False)
@@ -338,19 +288,14 @@ class Journal:
             process.kill()
         return process
 
-    def _note_that_it_runs(self, now: float) -> None:
-        """Have the next pause be short again, after a time in which it ran."""
-        if now >= self._starts_at + PAUSES[1]:
-            self._pause = PAUSES[0]
-
     def _end(self, process: subprocess.Popen[bytes], now: float) -> None:
         """Note that it ended, or closed its output."""
         process.kill()
         process.wait()
         if process.stdout:
             process.stdout.close()
-        self._process, self.trouble = None, "ended"
-        self._starts_at = now + self._pause
+        self._process, self.trouble = None, ENDED
+        self._starts_at = now + PAUSE_SECONDS
 
     def stop(self) -> None:
         """End the child process, for good. The thread that reads may be in the middle of it."""
@@ -364,18 +309,13 @@ class Journal:
         self.stop()
 
 
-def _find_trouble() -> Trouble | None:
+def _find_trouble() -> str | None:
     """Why this user can read no journal of the system; None if one can be read. `journalctl` itself follows a journal
     that it may not read without a word."""
     files = [file for pattern in _FILES for file in glob.glob(pattern)]
-    if not files:
-        hidden = any(os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK) for folder in _folders())
-        return "journal_denied" if hidden else "no_journal"
-    return None if any(os.access(file, os.R_OK) for file in files) else "journal_denied"
-
-
-def _folders() -> Iterator[str]:
-    for pattern in _FILES:
-        folder = pattern.partition("/*")[0]
-        yield folder
-        yield from glob.glob(f"{folder}/*")
+    if any(os.access(file, os.R_OK) for file in files):
+        return None
+    folders = [pattern.partition("/*")[0] for pattern in _FILES]
+    folders += [each for folder in folders for each in glob.glob(f"{folder}/*")]
+    hidden = any(os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK) for folder in folders)
+    return NOT_ALLOWED if files or hidden else "there is no journal of systemd here"

@@ -33,7 +33,7 @@ from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
 from uwsgi_headroom.response_times.queue_waits import count_all
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
@@ -140,7 +140,7 @@ class Watch:
         """Read uWSGI's log at this path from here on; "" for none."""
         if path == (self.log.path if self.log else ""):
             return
-        self.log = UwsgiLog(path, reads_over_tcp=isinstance(self.address, Tcp | Http)) if path else None
+        self.log = UwsgiLog(path) if path else None
 
     def set_code(self, setting: CodeSetting | None) -> None:
         """Look at the server's code in this way from here on; None: do not."""

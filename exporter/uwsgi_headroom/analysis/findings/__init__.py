@@ -69,9 +69,9 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
 
 
 def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings about a server, worst first; among equally severe ones, those that users feel first come first.
-    Harms are joined to their cause. known_harms: harms that the figures do not have, such as those of a review's
-    range."""
+    """The findings about a server, worst first; among equally severe ones, those that users feel first come first, and
+    those that only uWSGI's log supports come last. Harms are joined to their cause. known_harms: harms that the figures
+    do not have, such as those of a review's range."""
     collected = [*known_harms, *(finding for module in MODULES for finding in module(figures))]
     if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
         collected = [
@@ -89,7 +89,7 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
     if are_held_up or is_standing(figures.flow):  # more requests would not show more
         collected = [finding for finding in collected if finding.code != "too_few_requests"]
     collected = code_lines.name_lines(figures, collected)
-    ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
+    ranked = sorted(collected, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
     return diagnosis.diagnose(figures, ranked)
 
 

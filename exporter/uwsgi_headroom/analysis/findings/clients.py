@@ -19,7 +19,7 @@ from shlex import quote
 from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.log import PROVEN
+from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
@@ -27,6 +27,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import after_deploy
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.formats import counted, duration, percent
 
 EXCEPTIONS = (3, 0.01)
@@ -39,8 +40,8 @@ SURELY = 1.5
 chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
 of nine on, hardly anybody is served, which is critical."""
 
-STATUS_5XX = r"\|.*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
-"""What the lines of requests with such a status have after the number of their application, for grep."""
+STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
+"""What the lines of requests with such a status have, for grep."""
 
 LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
@@ -187,32 +188,35 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
 
 
 def _server_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses of an application that catches its exceptions, as Flask and Django do. uWSGI writes a line with status
-    500 for an exception that is not caught, too: if these may be half of the lines, their finding says enough."""
-    log, requests = figures.server.log, figures.flow.requests
-    message = log.messages.get("status_5xx") if log else None
+    """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
+    writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
+    be half of the lines, their findings say enough."""
+    messages, requests = figures.server.log.messages if figures.server.log else {}, figures.flow.requests
+    message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
-    if message is None or 2 * raised >= message.count:
+    said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
+    if message is None or 2 * said >= message.count:
         return
-    number = message.count - raised
+    number = message.count - said
     is_warning, are_most = _judge(number, requests)
     is_proven = message.agreed >= PROVEN * message.count
     part = number / max(number, requests)
     path = figures.server.setup.log_path
-    application = "[0-9]+" if any(worker.has_application for worker in figures.server.workers) else "-1"
-    lines = (
-        f"`grep -aE 'app: {application}{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
+    lines = f"`grep -aE '{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
+    see = (
+        f"Check the application's own log for these errors; {lines} shows the URLs of the requests. If the lines say "
+        "`app: -1`, look for a rule of uWSGI's routing (`route`) that ends requests."
     )
-    see = f"Check the application's own log for these errors; {lines} shows the URLs of the requests."
+    errors = "responses are server errors (status 500 to 599)"
     yield Finding(
         code="server_errors",
         severity="critical" if are_most and is_proven else "warning" if is_warning else "info",
-        title="Most responses are server errors (status 500 to 599), by the lines of requests in uWSGI's log."
-        if are_most
-        else "Some responses are server errors (status 500 to 599), by the lines of requests in uWSGI's log.",
+        title=f"{'Most' if are_most else 'Some'} {errors}, by the lines of requests in uWSGI's log."
+        if is_proven
+        else f"uWSGI's log says that {'most' if are_most else 'some'} {errors}.",
         evidence=f"{number} of {counted(max(number, requests), 'request')}"
         f"{f' ({percent(part)})' if part >= 0.005 else ''} got such a response; uWSGI counted "
-        f"{counted(raised, 'exception') if raised else 'no exception'}.",
+        f"{counted(raised, 'exception') if raised else 'no exception'}.{'' if is_proven else f' {UNPROVEN}'}",
         meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all "
         "exceptions of a request and respond with status 500, so no counter of uWSGI shows these errors.",
         change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",

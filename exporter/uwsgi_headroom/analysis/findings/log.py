@@ -1,13 +1,14 @@
 """Findings that only uWSGI's log can show: requests that it refuses before it counts them, and what it could not do;
 and requests that nobody answers, of which the log may show the cause.
 
-A message is evidence if a counter or a process agreed with it. Without that, the finding says that it is the log which
-says so, and is a warning at most: the application writes to the same log, and can write any line.
+A message is evidence if it is proven (`uwsgi_log.proof`). Without a proof, the finding says that only the log says so,
+is a warning at most, and comes after what is measured: the application prints what its users type into the same log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
@@ -22,10 +23,12 @@ MANY_REFUSED = (3, 0.01)
 (`findings.workers`)."""
 
 PROVEN = 0.4
-"""The part of the lines about refused requests with which something must agree: those of the last two seconds of a
-window cannot be judged yet, and single ones agree by chance."""
+"""The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
+by chance."""
 
-_UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
+_UNCALLED = "uWSGI's counters agree: uWSGI counted requests for which it called no application."
+UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
+"""Ends the evidence of a finding that nothing but the log supports."""
 
 _MOST_OTHERS = 3
 
@@ -35,8 +38,6 @@ Messages = Sequence[tuple[str, LogMessage]]
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about messages of uWSGI's log that no other finding judges."""
-    if not (figures.server.log and figures.server.log.messages):
-        return
     if rejected := _choose(figures, "rejected"):
         yield _rejected(figures, rejected)
     if failed := _choose(figures, "failed"):
@@ -60,16 +61,14 @@ def _choose(figures: Figures, role: Role) -> Messages:
 def _rejected(figures: Figures, rejected: Messages) -> Finding:
     code, message = rejected[0]
     number, is_proven = message.count, message.agreed >= message.count * PROVEN
-    counts = BY_CODE[code].agrees in _COUNTED
-    part = number / max(number, figures.flow.requests + (0 if counts else number))
+    part = number / max(number, figures.flow.requests + (0 if BY_CODE[code].proof == "uncalled" else number))
     some = percent(part) if part >= 0.005 else "less than 1 %"
     return Finding(
         code="requests_rejected",
         severity=_severity(number, part, is_proven=is_proven),
         title=_title(code, message, is_proven=is_proven),
         evidence=f"uWSGI's log reports this for {counted(number, 'request')} in the last "
-        f"{duration(figures.window.seconds)} ({some} of all requests). "
-        + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
+        f"{duration(figures.window.seconds)} ({some} of all requests). {_UNCALLED if is_proven else UNPROVEN}"
         + _others(rejected),
         meaning=BY_CODE[code].harm,
         change=advise(code, message.limit),
@@ -85,36 +84,25 @@ def _severity(number: int, part: float, *, is_proven: bool) -> Severity:
 
 def _failed(figures: Figures, messages: Messages) -> Finding:
     code, message = messages[0]
-    return Finding(
-        code="log_failure",
-        severity="warning",
-        title=_title(code, message, is_proven=message.agreed > 0),
-        evidence=_evidence(figures, message) + _others(messages),
-        meaning=BY_CODE[code].harm,
-        change=advise(code, message.limit),
-    )
+    title = _title(code, message, is_proven=message.agreed > 0)
+    return Finding(code="log_failure", severity="warning", title=title, **_explain(figures, messages))
 
 
 def _setting(figures: Figures, messages: Messages) -> Finding:
     code, message = messages[0]
-    return Finding(
-        code="log_setting",
-        severity="info",
-        title=_title(code, message, is_proven=message.agreed > 0),
-        evidence=_evidence(figures, message) + _others(messages),
-        meaning=BY_CODE[code].harm,
-        change=advise(code, message.limit),
-    )
+    title = _title(code, message, is_proven=message.agreed > 0)
+    return Finding(code="log_setting", severity="info", title=title, **_explain(figures, messages))
 
 
-_COUNTED = ("instant", "uncalled")
-"""What agrees with messages about requests that uWSGI counts."""
-
-_WHAT_AGREES = {
-    "uncalled": "uWSGI's counters agree: uWSGI counted requests for which it called no application.",
-    "unaccounted": "uWSGI's counters agree: uWSGI accepted connections, but counted no request on them.",
-    "instant": "uWSGI's workers spent no time on these requests.",
-}
+def _explain(figures: Figures, messages: Messages) -> dict[str, Any]:
+    code, message = messages[0]
+    lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
+    agrees = "uWSGI's counters, or the state of its processes, show the same problem." if message.agreed else UNPROVEN
+    return {
+        "evidence": f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}{_others(messages)}",
+        "meaning": BY_CODE[code].harm,
+        "change": advise(code, message.limit),
+    }
 
 
 def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
@@ -122,12 +110,6 @@ def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
     if not is_proven:
         return f"uWSGI's log says that {clause}."
     return f"{clause if clause.startswith('uWSGI') else clause[:1].upper() + clause[1:]}, as uWSGI's log shows."
-
-
-def _evidence(figures: Figures, message: LogMessage) -> str:
-    lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
-    agrees = "uWSGI's counters, or the state of its processes, show the same problem." if message.agreed else _UNPROVEN
-    return f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}"
 
 
 def _others(messages: Messages) -> str:
@@ -171,4 +153,4 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
 
 def _log_proves_the_cause(figures: Figures) -> bool:
     messages = figures.server.log.messages if figures.server.log else {}
-    return any(message.agreed for code, message in messages.items() if BY_CODE[code].agrees in _COUNTED)
+    return any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
