@@ -39,9 +39,9 @@ T = TypeVar("T")
 EACH_SECONDS = 1.0
 """For one question about one master: a few milliseconds are usual."""
 
-_FACTS_SECONDS = 3.0
-_ALL_SECONDS = 6.0
-"""When the last question about a master, and the last reading of stats, begins or ends: `discover` takes 10 s in all."""
+_FACTS_SECONDS, _SOCKETS_SECONDS, _ALL_SECONDS = 2.0, 4.0, 6.0
+"""When the last question for facts of a master ends, for its sockets, and when the last reading of stats begins:
+`discover` takes 10 s in all."""
 
 _READ_SECONDS = 3.0
 _READ_AT_ONCE = 4
@@ -124,7 +124,7 @@ def sees_all_processes() -> bool:
 async def find_masters() -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in 6 s at most."""
     begin = time.monotonic()
-    masters, end = _list_masters(begin + _FACTS_SECONDS), begin + _ALL_SECONDS
+    masters, end = _list_masters(begin), begin + _ALL_SECONDS
     turns = asyncio.Semaphore(_READ_AT_ONCE)
     own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
     read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
@@ -143,23 +143,24 @@ def ask_in_time(end: float, question: Callable[..., T], *args: Any) -> T:
         raise TimeoutError(TOO_SLOW) from None
 
 
-def _list_masters(end: float) -> list[FoundMaster]:
-    found = list(_list_uwsgis())
+def _list_masters(begin: float) -> list[FoundMaster]:
     looked_at: list[tuple[FoundMaster, frozenset[int]]] = []
-    for master, parent in found:
+    for master, parent in _list_uwsgis():
+        if master.role == "process":
+            looked_at.append((master, frozenset()))
+            continue
         try:
-            looked_at.append(
-                ask_in_time(end, _look_at, master, parent) if master.role == "master" else (master, frozenset())
-            )
+            looked_at.append(ask_in_time(begin + _FACTS_SECONDS, _look_at, master, parent))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         except Exception as error:  # noqa: BLE001 - the others are to be found
             looked_at.append((replace(master, trouble=explain(error)), frozenset()))
     inodes = frozenset().union(*(inodes for _, inodes in looked_at))
     try:
-        listening = ask_in_time(end, _listening_addresses, inodes)
+        listening = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS)
     except (OSError, TimeoutError):
         listening = {}
+    end = begin + _SOCKETS_SECONDS
     return [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end)]
 
 

@@ -146,15 +146,15 @@ def _read_list(process: str, name: str) -> list[str]:
 
 
 def read_ids(pid: int) -> Ids:
-    """Read the ids of a process. Raises OSError if it is gone; LaunchError if its real, effective, saved and file-system
-    ids differ: then its program has rights (set-user-ID, set-group-ID) that the user who controls it has not."""
+    """Read the ids of a process. Raises OSError if it is gone; LaunchError if its real, effective, saved and filesystem
+    ids differ: its program has rights (set-user-ID, set-group-ID) that the user who controls it has not."""
     uids, gids, groups = (procfs.read_status(name, f"/proc/{pid}/status") for name in ("Uid", "Gid", "Groups"))
     if not uids or not gids or groups is None:
         raise ProcessLookupError
     if len({*uids}) > 1 or len({*gids}) > 1:
         raise LaunchError(
-            f"its real, effective and saved user or group differ ({b' '.join(uids).decode()}, {b' '.join(gids).decode()}),"
-            " as of a set-user-ID program: it is no uWSGI, or its rights are in doubt"
+            f"its real, effective and saved users ({b' '.join(uids).decode()}) or groups ({b' '.join(gids).decode()}) "
+            "differ, as those of a set-user-ID program do"
         )
     return Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups)))
 

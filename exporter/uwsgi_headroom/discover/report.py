@@ -212,9 +212,8 @@ def run(user: str | None = None) -> int:
     except KeyError:
         raise HeadroomError(f"this machine has no user {user!r}") from None
     masters = asyncio.run(find_masters())
-    launches = {
-        master.pid: _read_launch(master, end) for master in masters if not (master.trouble and master.address is None)
-    }
+    of_interest = {master.pid: master for master in masters if master.address or not master.trouble}
+    launches = {pid: _read_launch(master, end) for pid, master in of_interest.items()}
     masters = [_with_whole_path(master, launches.get(master.pid)) for master in masters]
     # Also those that have stats: at their next reload, they would take the socket of a line in a file that they share.
     files = Counter(launch.identity for launch in launches.values() if isinstance(launch, Launch))

@@ -132,9 +132,7 @@ def plan(launch: Launch, name: str, reader: Reader, alike: int) -> Plan:
         return _make_plan(launch, name, reader, place, may_read)
     why_none = f"no directory passed the trial: {'; '.join(reasons)}"
     if launch.own_mounts:
-        why_none = "; ".join(
-            ("it has mounts of its own, so only a directory that systemd makes for it is sure", *reasons)
-        )
+        why_none = "it has mounts of its own, so only a directory that systemd makes for it will do"
     return _make_runtime_directory(launch, name, why_none) or Plan(why_none=why_none)
 
 
@@ -181,8 +179,8 @@ def _why_not(launch: Launch, alike: int) -> str:
     """Why no lines can be proposed, before any trial; empty if they can."""
     file = launch.file
     reasons = {
-        "it runs in a container, or with mounts or a root directory of its own, which a trial from outside does not see:"
-        f" run `uwsgi-headroom discover` inside as user {user_name(launch.ids.uid)}, or give it and the exporter a "
+        "it runs in a container, or with mounts or a root directory of its own, which a trial from here does not see: "
+        f"run `uwsgi-headroom discover` inside as user {user_name(launch.ids.uid)}, or give it and the exporter a "
         "shared directory for the socket (deploy/container/README.md)": (
             launch.own_root or (launch.own_mounts and not launch.own_unit)
         ),
@@ -321,10 +319,8 @@ def _list_runtime_directories(launch: Launch) -> list[_Place]:
     """List the directories that systemd makes for the unit, in which uWSGI may write whatever its sandbox."""
     unit = launch.own_unit
     names = unit.runtime_directories if unit else ()
-    return [
-        _Place(Path("/run", name), None, f"systemd makes the directory at each start of {launch.master.unit}")
-        for name in names
-    ]
+    exists = f"systemd makes the directory at each start of {launch.master.unit}"
+    return [_Place(Path("/run", name), None, exists) for name in names]
 
 
 def _choose_group(launch: Launch, reader: Reader) -> int:
@@ -379,10 +375,9 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
     if reload := _reload(launch, is_saved_now=bool(configure)):
         steps.append(reload)
     steps.append(_look_again(name))
-    tried = (
-        f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}{' once it is made' if place.make else ''}"
-        f", and {reader.name} {'can' if may_read else 'cannot yet'} connect to that socket; {place.exists}"
-    )
+    once = " once it is made" if place.make else ""
+    tried = f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}{once}, and "
+        f"{reader.name} {'can' if may_read else 'cannot yet'} connect to that socket; {place.exists}"
     return Plan(steps, tried, _list_warnings(launch))
 
 
@@ -425,8 +420,8 @@ def _add_lines(launch: Launch, lines: Sequence[str]) -> Step:
 
 
 def _why_not_in_group(gid: int, ids: Ids) -> str:
-    """Why nobody is put into a group; empty if the exporter can be. uWSGI's user must be in it: else that user would lend
-    rights that it has not. Nor is anybody put into root's."""
+    """Why nobody is put into a group; empty if the exporter may be. uWSGI's user must be in it, or it would lend rights
+    that it has not; and it is not root's."""
     try:
         group = grp.getgrgid(gid).gr_name
     except KeyError:

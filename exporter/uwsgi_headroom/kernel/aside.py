@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def ask(question: Callable[..., T], *args: Any, seconds: float = 1.0) -> T:
-    """The result of `question(*args)`, a function of a module. Raises what the question raises, or TimeoutError if there
-    is no result after `seconds`."""
+    """The result of `question(*args)`, a function of a module. Raises what it raises, or TimeoutError if there is no
+    result after `seconds`."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
@@ -27,7 +27,7 @@ def ask(question: Callable[..., T], *args: Any, seconds: float = 1.0) -> T:
             os._exit(0)
     os.close(there)
     try:
-        succeeded, result = pickle.loads(_read(here, time.monotonic() + seconds))
+        succeeded, result = pickle.loads(_read(here, time.monotonic() + seconds))  # noqa: S301 - of our own child
     finally:
         os.close(here)
         os.kill(child, signal.SIGKILL)
