@@ -276,7 +276,7 @@ def _list_stats_servers(
 
 def _judge_address(master: FoundMaster, address: str, is_here: bool | None) -> FoundMaster:
     path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
-    leads_here = leads_to_the_same_file(master.pid, path) if path else is_here
+    leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
     if path and not os.path.isabs(path):
         return replace(master, trouble=_NOT_ALLOWED)
     if leads_here is False or (leads_here is None and not is_here):
@@ -287,7 +287,7 @@ def _judge_address(master: FoundMaster, address: str, is_here: bool | None) -> F
         return replace(master, trouble=str(error))
 
 
-def leads_to_the_same_file(pid: int, path: str) -> bool | None:
+def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
     """Whether a path leads this process to the same file as another process; None if this user may not see it, or if it
     leads neither to a file."""
     found = list[tuple[int, int] | None]()

@@ -51,12 +51,11 @@ class Ids:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A systemd service. main_pid: its main process, 0 if unknown; can_reload: whether it has a reload command;
-    runtime_directories: names below /run; user: as which it starts its processes, empty for root."""
+    user: as which it starts its processes, empty for root."""
 
     name: str
     main_pid: int
     can_reload: bool
-    runtime_directories: tuple[str, ...] = ()
     user: str = ""
 
 
@@ -254,7 +253,7 @@ def _is_read(name: str, own: set[str]) -> bool:
 
 def _show_unit(name: str) -> Unit | None:
     """Ask systemd about a service of the machine; None if systemd does not run here or does not know it."""
-    shown = show_properties(name, "LoadState", "MainPID", "CanReload", "RuntimeDirectory", "User", "DynamicUser")
+    shown = show_properties(name, "LoadState", "MainPID", "CanReload", "User", "DynamicUser")
     if shown.get("LoadState") != "loaded":
         return None
     user = shown.get("User") or ("a dynamic user" if shown.get("DynamicUser") == "yes" else "")
@@ -262,7 +261,6 @@ def _show_unit(name: str) -> Unit | None:
         name,
         main_pid=int(shown.get("MainPID") or 0),
         can_reload=shown.get("CanReload") == "yes",
-        runtime_directories=tuple(shown.get("RuntimeDirectory", "").split()),
         user="" if user in ("root", "0") else user,
     )
 

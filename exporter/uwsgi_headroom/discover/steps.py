@@ -18,11 +18,12 @@ import pwd
 import re
 import shlex
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from uwsgi_headroom.discover.find import leads_to_the_same_file, user_name
+from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, list_runtime_directories, show_properties
 from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.trial import (
@@ -31,11 +32,9 @@ from uwsgi_headroom.discover.trial import (
     TrialError,
     ask_as,
     has_access,
-    is_everybodys,
     is_roots,
     try_directory,
 )
-from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.source import Unix
 
 RUNTIME = Path("/run/uwsgi/app")
@@ -55,6 +54,12 @@ SOCKET = "stats"
 EXPORTERS_UNIT = "uwsgi-headroom.service"
 
 _GIVE_A_GROUP = "Give uWSGI's unit a group that exists (`Group=`) and restart it, then run `discover` again"
+
+_NOT_MINE = (
+    "{where} has `stats = {own}` already, and uWSGI did not take it yet. If it cannot bind that, a reload ends it, and "
+    "`discover` tries only directories of its own choice. Remove the line and run `discover` again, or try it by hand "
+    "(docs/turn-on-stats.md, By hand)"
+)
 
 _BY_HAND = "docs/turn-on-stats.md says how to do it by hand"
 
@@ -117,73 +122,33 @@ def find_reader(name: str | None) -> Reader:
 def plan(launch: Launch, name: str, reader: Reader, alike: int) -> Plan:
     """Find the steps for one uWSGI. name: unique on this machine; alike: how many uWSGIs use its configuration file."""
     launch = replace(launch, why_no_reload=launch.why_no_reload or find_harm(launch))
-    if reason := _why_not(launch, alike):
-        return Plan(why_none=reason)
     own = launch.options.stats or _find_stats_line(launch.text)
-    if own and not _is_harmless(launch, own):
-        return _judge_own_stats(launch, own, name, reader)
+    places = _list_places(launch, name, reader)
+    mine = [place for place in places if own in ("", str(place.directory / SOCKET))]
+    if reason := _why_not(launch, name, alike):
+        return Plan(why_none=reason)
+    if not mine:
+        return Plan(why_none=_NOT_MINE.format(where=launch.file or "its command line", own=own))
     reasons = []
-    for place in _list_places(launch, name, reader):
+    for place in mine:
         try:
-            may_read = _try_place(launch, place, reader)
+            may_read = _try_place(launch, place, reader, is_there=bool(own))
         except (OSError, TrialError) as error:
             reasons.append(f"{place.directory}: {error}")
             continue
-        return _make_plan(launch, name, reader, place, may_read)
-    why_none = f"no directory passed the trial: {'; '.join(reasons)}"
-    if launch.own_mounts:
-        why_none = "it has mounts of its own, so only a directory that systemd makes for it will do"
-    return _make_runtime_directory(launch, name, why_none) or Plan(why_none=why_none)
+        return _make_plan(launch, name, reader, place, may_read, is_there=bool(own))
+    return Plan(why_none=f"no directory passed the trial: {'; '.join(reasons)}")
 
 
-def _make_runtime_directory(launch: Launch, name: str, tried: str) -> Plan | None:
-    """The steps for a systemd unit with mounts of its own, or whose sandbox lets uWSGI write nowhere else: a directory
-    that systemd makes for it, which takes a restart. Then another run can try it. None for any other uWSGI."""
-    unit, directory = launch.own_unit, f"uwsgi-stats-{name}"
-    # A directory that exists keeps its mode: the application's socket may lie in it.
-    if not unit or directory in unit.runtime_directories or Path("/run", directory).exists() or os.geteuid() != 0:
-        return None
-    drop_in = f"/etc/systemd/system/{unit.name}.d"
-    commands = [
-        f"mkdir -p {shlex.quote(drop_in)}",
-        f"printf '[Service]\\nRuntimeDirectory={directory}\\n' > {shlex.quote(f'{drop_in}/{directory}.conf')}",
-        "systemctl daemon-reload",
-    ]
-    restart = f"Restart {unit.name} when that suits you, and run `discover` again: it then tries that directory:"
-    steps = [
-        Step(f"Give {unit.name} a directory of its own, below /run:", commands),
-        Step(restart, [f"systemctl restart {shlex.quote(unit.name)}"]),
-    ]
-    return Plan(steps, tried)
-
-
-def _check_path(launch: Launch, path: Path) -> None:
-    """Raise TrialError for a path that uWSGI or a shell would not take as it is, or that the master may not see as it
-    is seen here."""
-    if not _PLAIN_PATH.fullmatch(str(path)):
-        raise TrialError("it has characters that a configuration or a shell would take as special")
-    if len(str(path)) > LONGEST_PATH:
-        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
-    if launch.own_mounts and not _is_runtime_directory(launch, path.parent):
-        raise TrialError("it has mounts of its own, and may see another directory there, or one that is read-only")
-
-
-def _is_runtime_directory(launch: Launch, directory: Path) -> bool:
-    """Whether systemd makes a directory for the master's unit, which lets it write there whatever its sandbox."""
-    if directory not in (place.directory for place in _list_runtime_directories(launch)):
-        return False
-    return aside.ask(leads_to_the_same_file, launch.master.pid, str(directory)) is True
-
-
-def _why_not(launch: Launch, alike: int) -> str:
+def _why_not(launch: Launch, name: str, alike: int) -> str:
     """Why no lines can be proposed, before any trial; empty if they can."""
     file = launch.file
     reasons = {
-        "it runs in a container, or with mounts or a root directory of its own, which a trial from here does not see: "
-        f"run `uwsgi-headroom discover` inside as user {user_name(launch.ids.uid)}, or give it and the exporter a "
-        "shared directory for the socket (deploy/container/README.md)": (
-            launch.own_root or (launch.own_mounts and not launch.own_unit)
-        ),
+        "it runs in a container or another root directory: give it and the exporter a shared directory for the socket "
+        "(deploy/container/README.md), or run `uwsgi-headroom discover` inside": launch.own_root,
+        "it has mounts of its own (such as `PrivateTmp=` or `ProtectSystem=` of its unit), which a trial from here does "
+        f"not see. Give its unit `RuntimeDirectory=uwsgi-stats-{name}`, add the lines for /run/uwsgi-stats-{name} "
+        "(docs/turn-on-stats.md, By hand), and restart it": launch.own_mounts,
         f"its configuration file is not known: {launch.why_no_file}. {_BY_HAND}": launch.why_no_file,
         f"lines are proposed for ini files only, and it uses {file}. {_BY_HAND}": file and file.suffix != ".ini",
         f"it sees another {file} than you do": file and not launch.is_seen,
@@ -204,54 +169,6 @@ def _find_stats_line(text: str) -> str:
     own = [content for name, content in zip(sections[::2], sections[1::2], strict=True) if name == "uwsgi"]
     values = _STATS_LINE.findall("".join(own) or text)
     return values[-1].strip() if values else ""
-
-
-def _is_harmless(launch: Launch, address: str) -> bool:
-    """Whether a `stats` line is guarded by `if-dir`, and the directory is missing: so it has no effect."""
-    directory = str(Path(address).parent)
-    guard = rf"^[ \t]*if-dir[ \t]*=[ \t]*{re.escape(directory)}\s+stats[ \t]*=[ \t]*{re.escape(address)}[ \t]*$"
-    return re.search(guard, launch.text, re.MULTILINE) is not None and not _exists(launch, directory)
-
-
-def _exists(launch: Launch, path: str | Path) -> bool:
-    """Whether something is at a path, as uWSGI's user sees it."""
-    return ask_as(launch.ids, lambda: "" if os.path.lexists(path) else "missing") != "missing"
-
-
-def _judge_own_stats(launch: Launch, address: str, name: str, reader: Reader) -> Plan:
-    """Say what a reload would make of a `stats` line that is there already and not in effect."""
-    where = launch.file or "its command line"
-    there = f"{where} has `stats = {address}` already, and uWSGI did not take it yet"
-    path, may_read = Path(address), True
-    try:
-        _check_path(launch, path)
-    except TrialError as error:
-        return Plan(why_none=f"{there}. Whether it could bind that was not tried: {error}")
-    try:
-        try_directory(launch.ids, path.parent, path.name, reader.ids)
-    except TrialError as error:
-        if not error.reads:
-            return Plan(why_none=f"{there}. DO NOT RELOAD IT: that would end it ({error}). Remove the line first")
-        may_read = False
-    except OSError as error:
-        return Plan(why_none=f"{there}. Whether it could bind that was not tried: {error}")
-    if not may_read and (why := _why_not_in_group(launch.ids.gid, launch.ids)):
-        return Plan(why_none=f"{there}. It could bind that, but {reader.name} could not read it: {why}")
-    steps = [] if may_read else _let_read(launch, path, reader)
-    steps += [step for step in (_reload(launch, is_saved_now=False), _look_again(name)) if step]
-    tried = f"user {user_name(launch.ids.uid)} can bind {path}, which {where} names already; {reader.name} "
-    tried += "can connect to it" if may_read else "cannot yet connect to it"
-    risk = f"every local user may write in {path.parent}, and put something there that ends uWSGI at its next start"
-    is_risky = ask_as(launch.ids, lambda: "yes" if is_everybodys(path.parent) else "") != ""
-    return Plan(steps, tried, [*_list_warnings(launch), *([risk] if is_risky else [])])
-
-
-def _let_read(launch: Launch, path: Path, reader: Reader) -> list[Step]:
-    """The steps that let the exporter connect to a stats socket that uWSGI is going to bind at its own path."""
-    steps = [_join_group(launch.ids.gid, reader)]
-    if launch.file and "hook-master-start" not in launch.text and "chmod-socket" not in launch.text:
-        steps.append(_add_lines(launch, [f"hook-master-start = safeexec:chmod {MODE:o} {path}"]))
-    return steps
 
 
 def plan_reader(launch: Launch, reader: Reader) -> Plan:
@@ -278,14 +195,12 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
     if os.geteuid() != 0:
         directory = Path.home() / ".uwsgi" / name
         return [_place(directory, [f"install -d -m 2750 {directory}"], "the directory is in your home directory")]
-    if launch.own_mounts:
-        return _list_runtime_directories(launch)
     if launch.is_debian and (RUNTIME / name).is_dir():
         return [_Place(RUNTIME / name, None, "Debian's init script makes the directory at each start")]
     if SYSTEMD.is_dir() and shutil.which("systemd-tmpfiles"):
         names = (RUNTIME / name, RUNTIME / f"{name}-stats", OWN_RUNTIME / name)
         made = [_place_of_tmpfile(directory, owner, group) for directory in names if _lasts(directory.parent)]
-        return [*(place for place in made if place), *_list_runtime_directories(launch)]
+        return [place for place in made if place]
     lasting = LASTING / name
     return [_place(lasting, [f"install -d -m 2750 -o {owner} -g {group} {lasting}"], "the directory is on a disk")]
 
@@ -315,14 +230,6 @@ def _lasts(folder: Path) -> bool:
     return not list_runtime_directories() & {str(path).removeprefix("/run/") for path in (folder, *folder.parents)}
 
 
-def _list_runtime_directories(launch: Launch) -> list[_Place]:
-    """List the directories that systemd makes for the unit, in which uWSGI may write whatever its sandbox."""
-    unit = launch.own_unit
-    names = unit.runtime_directories if unit else ()
-    exists = f"systemd makes the directory at each start of {launch.master.unit}"
-    return [_Place(Path("/run", name), None, exists) for name in names]
-
-
 def _choose_group(launch: Launch, reader: Reader) -> int:
     """The group of the directory, which the socket inherits: the exporter's own, if no other user is in it; else
     uWSGI's."""
@@ -336,12 +243,15 @@ def _choose_group(launch: Launch, reader: Reader) -> int:
     return reader.ids.gid if is_private else launch.ids.gid
 
 
-def _try_place(launch: Launch, place: _Place, reader: Reader) -> bool:
-    """Try a directory, or judge the one above it if it does not exist yet. Returns whether the exporter can read it.
-    Raises OSError and TrialError."""
+def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool) -> bool:
+    """Try a directory, or judge the one above it if it does not exist yet. is_there: whether the configuration names it
+    already. Returns whether the exporter can read a socket in it. Raises OSError and TrialError."""
     directory, ids = place.directory, launch.ids
     path = directory / SOCKET
-    _check_path(launch, path)
+    if not _PLAIN_PATH.fullmatch(str(path)):
+        raise TrialError("it has characters that a configuration or a shell would take as special")
+    if len(str(path)) > LONGEST_PATH:
+        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
     if place.make and os.geteuid() == 0 and not is_roots(directory.parent):
         raise TrialError("others than root may write above it")
     will_read = reader.ids.uid == 0 or _choose_group(launch, reader) in (reader.ids.gid, *reader.ids.groups)
@@ -350,9 +260,9 @@ def _try_place(launch: Launch, place: _Place, reader: Reader) -> bool:
         if not all(has_access(parent, user, os.X_OK) for user in (ids, reader.ids)):
             raise TrialError(f"user {user_name(ids.uid)} or {reader.name} may not enter {parent}")
         return will_read
-    if is_everybodys(directory):
+    if directory.stat().st_mode & stat.S_IWOTH:
         raise TrialError("every local user may write in it, and put something there that ends uWSGI at its next start")
-    if not launch.is_debian and _find_stats_line(launch.text) != str(path) and _exists(launch, path):
+    if not (launch.is_debian or is_there) and ask_as(ids, lambda: "taken" if os.path.lexists(path) else ""):
         # uWSGI deletes a file, and a socket may be of another uWSGI of this name, which does not run now.
         raise TrialError(f"{path} exists, and may be of another uWSGI. If it is of none, `rm {path}`")
     try:
@@ -364,20 +274,20 @@ def _try_place(launch: Launch, place: _Place, reader: Reader) -> bool:
     return True
 
 
-def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool) -> Plan:
-    is_there = _find_stats_line(launch.text) == str(place.directory / SOCKET)
-    configure = [] if is_there else [_configure(launch, place.directory)]
-    steps = [*([place.make] if place.make else []), *configure]
+def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
+    steps = [*([place.make] if place.make else []), *([] if is_there else [_configure(launch, place.directory)])]
     if not may_read:
         if why := _why_not_in_group(launch.ids.gid, launch.ids):
             return Plan(why_none=f"{reader.name} cannot read a socket in {place.directory}: {why}")
         steps.append(_join_group(launch.ids.gid, reader))
-    if reload := _reload(launch, is_saved_now=bool(configure)):
+    if reload := _reload(launch, is_saved_now=not is_there):
         steps.append(reload)
     steps.append(_look_again(name))
-    once = " once it is made" if place.make else ""
-    tried = f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}{once}, and "
-        f"{reader.name} {'can' if may_read else 'cannot yet'} connect to that socket; {place.exists}"
+    tried = (
+        f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}"
+        f"{' once it is made' if place.make else ''}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
+        f"to that socket; {place.exists}"
+    )
     return Plan(steps, tried, _list_warnings(launch))
 
 
@@ -402,20 +312,16 @@ def list_options(directory: Path) -> list[tuple[str, str]]:
 def _configure(launch: Launch, directory: Path) -> Step:
     # Within a condition or a loop, `if-dir` ends uWSGI. `endif` closes either, and does nothing otherwise (tried).
     options = [("endif", ""), *list_options(directory)]
-    if launch.file:
-        return _add_lines(launch, [f"{key} = {value}".rstrip() for key, value in options])
-    words = " ".join(f"--{key} {shlex.quote(value) if value else ''}".rstrip() for key, value in options)
-    unit = launch.own_unit
-    where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
-    return Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
-
-
-def _add_lines(launch: Launch, lines: Sequence[str]) -> Step:
-    is_reloaded = launch.master.emperor and launch.file and not launch.file.is_symlink()
+    if launch.file is None:
+        words = " ".join(f"--{key} {shlex.quote(value) if value else ''}".rstrip() for key, value in options)
+        unit = launch.own_unit
+        where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
+        return Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
+    is_reloaded = launch.master.emperor and not launch.file.is_symlink()
     at_once = "; its Emperor reloads it as soon as the file changes" if is_reloaded else ""
-    begin = [] if launch.text.endswith("\n") or not launch.text else [""]  # the last line has no line break
-    sections = _SECTION.findall(launch.text)
-    section = [] if sections[-1:] == ["uwsgi"] else ["[uwsgi]"]
+    begin = [] if launch.text.endswith("\n") else [""]  # its last line has no line break
+    section = [] if _SECTION.findall(launch.text)[-1:] == ["uwsgi"] else ["[uwsgi]"]
+    lines = [f"{key} = {value}".rstrip() for key, value in options]
     return Step(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
 
 

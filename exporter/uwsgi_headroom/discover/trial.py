@@ -81,13 +81,6 @@ def is_roots(path: Path) -> bool:
     return True
 
 
-def is_everybodys(directory: Path) -> bool:
-    """Whether every user may write in a directory; False if this user may not see it."""
-    with contextlib.suppress(OSError):
-        return bool(os.stat(directory).st_mode & stat.S_IWOTH)
-    return False
-
-
 def _bind(directory: Path, name: str, trial: str, ready: Callable[[], None]) -> str:
     try:
         os.chdir(directory)
