@@ -74,8 +74,6 @@ class Launch:
     why_no_file: str = ""
     identity: tuple[int, int] | None = None
     """Device and inode of the file as the master sees it, None if unknown."""
-    is_seen: bool = True
-    """Whether this process sees the same file at that path."""
 
     unit: Unit | None = None
     """The service that it belongs to."""
@@ -88,8 +86,7 @@ class Launch:
     """The path of its program, and whether nothing is there any more."""
     confined: str = ""
     """What restricts it beyond its user and mounts (SELinux, AppArmor, seccomp), empty for nothing."""
-    own_root: bool = False
-    own_mounts: bool = False
+    has_own_files: bool = False
     """Whether it has another root directory, or another mount namespace, than this process."""
     is_debian: bool = False
     """Whether Debian's init script manages it."""
@@ -113,7 +110,6 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
     words, environment = _read_list(process, "cmdline"), _read_list(process, "environ")
     options = read_options(master.pid, oldest_worker=min(map(_start, list_children(master.pid)), default=None))
     file, text, why = _find_file(master, options, words, environment)
-    identity = _identify(master.pid, file)
     on_debian = any(name.endswith("/conf/default.ini") for name in options.configuration_files)
     program = os.readlink(f"{process}/exe").removesuffix(" (deleted)")
     is_filtered = _read_filters(process) != _read_filters("/proc/self")
@@ -123,8 +119,7 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
         file=file,
         text=text,
         why_no_file=why,
-        identity=identity,
-        is_seen=identity == _identify(os.getpid(), file),
+        identity=_identify(master.pid, file),
         unit=unit,
         options=options,
         option_names=tuple(_list_option_names(words, environment, file, text)),
@@ -132,8 +127,8 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
         is_program_gone=not os.path.exists(f"{process}/root{program}"),
         confined=_read_label(process)
         or ("a seccomp filter, such as a unit's `SystemCallFilter=`" if is_filtered else ""),
-        own_root=not os.path.samestat(os.stat(f"{process}/root"), os.stat("/")),
-        own_mounts=os.readlink(f"{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt"),
+        has_own_files=os.readlink(f"{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+        or not os.path.samestat(os.stat(f"{process}/root"), os.stat("/")),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
     )
 

@@ -144,14 +144,12 @@ def _why_not(launch: Launch, name: str, alike: int) -> str:
     """Why no lines can be proposed, before any trial; empty if they can."""
     file = launch.file
     reasons = {
-        "it runs in a container or another root directory: give it and the exporter a shared directory for the socket "
-        "(deploy/container/README.md), or run `uwsgi-headroom discover` inside": launch.own_root,
-        "it has mounts of its own (such as `PrivateTmp=` or `ProtectSystem=` of its unit), which a trial from here does "
-        f"not see. Give its unit `RuntimeDirectory=uwsgi-stats-{name}`, add the lines for /run/uwsgi-stats-{name} "
-        "(docs/turn-on-stats.md, By hand), and restart it": launch.own_mounts,
+        "it runs in a container, or with mounts of its own (such as `PrivateTmp=` or `ProtectSystem=` of its unit), which "
+        "a trial from here does not see. In a container, run `uwsgi-headroom discover` inside, or see "
+        f"deploy/container/README.md. Give a unit `RuntimeDirectory=uwsgi-stats-{name}`, add the lines for "
+        f"/run/uwsgi-stats-{name} (docs/turn-on-stats.md, By hand), and restart it": launch.has_own_files,
         f"its configuration file is not known: {launch.why_no_file}. {_BY_HAND}": launch.why_no_file,
         f"lines are proposed for ini files only, and it uses {file}. {_BY_HAND}": file and file.suffix != ".ini",
-        f"it sees another {file} than you do": file and not launch.is_seen,
         f"{alike} uWSGIs use {file}, under this name or another: with one `stats` line, each would take the socket of "
         "the one before": alike > 1,
         f"its Emperor reloads it as soon as its file changes, and {launch.why_no_reload}": (

@@ -17,9 +17,8 @@ import select
 import signal
 import socket
 import stat
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from uwsgi_headroom.discover.launch import Ids
@@ -31,6 +30,7 @@ LONGEST_PATH = 102
 """uWSGI refuses a longer path for a UNIX socket (tried: 102 bytes bind, 103 do not)."""
 
 _SECONDS = 2.0
+_MOST_BYTES = 4096  # a pipe takes as many at once: pipe(7), PIPE_BUF
 
 
 class TrialError(Exception):
@@ -42,30 +42,23 @@ class TrialError(Exception):
 
 
 def try_directory(master: Ids, directory: Path, name: str, reader: Ids) -> None:
-    """Try to bind `directory`/`name` with the ids of a master, and whether `reader` could connect to it.
-
-    Raises TrialError with the reason why that fails.
-    """
-    trial = f".uwsgi-headroom-{os.getpid()}"
+    """Try to bind a socket in a directory with the ids of a master, and whether `reader` could connect to it. name:
+    that of the proposed socket, which must be free. Raises TrialError with the reason why that fails."""
     if master.uid == 0 and not is_roots(directory):
         raise TrialError("uWSGI runs as root, and others than root may write in it or above it, or a link leads to it")
-    with _child(master, lambda ready: _bind(directory, name, trial, ready)) as said:
-        if said:
-            raise TrialError(said)
-        if not has_access(directory / trial, reader, os.W_OK):
-            raise TrialError("Permission denied", reads=True)
+    trial = f".uwsgi-headroom-{os.getpid()}"
+    if said := ask_as(master, lambda: _bind(directory, name, trial)):
+        raise TrialError(said)
+    may_read = has_access(directory / trial, reader, os.W_OK)
+    ask_as(master, partial(_remove, directory / trial))
+    if not may_read:
+        raise TrialError("Permission denied", reads=True)
 
 
 def has_access(path: Path, user: Ids, mode: int) -> bool:
     """Whether a user may read a file (os.R_OK), connect to a socket (os.W_OK), or enter a directory (os.X_OK), by the
     modes of it and the directories above it; nothing is opened. Root always may. Needs root, or to be that user."""
     return user.uid == 0 or ask_as(user, lambda: "" if os.access(path, mode) else "no") == ""
-
-
-def ask_as(user: Ids, question: Callable[[], str]) -> str:
-    """What a question says in a child process with the ids of a user, or why it says nothing."""
-    with _child(user, lambda _ready: question()) as said:
-        return said
 
 
 def is_roots(path: Path) -> bool:
@@ -81,22 +74,23 @@ def is_roots(path: Path) -> bool:
     return True
 
 
-def _bind(directory: Path, name: str, trial: str, ready: Callable[[], None]) -> str:
+def _bind(directory: Path, name: str, trial: str) -> str:
+    os.umask(0o777 & ~MODE)
     try:
         os.chdir(directory)
     except OSError as error:
         return f"uWSGI's user cannot enter it: {error.strerror}"
     if taken := _what_lies_at(directory / name):
         return taken
-    os.umask(0o777 & ~MODE)
     try:
         socket.socket(socket.AF_UNIX).bind(trial)  # relative, because the longest path of a UNIX socket is 107 bytes
     except OSError as error:
         return f"uWSGI's user cannot bind a socket in it: {error.strerror}"
-    try:
-        ready()
-    finally:
-        os.unlink(trial)
+    return ""
+
+
+def _remove(path: Path) -> str:
+    os.unlink(path)
     return ""
 
 
@@ -124,10 +118,40 @@ def _what_lies_at(path: Path) -> str:
     return f"another program listens on {path}: uWSGI would take its place"
 
 
-def _become(ids: Ids, kept: set[int]) -> None:
-    """Close all descriptors but these, and take over user and groups. Raises PermissionError if this user may not, and
+def ask_as(ids: Ids, question: Callable[[], str]) -> str:
+    """What a question says in a child process with these ids, or why it says nothing.
+
+    The child makes system calls only, because other threads of this process may hold locks. It runs no other program:
+    so the kernel lets its user neither trace it nor read its memory (prctl(2), PR_SET_DUMPABLE).
+    """
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                _become(ids, there)
+                text = question()
+            except OSError as error:
+                text = error.strerror or str(error)
+            os.write(there, text.encode(errors="backslashreplace")[: _MOST_BYTES - 1] + b"\n")
+        finally:
+            os._exit(0)
+    os.close(there)
+    try:
+        if not select.select([here], [], [], _SECONDS)[0]:
+            return f"the directory did not answer within {_SECONDS:g} s"
+        said, end, _ = os.read(here, _MOST_BYTES).decode().partition("\n")
+        return said if end else "the trial ended early"
+    finally:
+        os.close(here)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _become(ids: Ids, kept: int) -> None:
+    """Close all descriptors but one, and take over user and groups. Raises PermissionError if this user may not, and
     they are another's."""
-    for descriptor in {*map(int, os.listdir("/proc/self/fd"))} - kept:
+    for descriptor in {*map(int, os.listdir("/proc/self/fd"))} - {kept}:
         with contextlib.suppress(OSError):  # the one of that list
             os.close(descriptor)
     if os.geteuid() != 0:
@@ -137,64 +161,3 @@ def _become(ids: Ids, kept: set[int]) -> None:
     os.setgroups(ids.groups)
     os.setresgid(ids.gid, ids.gid, ids.gid)
     os.setresuid(ids.uid, ids.uid, ids.uid)
-
-
-@contextmanager
-def _child(ids: Ids, work: Callable[[Callable[[], None]], str]) -> Iterator[str]:
-    """Run `work` in a child process with these ids, and yield what it says: an empty text if all is well.
-
-    `work` may call its argument once it is ready, which says so and waits until the block ends. The child makes system
-    calls only, because other threads of this process may hold locks. It runs no other program, so the kernel lets its
-    user neither trace it nor read its memory (prctl(2), PR_SET_DUMPABLE).
-    """
-    said_here, said_there = os.pipe()
-    leave_here, leave_there = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-
-            def ready() -> None:
-                os.write(said_there, b"\n")
-                os.read(leave_here, 1)  # returns when the parent closes its end, or has ended
-
-            try:
-                _become(ids, {said_there, leave_here})
-                text = work(ready)
-            except OSError as error:
-                text = error.strerror or str(error)
-            os.write(said_there, text.encode(errors="backslashreplace") + b"\n")
-        finally:
-            os._exit(0)
-    os.close(said_there)
-    os.close(leave_here)
-    try:
-        yield _read_line(said_here)
-    finally:
-        os.close(leave_there)
-        os.close(said_here)
-        _reap(child)
-
-
-def _read_line(descriptor: int) -> str:
-    """Read the first line that a child writes; a sentence if it writes none in time."""
-    said, end = b"", time.monotonic() + _SECONDS
-    while not said.endswith(b"\n"):
-        if not select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
-            return f"the directory did not answer within {_SECONDS:g} s"
-        part = os.read(descriptor, 4096)
-        if not part:
-            return "the trial ended early"
-        said += part
-    return said.decode().split("\n", 1)[0]
-
-
-def _reap(child: int) -> None:
-    """Wait for a child's end; end it if it hangs, for example in a directory on a server that does not answer."""
-    end = time.monotonic() + 1.0
-    while time.monotonic() < end:
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    if not os.waitpid(child, os.WNOHANG)[0]:
-        return  # in the kernel; init takes it when this process ends
