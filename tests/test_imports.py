@@ -37,7 +37,7 @@ DOORS: dict[str, str] = {
         waits what_if workers""",
     "history": "code_time hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
-    "kernel": """backlogs cpus facts host memory namespaces options processes procfs
+    "kernel": """aside backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",

@@ -55,10 +55,10 @@ _MOST_EPOLL_BYTES = 256 << 10
 
 _MOST_WORDS = 64 << 10
 
-NO_TIME = "it was not looked at: other processes took the time that `discover` has. Run it again, or give --stats"
+NO_TIME = "it was not looked at: other processes took all the time that there is. Try again, or give --stats"
 TOO_SLOW = (
-    "its files in /proc were not readable within 1 s: its own user can cause that, or the machine is very busy. Run "
-    "`discover` again, or give --stats"
+    "its files in /proc were not readable within 1 s: its own user can cause that, or the machine is very busy. Try "
+    "again, or give --stats"
 )
 _NO_MASTER = (
     "it runs without a master, or has no workers, and only a master has stats: set `master = true`, restart it when "

@@ -144,8 +144,8 @@ def _why_not(launch: Launch, name: str, alike: int) -> str:
     """Why no lines can be proposed, before any trial; empty if they can."""
     file = launch.file
     reasons = {
-        "it runs in a container, or with mounts of its own (such as `PrivateTmp=` or `ProtectSystem=` of its unit), which "
-        "a trial from here does not see. In a container, run `uwsgi-headroom discover` inside, or see "
+        "it runs in a container, or with mounts of its own (such as `PrivateTmp=` or `ProtectSystem=` of its unit), "
+        "which a trial from here does not see. In a container, run `uwsgi-headroom discover` inside, or see "
         f"deploy/container/README.md. Give a unit `RuntimeDirectory=uwsgi-stats-{name}`, add the lines for "
         f"/run/uwsgi-stats-{name} (docs/turn-on-stats.md, By hand), and restart it": launch.has_own_files,
         f"its configuration file is not known: {launch.why_no_file}. {_BY_HAND}": launch.why_no_file,
