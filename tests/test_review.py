@@ -38,7 +38,7 @@ def review(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[s
     return status, {advice["rule"]: advice for advice in document["advice"]}
 
 
-def test_a_uwsgi_that_takes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_uwsgi_that_takes_all_the_time() -> None:
     """A uWSGI whose facts do not come in time is no review, and the reason says so."""
     subject = review_module._subject("process 1", os.getpid(), None, time.monotonic() - 1)
     assert "other processes took all the time" in subject.problem
