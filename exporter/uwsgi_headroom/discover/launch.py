@@ -31,6 +31,8 @@ _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 _UNCONFINED = re.compile(r"|unconfined|kernel|.*:(unconfined|unconfined_service|initrc|kernel)_t(:.*)?")
 """Labels of AppArmor and SELinux under which a process may do what its user may do."""
 
+_SECCOMP = ("Seccomp", "Seccomp_filters")
+
 _MOST_BYTES = 128 << 10
 """Of a command line, and of an environment: a longer one is not used."""
 
@@ -112,7 +114,6 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
     file, text, why = _find_file(master, options, words, environment)
     on_debian = any(name.endswith("/conf/default.ini") for name in options.configuration_files)
     program = os.readlink(f"{process}/exe").removesuffix(" (deleted)")
-    is_filtered = _read_filters(process) != _read_filters("/proc/self")
     return Launch(
         master=master,
         ids=read_ids(master.pid),
@@ -125,8 +126,7 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
         option_names=tuple(_list_option_names(words, environment, file, text)),
         program=program,
         is_program_gone=not os.path.exists(f"{process}/root{program}"),
-        confined=_read_label(process)
-        or ("a seccomp filter, such as a unit's `SystemCallFilter=`" if is_filtered else ""),
+        confined=_read_label(process) or _read_filter(process),
         has_own_files=os.readlink(f"{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
         or not os.path.samestat(os.stat(f"{process}/root"), os.stat("/")),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
@@ -170,9 +170,10 @@ def _read_label(process: str) -> str:
     return "" if _UNCONFINED.fullmatch(label) else label
 
 
-def _read_filters(process: str) -> list[list[bytes] | None]:
-    """Read the mode and number of the seccomp filters of a process. A child of this process has this process's."""
-    return [procfs.read_status(name, process, "status") for name in ("Seccomp", "Seccomp_filters")]
+def _read_filter(process: str) -> str:
+    """Whether a process has seccomp filters that this one does not have, whose child would try in vain."""
+    theirs, ours = ([procfs.read_status(name, of, "status") for name in _SECCOMP] for of in (process, "/proc/self"))
+    return "" if theirs == ours else "a seccomp filter, such as a unit's `SystemCallFilter=`"
 
 
 def _find_file(

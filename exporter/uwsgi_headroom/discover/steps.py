@@ -246,10 +246,7 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
     already. Returns whether the exporter can read a socket in it. Raises OSError and TrialError."""
     directory, ids = place.directory, launch.ids
     path = directory / SOCKET
-    if not _PLAIN_PATH.fullmatch(str(path)):
-        raise TrialError("it has characters that a configuration or a shell would take as special")
-    if len(str(path)) > LONGEST_PATH:
-        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
+    _check_path(str(path))
     if place.make and os.geteuid() == 0 and not is_roots(directory.parent):
         raise TrialError("others than root may write above it")
     will_read = reader.ids.uid == 0 or _choose_group(launch, reader) in (reader.ids.gid, *reader.ids.groups)
@@ -270,6 +267,14 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
             raise
         return place.make is not None and will_read
     return True
+
+
+def _check_path(path: str) -> None:
+    """Raise TrialError for a path that uWSGI or a shell would not take as it is."""
+    if not _PLAIN_PATH.fullmatch(path):
+        raise TrialError("it has characters that a configuration or a shell would take as special")
+    if len(path) > LONGEST_PATH:
+        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
 
 
 def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
