@@ -39,7 +39,7 @@ T = TypeVar("T")
 EACH_SECONDS = 1.0
 """For one question about one master: a few milliseconds are usual."""
 
-_FACTS_SECONDS, _SOCKETS_SECONDS, _ALL_SECONDS = 2.0, 4.0, 6.0
+_FACTS_SECONDS, _SOCKETS_SECONDS, _ALL_SECONDS = 3.0, 5.0, 7.0
 """When the last question for facts of a master ends, for its sockets, and when the last reading of stats begins:
 `discover` takes 10 s in all."""
 
@@ -122,7 +122,7 @@ def sees_all_processes() -> bool:
 
 
 async def find_masters() -> list[FoundMaster]:
-    """Find every uWSGI master in this PID namespace, and read each stats server once, in 6 s at most."""
+    """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most."""
     begin = time.monotonic()
     masters, end = _list_masters(begin), begin + _ALL_SECONDS
     turns = asyncio.Semaphore(_READ_AT_ONCE)
