@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.support.other_namespaces import as_nobody
 from tools.support.real_uwsgi import uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import cli
+from uwsgi_headroom import review as review_module
 
 BARE = "[uwsgi]\nmodule = app\nhttp-socket = 127.0.0.1:0\nprocesses = 2\nmax-requests = 1000\nharakiri = 90\n"
 
@@ -34,6 +36,12 @@ def review(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[s
     status = cli.main(["review", "--json", *words])
     (document,) = json.loads(capsys.readouterr().out)
     return status, {advice["rule"]: advice for advice in document["advice"]}
+
+
+def test_a_uwsgi_that_takes_all_the_time() -> None:
+    """A uWSGI whose facts do not come in time is no review, and the reason says so."""
+    subject = review_module._subject("process 1", os.getpid(), None, time.monotonic() - 1)
+    assert "other processes took all the time" in subject.problem
 
 
 @pytest.mark.integration

@@ -9,16 +9,17 @@ import json
 import os
 import re
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Advice, Evidence, parse_version, review
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.discover import FoundMaster, find_masters
+from uwsgi_headroom.discover import FoundMaster, ask_in_time, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
@@ -35,6 +36,8 @@ from uwsgi_headroom.words.formats import counted
 T = TypeVar("T")
 
 _READ_SECONDS = 5.0
+_SECONDS = 10.0
+"""How long all running uWSGIs may take together. Those of hostile users are slow."""
 
 _ONE_INTERPRETER = re.compile(
     rb"/(numpy|scipy|torch|pydantic_core|cryptography|lxml|grpc|tensorflow|psycopg_binary)/[^\n]*\.so"
@@ -59,16 +62,17 @@ class Subject:
 def read_subjects(words: list[str]) -> list[Subject]:
     """What each word names: a PID, a configuration file, or the address of a stats server; without words, every uWSGI
     on this machine. Raises HeadroomError."""
+    end = time.monotonic() + _SECONDS
     masters = asyncio.run(find_masters()) if not words or any(map(str.isdecimal, words)) else []
     if not words and not masters:
         raise HeadroomError("no uWSGI runs on this machine: give a configuration file, or the address of its stats")
     words = words or [str(pid) for pid in dict.fromkeys(master.pid for master in masters)]
-    return [_read(word, masters) for word in words]
+    return [_read(word, masters, end) for word in words]
 
 
-def _read(word: str, masters: Sequence[FoundMaster]) -> Subject:
+def _read(word: str, masters: Sequence[FoundMaster], end: float) -> Subject:
     if word.isdecimal():
-        return _read_running(int(word), masters)
+        return _read_running(int(word), masters, end)
     if os.path.isfile(word):
         return _read_file(word)
     return _read_stats(word)
@@ -85,60 +89,71 @@ def _read_file(name: str) -> Subject:
     return Subject(name, read_file_options(name), Evidence(somaxconn=read_somaxconn(os.getpid())))
 
 
-def _read_running(pid: int, masters: Sequence[FoundMaster]) -> Subject:
-    """The uWSGI of this master, with its stats if it has a stats server that answers. Raises HeadroomError."""
+def _read_running(pid: int, masters: Sequence[FoundMaster], end: float) -> Subject:
+    """The uWSGI of this master, with its stats if it has a stats server that answers by `end`. Raises HeadroomError."""
     name, own = f"process {pid}", [master for master in masters if master.pid == pid]
     if not own:
         raise HeadroomError(f"{name}: is no uWSGI master that this user can see (`uwsgi-headroom discover` lists them)")
     for master in own:
-        if master.address and not master.trouble:
+        seconds = min(_READ_SECONDS, end - time.monotonic())
+        if master.address and not master.trouble and seconds > 0:
             with suppress(HeadroomError):
-                _, snapshot = asyncio.run(_ask(master.address))
-                return _subject(name, pid, snapshot)
-    return _subject(name, pid, None)
+                _, snapshot = asyncio.run(_ask(master.address, seconds))
+                return _subject(name, pid, snapshot, end)
+    return _subject(name, pid, None, end)
 
 
 def _read_stats(word: str) -> Subject:
     address = source.parse_address(word)
-    answer, snapshot = asyncio.run(_ask(address))
+    answer, snapshot = asyncio.run(_ask(address, _READ_SECONDS))
     proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
     if proof.pid is None:
         return Subject(
             word, Options(), Evidence(), problem=proof.reason or "its master cannot be found on this machine"
         )
-    return _subject(word, proof.pid, snapshot)
+    return _subject(word, proof.pid, snapshot, time.monotonic() + _SECONDS)
 
 
-async def _ask(address: Address) -> tuple[Answer, Snapshot]:
-    answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
+async def _ask(address: Address, seconds: float) -> tuple[Answer, Snapshot]:
+    answer = await source.read_document(address, timeout=seconds, size_cap=SIZE_CAP)
     snapshot = stats.decode(answer.body)
     if not isinstance(snapshot, Snapshot):
         raise ReadError("not_uwsgi", f"{address} is the stats server of an emperor or a router: review its vassals")
     return answer, snapshot
 
 
-def _subject(name: str, pid: int, snapshot: Snapshot | None) -> Subject:
-    options = read_options(pid)
+def _subject(name: str, pid: int, snapshot: Snapshot | None, end: float) -> Subject:
+    try:
+        options, seen = ask_in_time(end, _read_process, pid)
+    except (OSError, ValueError) as error:
+        return Subject(name, Options(), Evidence(), problem=str(error))
     problem = ""
     if not (options.complete or options.source):
         problem = "its options cannot be read: run this command as its user, or as root"
-    identity = read_identity(pid)
-    threads = {worker.threads for worker in snapshot.workers} if snapshot else set()
-    seen = Evidence(
-        version=parse_version(snapshot.version) if snapshot else None,
-        workers=len(snapshot.workers) or None if snapshot else None,
-        threads=threads.pop() if len(threads) == 1 else None,
-        mounted=max((len(worker.apps) for worker in snapshot.workers), default=None) if snapshot else None,
+    if snapshot:
+        threads = {worker.threads for worker in snapshot.workers}
+        seen = replace(
+            seen,
+            version=parse_version(snapshot.version),
+            workers=len(snapshot.workers) or None,
+            threads=threads.pop() if len(threads) == 1 else None,
+            mounted=max((len(worker.apps) for worker in snapshot.workers), default=None),
+        )
+    file = options.configuration_file
+    return Subject(f"{name} ({file})" if file else name, options, seen, problem)
+
+
+def _read_process(pid: int) -> tuple[Options, Evidence]:
+    """The options of a running uWSGI, and what else the kernel says of it. Its user can make this slow."""
+    return read_options(pid), Evidence(
         somaxconn=read_somaxconn(pid),
         descriptors=_value(lambda: procfs.read_descriptor_limit(pid)),
         is_first=read_pid_numbers(pid)[-1:] == (1,),
-        is_vassal=identity.emperor_pid is not None,
+        is_vassal=read_identity(pid).emperor_pid is not None,
         unit=find_systemd_unit(pid) or "",
         logs_to_pipe=_value(lambda: os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")),
         extensions=_find_extensions(pid),
     )
-    file = options.configuration_file
-    return Subject(f"{name} ({file})" if file else name, options, seen, problem)
 
 
 def _value(read: Callable[[], T]) -> T | None:

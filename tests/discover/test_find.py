@@ -26,11 +26,14 @@ from uwsgi_headroom.source import Address, Unix
 
 def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
     """The epoll of a process that constantly opens and closes descriptors is still found."""
-    (tmp_path / "4").symlink_to(tmp_path / "closed meanwhile")
-    (tmp_path / "5").write_text("tfd:        7 events:       19 data: 7  pos:0 ino:1f2 sdev:9\n")
-    assert find._epoll_inodes(tmp_path) == {0x1F2}
+    (tmp_path / "fd").mkdir()
+    (tmp_path / "fdinfo").mkdir()
+    for descriptor in ("4", "5"):
+        (tmp_path / "fd" / descriptor).symlink_to("anon_inode:[eventpoll]")
+    (tmp_path / "fdinfo" / "5").write_text("tfd:        7 events:       19 data: 7  pos:0 ino:1f2 sdev:9\n")
+    assert find.epoll_sockets(tmp_path) == {0x1F2}
     with pytest.raises(FileNotFoundError):
-        find._epoll_inodes(tmp_path / "no such process")
+        find.epoll_sockets(tmp_path / "no such process")
 
 
 @pytest.mark.integration

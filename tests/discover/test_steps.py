@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,12 +23,12 @@ import pytest
 from tests.support.other_namespaces import NOBODY, as_root
 from tools.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
-from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, may_be_open, read_launch
+from uwsgi_headroom.discover import launch as launching
+from uwsgi_headroom.discover.launch import Ids, Launch, Unit, read_launch
 from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.report import run
 from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
-from uwsgi_headroom.discover.trial import TrialError, trial_directory, try_directory
-from uwsgi_headroom.record import Options
+from uwsgi_headroom.discover.trial import TrialError, try_directory
 from uwsgi_headroom.source import Unix
 
 pytestmark = pytest.mark.integration
@@ -38,8 +39,8 @@ INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-f
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A directory with a short path that other users may enter."""
-    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+    """A directory with a short path that other users may enter; of root's, nobody else may write above it."""
+    with tempfile.TemporaryDirectory(prefix="headroom-", dir="/run" if os.geteuid() == 0 else None) as directory:
         os.chmod(directory, 0o755)
         yield Path(directory)
 
@@ -49,6 +50,7 @@ def _no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine, directories for stats sockets are made below the test's own directory."""
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path / "no systemd")
     monkeypatch.setattr(steps, "LASTING", tmp_path / "lasting")
+    monkeypatch.setattr(steps, "OWN_RUNTIME", tmp_path / "own")
     monkeypatch.setattr(steps, "TMPFILES", tmp_path / "tmpfiles.d")
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -72,9 +74,7 @@ def found(server: Uwsgi) -> FoundMaster:
 
 def launched(server: Uwsgi) -> Launch:
     """How a running uWSGI was started."""
-    launch = read_launch(found(server))
-    assert launch is not None
-    return launch
+    return read_launch(found(server), time.monotonic() + 60)
 
 
 def planned(server: Uwsgi, reader: Reader = ME) -> Plan:
@@ -125,49 +125,6 @@ def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: 
         assert os.stat(tmp_path / "app").st_mode == before
 
 
-@pytest.mark.parametrize("ending", ["", "  if-dir: /\n  buffer-size: 8192"])
-def test_the_steps_for_yaml(ending: str, tmp_path: Path) -> None:
-    """A YAML file is extended by a command, because pasting may change the indentation, which counts."""
-    text = f"uwsgi:\n  master: true\n  need-app: true\n  socket: {tmp_path}/app\n  wsgi-file: {APP}\n{ending}"
-    (tmp_path / "shop.yml").write_text(text)
-    with without_stats("", "--yaml", f"{tmp_path}/shop.yml") as server:
-        follow(planned(server))
-        wait_until(lambda: found(server).address, what="the stats server")
-        wait_until(lambda: answer(server) == 200, what="the application")
-
-
-@pytest.mark.parametrize(
-    "text", ["uwsgi: {master: true}\n", "uwsgi:\n  env:\n    - A=1\n", "uwsgi:\n  env: |\n    A=1\n"]
-)
-def test_yaml_in_which_lines_might_not_count(text: str) -> None:
-    """A YAML file with more than one option and its value in each line gets no lines."""
-    made = plan(replace(LAUNCH, file=Path("/srv/shop.yml"), text=text), "shop", ME, alike=1)
-    assert made.steps == ()
-    assert "might not count" in made.why_none
-
-
-@pytest.mark.parametrize(
-    ("text", "files", "words", "expected"),
-    [
-        ("[uwsgi]\nmaster = true\nforce-cwd = /\n", ("shop.ini",), ("uwsgi", "--ini", "shop.ini"), False),
-        ("if-dir = /a\nendif =\nfor = 1\nendfor\n", (), (), False),
-        ("if-not-env = A\n", (), (), True),
-        ("if-env: A\n", (), (), True),
-        ("for-glob = *\n", (), (), True),
-        ("include = more.ini\n", (), (), True),
-        ("ini = :more\n", (), (), True),
-        ("", (), ("uwsgi", "--if-env", "A"), True),
-        ("", ("first.ini", "shop.ini"), (), True),
-        ("", ("/usr/share/uwsgi/conf/default.ini", "shop.ini"), (), False),
-    ],
-)
-def test_a_condition_that_may_be_open(
-    text: str, files: tuple[str, ...], words: tuple[str, ...], expected: bool
-) -> None:
-    """A condition or a loop that is open, or may be, because another file is loaded."""
-    assert may_be_open(text, files, words) == expected
-
-
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_two_names_of_one_file(
     link: Callable[[Path, Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -188,30 +145,12 @@ def test_two_names_of_one_file(
 
 
 @as_root
-def test_another_file_than_you_see(tmp_path: Path) -> None:
-    """A uWSGI whose mounts hide the file that you would change gets no lines, nor one whose file you do not see."""
-    with without_stats(INI.format(directory=tmp_path)) as server:
-        launch = launched(server)
-        assert launch.file
-        assert launch.identity
-        copy = launch.file.with_name("copy.ini")
-        copy.write_text(launch.text)
-        copy.rename(launch.file)
-        assert "mounts of its own" in plan(launch, "shop", ME, alike=1).why_none
-        launch.file.unlink()
-        assert "mounts of its own" in plan(launch, "shop", ME, alike=1).why_none
-
-
-@as_root
 def test_a_directory_that_everybody_may_write(tmp_path: Path) -> None:
     """Where every user may write, a file of another user would end uWSGI at its next start."""
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     directory.chmod(0o1777)
-    launch = replace(LAUNCH, text="[uwsgi]\n")
-    assert "every local user may write" in plan(launch, "shop", ME, alike=1).why_none
-    waiting = plan(replace(launch, text=f"[uwsgi]\nstats = {directory}/stats\n"), "shop", ME, alike=1)
-    assert any("every local user may write" in warning for warning in waiting.warnings)
+    assert "every local user may write" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
 
 
 @as_root
@@ -228,23 +167,23 @@ def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path: Path) -> None:
 def test_a_tmpfile_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A file in tmpfiles.d that is not the proposed one is never written over: a web server may need its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
-    (tmp_path / "run" / "shop").mkdir(parents=True)
+    (tmp_path / "app" / "shop").mkdir(parents=True)
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
-    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "run")
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "app")
     monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
     kept = tmp_path / "tmpfiles.d" / "uwsgi-app-shop.conf"
     for text in (
-        f"d {tmp_path}/run/shop 0755 root www-data -\n",
-        f"d {tmp_path}/run/shop 2750 other root -\n",
-        f"d {tmp_path}/run/shop 2750 root root -\nd /run/more 0755 root root -\n",
+        f"d {tmp_path}/app/shop 0755 root www-data -\n",
+        f"d {tmp_path}/app/shop 2750 other root -\n",
+        f"d {tmp_path}/app/shop 2750 root root -\nd /run/more 0755 root root -\n",
     ):
         kept.write_text(text)
         commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
-        assert f"d {tmp_path}/run/shop-stats 2750 " in commands[0]
+        assert f"d {tmp_path}/app/shop-stats 2750 " in commands[0]
         assert str(kept) not in commands[0]
-    (tmp_path / "run" / "shop-stats").mkdir()
+    (tmp_path / "app" / "shop-stats").mkdir()
     commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
-    assert f"d {tmp_path}/run/shop-uwsgi-headroom 2750 " in commands[0]
+    assert f"d {tmp_path}/own/shop 2750 " in commands[0]
 
 
 def test_names_in_commands_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,17 +242,20 @@ def test_the_command_line_gets_options() -> None:
 
 
 def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:
-    """Lines that are there already are tried, not proposed again: a reload turns them on, or would end uWSGI."""
+    """The proposed lines that are there already are not proposed again. A `stats` of another address is not tried: its
+    directory may be another user's."""
     with without_stats(INI.format(directory=tmp_path)) as server:
-        file = server.directory / "shop.ini"
-        file.write_text(file.read_text() + f"stats = {tmp_path}/own.stats\n")
-        assert [step.lines for step in planned(server).steps] == [[f"kill -HUP {server.pid}"], ()]
-        file.write_text(file.read_text().replace("stats =", "[other]\nstats ="))
+        file, made = server.directory / "shop.ini", planned(server)
+        text = file.read_text()
+        file.write_text("\n".join((text, *made.steps[1].lines, "")))
+        assert [step.lines for step in planned(server).steps] == [made.steps[0].lines, [f"kill -HUP {server.pid}"], ()]
+        file.write_text(f"{text}[other]\nstats = {tmp_path}/own.stats\n")
         assert any("[uwsgi]" in step.lines for step in planned(server).steps)
-        file.write_text(file.read_text() + "[uwsgi]\n" + f"stats = {tmp_path}/missing/own.stats\n")
+        file.write_text(f"{text}[uwsgi]\nstats = {tmp_path}/own.stats\n")
         made = planned(server)
     assert made.steps == ()
-    assert "DO NOT RELOAD IT" in made.why_none
+    assert f"has `stats = {tmp_path}/own.stats` already, and uWSGI did not take it yet" in made.why_none
+    assert not (tmp_path / "own.stats").exists()
 
 
 def test_an_overwritten_command_line(tmp_path: Path) -> None:
@@ -354,7 +296,10 @@ def test_what_root_opened_at_the_start(lines: str, reason: str, tmp_path: Path) 
     with without_stats(INI.format(directory=tmp_path)) as server:
         server.directory.chmod(0o755)
         launch = launched(server)
-        launch = replace(launch, ids=Ids(NOBODY, NOBODY), unit=None, text=launch.text + lines)
+        names = launching._list_option_names([], [], launch.file, launch.text + lines)
+        launch = replace(
+            launch, ids=Ids(NOBODY, NOBODY), unit=None, text=launch.text + lines, option_names=tuple(names)
+        )
         harm = find_harm(launch)
         assert harm.endswith(f"with {reason}") if reason else harm == ""
         assert find_harm(replace(launch, ids=ME.ids)) == ""
@@ -362,24 +307,17 @@ def test_what_root_opened_at_the_start(lines: str, reason: str, tmp_path: Path) 
         assert "may not read" in find_harm(launch)
 
 
-LAUNCH = Launch(
-    FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "", "", None, Options(), "", True, False, False
-)
+LAUNCH = Launch(FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "")
 
 
 @pytest.mark.parametrize(
     ("launch", "alike", "reason"),
     [
         (replace(LAUNCH, file=None, why_no_file="its command line is not visible"), 1, "not visible"),
-        (replace(LAUNCH, file=Path("/srv/shop.xml")), 1, "ini and YAML"),
-        (
-            replace(LAUNCH, file=Path("/srv/shop.yml"), text="uwsgi:\n  master: true\nmore:\n  x: 1\n"),
-            1,
-            "not the last",
-        ),
+        (replace(LAUNCH, file=Path("/srv/shop.yml")), 1, "ini files only"),
         (LAUNCH, 2, "2 uWSGIs use /srv/shop.ini"),
         (replace(LAUNCH, confined="httpd_t"), 1, "httpd_t"),
-        (replace(LAUNCH, same_files=False), 1, "container"),
+        (replace(LAUNCH, has_own_files=True), 1, "RuntimeDirectory=uwsgi-stats-shop"),
         (replace(LAUNCH, master=FoundMaster(1, "me", emperor=2), why_no_reload="it would end"), 1, "as soon as"),
     ],
 )
@@ -393,62 +331,63 @@ def test_no_lines_without_certainty(launch: Launch, alike: int, reason: str) -> 
 def test_what_lies_at_the_path_is_never_touched(tmp_path: Path) -> None:
     """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards; a socket
     that nobody listens on is free."""
-    pid, path = os.getpid(), tmp_path / "stats"
-    try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+    path = tmp_path / "stats"
+    try_directory(ME.ids, tmp_path, "stats", ME.ids)
     path.write_text("precious")
     with pytest.raises(TrialError, match="would delete it"):
-        try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+        try_directory(ME.ids, tmp_path, "stats", ME.ids)
     assert path.read_text() == "precious"
     path.unlink()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
         with pytest.raises(TrialError, match="take its place"):
-            try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+            try_directory(ME.ids, tmp_path, "stats", ME.ids)
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
-    try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+    try_directory(ME.ids, tmp_path, "stats", ME.ids)
     assert [entry.name for entry in tmp_path.iterdir()] == ["stats"]
 
 
 def test_why_a_directory_does_not_do(tmp_path: Path) -> None:
     """A missing directory and a path that is too long are refused with the reason."""
     with pytest.raises(TrialError, match="No such file"):
-        try_directory(os.getpid(), ME.ids, tmp_path / "missing", "stats", ME.ids)
+        try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
     long = replace(LAUNCH, text="[uwsgi]\n")
     assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
 
 
 @as_root
 def test_other_users(tmp_path: Path) -> None:
-    """The trial binds with uWSGI's ids and connects with the exporter's, also when root runs it."""
+    """The trial binds with uWSGI's ids, and asks the kernel with the exporter's, also when root runs it."""
     nobody, other = Ids(NOBODY, NOBODY), Ids(NOBODY - 1, NOBODY - 1)
     with pytest.raises(TrialError, match=r"cannot bind a socket in it: Permission denied") as refused:
-        try_directory(os.getpid(), nobody, tmp_path, "stats", nobody)
+        try_directory(nobody, tmp_path, "stats", nobody)
     assert not refused.value.reads
-    with trial_directory(tmp_path, nobody) as directory:
-        try_directory(os.getpid(), nobody, directory, "stats", nobody)
-        try_directory(os.getpid(), nobody, directory, "stats", Ids(NOBODY - 1, NOBODY - 1, (NOBODY,)))
-        with pytest.raises(TrialError, match="Permission denied") as refused:
-            try_directory(os.getpid(), nobody, directory, "stats", other)
-        assert refused.value.reads
-    assert list(tmp_path.iterdir()) == []
+    directory = tmp_path / "own"
+    directory.mkdir()
+    os.chown(directory, NOBODY, NOBODY)
+    directory.chmod(0o2750)
+    try_directory(nobody, directory, "stats", nobody)
+    try_directory(nobody, directory, "stats", Ids(NOBODY - 1, NOBODY - 1, (NOBODY,)))
+    with pytest.raises(TrialError, match="Permission denied") as refused:
+        try_directory(nobody, directory, "stats", other)
+    assert refused.value.reads
+    assert list(directory.iterdir()) == []
 
 
 @as_root
-def test_mounts_of_its_own(tmp_path: Path) -> None:
-    """The trial sees the mounts of uWSGI: what is read-only for it (`ProtectSystem=strict`) is no place."""
-    mounted = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path} && echo && exec sleep 60"
-    command = ["unshare", "--mount", "sh", "-c", mounted]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+def test_mounts_of_its_own() -> None:
+    """A process with mounts of its own is seen to have them: a trial from here would prove nothing."""
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            with pytest.raises(TrialError, match="Read-only file system"):
-                try_directory(process.pid, ME.ids, tmp_path, "stats", ME.ids)
+            assert launching._read(FoundMaster(process.pid, "root"), None).has_own_files
         finally:
             process.kill()
+    assert not launching._read(FoundMaster(os.getpid(), "root"), None).has_own_files
 
 
 def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -460,18 +399,19 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(steps, "try_directory", refuse)
     (tmp_path / "lasting" / "shop").mkdir(parents=True)
     (tmp_path / ".uwsgi" / "shop").mkdir(parents=True)
-    group = grp.getgrgid(ME.ids.gid).gr_name
+    group = grp.getgrgid(NOBODY).gr_name
+    launch = replace(LAUNCH, text="[uwsgi]\n", ids=replace(ME.ids, gid=NOBODY))
     for reader, command in (
-        (Reader("prometheus", Ids(NOBODY, NOBODY)), f"usermod --append --groups {group} prometheus"),
-        (Reader("uwsgi-headroom.service", Ids(NOBODY, NOBODY), unit=True), f"SupplementaryGroups={group}"),
+        (Reader("prometheus", Ids(NOBODY - 1, 1)), f"usermod --append --groups {group} prometheus"),
+        (Reader("uwsgi-headroom.service", Ids(NOBODY - 1, 1), unit=True), f"SupplementaryGroups={group}"),
     ):
-        made = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", reader, alike=1)
+        made = plan(launch, "shop", reader, alike=1)
         assert any(command in line for step in made.steps for line in step.lines)
-    nameless = replace(LAUNCH, text="[uwsgi]\n", ids=replace(ME.ids, gid=65_429))
-    for text in ("[uwsgi]", f"[uwsgi]\nstats = {tmp_path}/own.stats\n"):
-        made = plan(replace(nameless, text=text), "shop", Reader("prometheus", Ids(NOBODY, NOBODY)), alike=1)
-        assert made.steps == ()
-        assert "its group 65429 has no name" in made.why_none
+    made = plan(
+        replace(launch, ids=replace(ME.ids, gid=65_429)), "shop", Reader("prometheus", Ids(NOBODY, NOBODY)), alike=1
+    )
+    assert made.steps == ()
+    assert "its group 65429 has no name" in made.why_none
 
 
 def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,80 +430,40 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch: pytest.MonkeyPat
     """Where systemd runs, it makes the directory at each boot; one that somebody else made keeps its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
-    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "run")
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "app")
     monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
     launch = replace(LAUNCH, text="[uwsgi]\n")
     first = plan(launch, "shop", ME, alike=1).steps[0]
-    assert first.lines[0].startswith(f"echo 'd {tmp_path}/run/shop 2750 root root -' > {tmp_path}/tmpfiles.d/")
-    (tmp_path / "run" / "shop").mkdir(parents=True)
-    assert f"{tmp_path}/run/shop-stats " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert first.lines[0].startswith(f"echo 'd {tmp_path}/app/shop 2750 root root -' > {tmp_path}/tmpfiles.d/")
+    (tmp_path / "app" / "shop").mkdir(parents=True)
+    assert f"{tmp_path}/app/shop-stats " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
     subprocess.run(["sh", "-ec", first.lines[0]], check=True)
-    assert f"{tmp_path}/run/shop" in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert f"if-dir = {tmp_path}/app/shop" in plan(launch, "shop", ME, alike=1).steps[0].lines
     assert "Add at the end" in plan(launch, "shop", ME, alike=1).steps[0].heading
 
 
 @as_root
-def test_a_sandbox_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that may write nowhere gets a directory from systemd first, and no line that a reload would take."""
-
-    def refuse(*_: object) -> None:
-        raise TrialError("uWSGI's user cannot bind a socket in it: Read-only file system")
-
-    monkeypatch.setattr(steps, "try_directory", refuse)
-    unit = Unit("shop.service", main_pid=os.getpid(), can_reload=True)
-    made = plan(replace(LAUNCH, text="[uwsgi]\n", unit=unit), "shop", ME, alike=1)
-    assert "RuntimeDirectory=uwsgi-stats-shop" in made.steps[0].lines[1]
-    assert not any("stats =" in line for step in made.steps for line in step.lines)
-    again = replace(LAUNCH, text="[uwsgi]\n", unit=replace(unit, runtime_directories=("uwsgi-stats-shop",)))
-    assert plan(again, "shop", ME, alike=1).steps == ()
-
-
-@as_root
 def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path: Path) -> None:
-    """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed."""
-    stranger = Reader("prometheus", Ids(NOBODY, NOBODY))
-    path = tmp_path / "own.stats"
+    """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed, if uWSGI's
+    user is in that group itself."""
+    stranger, path = Reader("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
-        master = found(server)
-        assert master.address == Unix(str(path))
+        launch = launched(server)
+        assert launch.master.address == Unix(str(path))
+        launch = replace(launch, ids=Ids(0, NOBODY))
+        os.chown(path, 0, NOBODY)
         path.chmod(0o660)
-        (step,) = plan_reader(master, stranger).steps
-        assert step.lines == ["usermod --append --groups root prometheus"]
+        (step,) = plan_reader(launch, stranger).steps
+        assert step.lines == [f"usermod --append --groups {grp.getgrgid(NOBODY).gr_name} prometheus"]
+        for others in (0, grp.getgrnam("shadow").gr_gid):
+            os.chown(path, 0, others)
+            made = plan_reader(launch, stranger)
+            assert made.steps == ()
+            assert "is root's, or none of uWSGI's user" in made.tried
         path.chmod(0o600)
-        assert "namei -l" in plan_reader(master, stranger).tried
+        assert "namei -l" in plan_reader(launch, stranger).tried
         path.chmod(0o666)
-        assert plan_reader(master, stranger) == Plan()
-
-
-@as_root
-def test_own_lines_that_the_exporter_could_not_read(tmp_path: Path) -> None:
-    """Lines of somebody else that wait for a reload get what the exporter needs: its group, and the socket's mode."""
-    with without_stats(INI.format(directory=tmp_path)) as server:
-        file, private = server.directory / "shop.ini", tmp_path / "private"
-        private.mkdir(mode=0o750)
-        file.write_text(file.read_text() + f"stats = {private}/own\n")
-        group, hook, reload, _ = plan(launched(server), "shop", Reader("x", Ids(NOBODY, NOBODY)), alike=1).steps
-    assert group.lines == ["usermod --append --groups root x"]
-    assert hook.lines == [f"hook-master-start = safeexec:chmod 660 {private}/own"]
-    assert reload.lines == [f"kill -HUP {server.pid}"]
-
-
-@pytest.mark.parametrize(
-    ("families", "permits"),
-    [
-        ((), True),
-        (("AF_INET", "AF_UNIX"), True),
-        (("AF_INET", "AF_INET6"), False),
-        (("~AF_PACKET",), True),
-        (("~AF_UNIX", "AF_PACKET"), False),
-    ],
-)
-def test_a_seccomp_filter_that_forbids_unix_sockets(families: tuple[str, ...], permits: bool) -> None:
-    """A unit whose filter permits no UNIX sockets would end at its next reload, and a trial without the filter does not
-    show it."""
-    unit = Unit("shop.service", 1, can_reload=True, families=families)
-    assert (judge_filter(unit) == "") == permits
-    assert judge_filter(None)
+        assert plan_reader(launch, stranger) == Plan()
 
 
 def test_a_guard_whose_directory_is_gone(tmp_path: Path) -> None:
@@ -596,7 +496,6 @@ def test_a_runtime_directory_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path
     """If somebody else than root may write above the directory, another one is taken: systemd-tmpfiles refuses it."""
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
     monkeypatch.setattr(steps, "RUNTIME", tmp_path / "uwsgi" / "app")
-    monkeypatch.setattr(steps, "OWN_RUNTIME", tmp_path / "own")
     monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
     (tmp_path / "uwsgi").mkdir()
     launch = replace(LAUNCH, text="[uwsgi]\n")

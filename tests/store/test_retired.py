@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,17 @@ def test_other_users_can_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(retired_path(tmp_path / "history").stat().st_mode) == 0o644
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_is_not_followed(link: Callable[[Path, Path], None], tmp_path: Path) -> None:
     """The directory belongs to the exporter's user, who could otherwise have root write anywhere."""
     target = tmp_path / "target"
     target.write_text("as it was\n")
-    retired_path(tmp_path / "history").symlink_to(target)
+    target.chmod(0o600)
+    link(target, retired_path(tmp_path / "history"))
     with pytest.raises(HistoryFileError):
         retire(tmp_path / "history", "shop", 1.0)
     assert target.read_text() == "as it was\n"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert read_retired(tmp_path / "history") == {}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.other_namespaces import NOBODY, as_root
 from tests.tune.simulated import Server
 from tests.tune.test_search import ask_truth
 from tools.environments import ROOT
@@ -23,7 +24,7 @@ from uwsgi_headroom.analysis.what_if import parse_setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, finish, recommendation
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.results import Outcome
+from uwsgi_headroom.tune.experiment.results import Outcome, ResultsError, open_results
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import make_environment
 from uwsgi_headroom.tune.request import TuneRequest
@@ -401,6 +402,27 @@ def test_an_earlier_result_is_not_overwritten(place: Path, runs: Runs) -> None:
     command.run(request(), runs)
     with pytest.raises(ConfigError, match="out has the result of an earlier tune"):
         command.run(request(), runs)
+
+
+@as_root
+def test_a_directory_of_another_user(place: Path, runs: Runs) -> None:
+    """Its owner could have the files written elsewhere."""
+    (place / "theirs").mkdir()
+    os.chown(place / "theirs", NOBODY, NOBODY)
+    with pytest.raises(ConfigError, match="theirs belongs to another user"):
+        command.run(request(output="theirs"), runs)
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    """A link in place of a file of the result leads nowhere."""
+    (tmp_path / "victim").write_text("precious")
+    for name in (finish.MEASURED, finish.RUNS):
+        (tmp_path / name).symlink_to("victim")
+    with pytest.raises(HeadroomError, match="cannot be written"):
+        finish.OutputDirectory(tmp_path).write(finish.MEASURED, "new")
+    with pytest.raises(ResultsError), open_results(tmp_path / finish.RUNS):
+        pass
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_a_directory_that_cannot_be_made(place: Path, runs: Runs) -> None:

@@ -4,32 +4,62 @@ A trial connection to an application socket would occupy one of its threads. So 
 uWSGI's master waits on its stats socket in its own epoll, while its workers wait on application sockets, and
 `/proc/<pid>/fdinfo` (proc(5)) lists the members of an epoll. Discovery reads only sockets that the master itself waits
 on, and each of them once.
+
+Every local user can run a program named `uwsgi`, and fill its descriptors, command line and memory as it likes. So
+whatever costs more than a line is read in the reader process (`kernel.aside`), within bounds. Users take turns: the
+first master of each, then the second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import pwd
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
-
-import psutil
+from typing import Any, Literal, TypeVar
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, ReadError
-from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel import aside, procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
 
+T = TypeVar("T")
+
+EACH_SECONDS = 1.0
+"""For one question about one master: a few milliseconds are usual."""
+
+_FACTS_SECONDS, _SOCKETS_SECONDS, _ALL_SECONDS = 3.0, 5.0, 7.0
+"""When the last question for facts of a master ends, for its sockets, and when the last reading of stats begins:
+`discover` takes 10 s in all."""
+
 _READ_SECONDS = 3.0
+_READ_AT_ONCE = 4
+_MOST_SOCKETS = 8
+"""How many stats servers of one master are read: it has one. In `cheap` mode it also waits on the application's."""
+
+_MOST_DESCRIPTORS = 4096
+_MOST_EPOLLS = 16
+_MOST_EPOLL_BYTES = 256 << 10
+"""Of one master: it has one epoll, of a few dozen members, each a line of some 70 bytes."""
+
+_MOST_WORDS = 64 << 10
+
+NO_TIME = "it was not looked at: other processes took all the time that there is. Try again, or give --stats"
+TOO_SLOW = (
+    "its files in /proc were not readable within 1 s: its own user can cause that, or the machine is very busy. Try "
+    "again, or give --stats"
+)
 _NO_MASTER = (
     "it runs without a master, or has no workers, and only a master has stats: set `master = true`, restart it when "
     "that suits you, and run `discover` again"
@@ -56,7 +86,7 @@ _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?|uWSGIWorker\d+\w*")
 Python 3.14, a worker's first thread, and so its process, has the name that uWSGI gives to the thread in Python:
 `uWSGIWorker1Core0`, of which the kernel keeps 15 bytes."""
 
-_EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
+_EPOLL_SOCKET = re.compile(rb"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,77 +122,169 @@ def sees_all_processes() -> bool:
 
 
 async def find_masters() -> list[FoundMaster]:
-    """Find every uWSGI master in this PID namespace, and read each stats server once."""
-    return list(await asyncio.gather(*map(_read_once, list(_list_masters()))))
+    """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most."""
+    begin = time.monotonic()
+    masters, end = _list_masters(begin), begin + _ALL_SECONDS
+    turns = asyncio.Semaphore(_READ_AT_ONCE)
+    own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
+    read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
+    return [entry for entries in read for entry in entries]
 
 
-def _list_masters() -> Iterator[FoundMaster]:
-    processes = {
-        process.pid: process
-        for process in psutil.process_iter(["name", "ppid", "username"])
-        if _NAME.fullmatch(process.info["name"] or "")
-    }
-    parents = {process.info["ppid"] for process in processes.values()}
-    listening = _listening_addresses()
-    for pid, process in sorted(processes.items()):
-        parent = process.info["ppid"]
-        if pid not in parents:
-            if parent not in processes:
-                yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
-            continue  # a worker, or a router, whose public port must not be read
-        words = read_command_line(pid)
-        master = FoundMaster(
-            pid,
-            process.info["username"],
-            configuration=read_options(pid).configuration_file,
-            directory=read_working_directory(pid) or "",
-            unit=find_systemd_unit(pid) or "",
-            # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
-            emperor=parent if parent in processes and read_command_line(parent) != words else None,
-        )
-        yield from _list_stats_servers(master, listening)
-
-
-def read_command_line(pid: int) -> list[str]:
-    """Read the words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
+def ask_in_time(end: float, question: Callable[..., T], *args: Any) -> T:
+    """Ask the reader process. Raises what the question raises, or TimeoutError with the reason if there is no answer
+    within a second, or if it is later than `end`."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(NO_TIME)
     try:
-        return MasterFiles(pid).read_command_line()
-    except OSError:
-        return []
+        return aside.ask(question, *args, seconds=min(EACH_SECONDS, left))
+    except TimeoutError:
+        raise TimeoutError(TOO_SLOW) from None
 
 
-def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> Iterator[FoundMaster]:
-    """Return the master once for each of its stats servers, or with the reason why they are not visible; nothing if the
-    master has ended. listening: addresses by inode."""
+def _list_masters(begin: float) -> list[FoundMaster]:
+    looked_at: list[tuple[FoundMaster, frozenset[int]]] = []
+    for master, parent in _list_uwsgis():
+        if master.role == "process":
+            looked_at.append((master, frozenset()))
+            continue
+        try:
+            looked_at.append(ask_in_time(begin + _FACTS_SECONDS, _look_at, master, parent))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        except Exception as error:  # noqa: BLE001 - the others are to be found
+            looked_at.append((replace(master, trouble=explain(error)), frozenset()))
+    inodes = frozenset().union(*(inodes for _, inodes in looked_at))
     try:
-        inodes = _epoll_inodes(Path(f"/proc/{master.pid}/fdinfo"))
+        listening = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS)
+    except (OSError, TimeoutError):
+        listening = {}
+    end = begin + _SOCKETS_SECONDS
+    return [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end)]
+
+
+def _list_entries(
+    master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str], end: float
+) -> Sequence[FoundMaster]:
+    if master.trouble or master.role == "process":
+        return [master]
+    try:
+        here = {inode: listening[inode] for inode in inodes if inode in listening}
+        return ask_in_time(end, _list_stats_servers, master, inodes, here)
+    except Exception as error:  # noqa: BLE001 - as above
+        return [replace(master, trouble=explain(error))]
+
+
+def explain(error: Exception) -> str:
+    """Why nothing is known of a master: the time was over, or what its user or a fault of `discover` caused."""
+    return str(error) if isinstance(error, TimeoutError) else f"it could not be looked at ({error!r})"
+
+
+def _list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
+    """The masters, and the uWSGIs without one, each with the PID of a parent that is a uWSGI. Users take turns. Reads
+    nothing but files of a line: every process may have any size, and any of these names."""
+    found: dict[int, tuple[int, int]] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if _NAME.fullmatch(procfs.read_name(pid := int(name))):
+                parent = int(procfs.read_stat_fields(f"/proc/{pid}/stat")[1])
+                found[pid] = parent, int((procfs.read_status("Uid", f"/proc/{pid}/status") or [])[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended
+    parents = {parent for parent, _ in found.values()}
+    counts: Counter[int] = Counter()
+    turns: list[tuple[int, int]] = []
+    for pid, (parent, uid) in sorted(found.items()):
+        if pid in parents or parent not in found:  # else a worker, or a router, whose public port must not be read
+            turns.append((counts[uid], pid))
+            counts[uid] += 1
+    for _, pid in sorted(turns):
+        parent, uid = found[pid]
+        if pid in parents:
+            yield FoundMaster(pid, user_name(uid)), parent if parent in found else None
+        else:
+            yield FoundMaster(pid, user_name(uid), "process", trouble=_NO_MASTER), None
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, frozenset[int]]:
+    """A master with its facts, and the inodes of the sockets that it waits on. Raises OSError if it has ended."""
+    pid = master.pid
+    # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
+    is_vassal = parent is not None and _read_words(parent) != _read_words(pid)
+    master = replace(
+        master,
+        configuration=read_options(pid).configuration_file,
+        directory=read_working_directory(pid) or "",
+        unit=find_systemd_unit(pid) or "",
+        emperor=parent if is_vassal else None,
+    )
+    try:
+        return master, epoll_sockets(Path(f"/proc/{pid}"))
     except PermissionError:
-        yield replace(master, trouble=_NOT_ALLOWED)
-        return
+        return replace(master, trouble=_NOT_ALLOWED), frozenset()
+
+
+def _read_words(pid: int) -> bytes:
+    try:
+        return procfs.read_begin(_MOST_WORDS, f"/proc/{pid}/cmdline")
     except OSError:
-        return
+        return b""
+
+
+def epoll_sockets(process: Path) -> frozenset[int]:
+    """The inodes of the sockets in a process's epolls, of the first ones of a process with many. Raises OSError if the
+    process is gone or access denied."""
+    inodes: set[int] = set()
+    epolls, most = 0, _MOST_EPOLL_BYTES
+    for descriptor in sorted(map(int, os.listdir(process / "fd")))[:_MOST_DESCRIPTORS]:
+        try:
+            if os.readlink(process / "fd" / str(descriptor)) != "anon_inode:[eventpoll]":
+                continue
+            text = procfs.read_begin(most, process / "fdinfo" / str(descriptor))
+        except FileNotFoundError:  # it was closed meanwhile
+            continue
+        inodes.update(int(inode, 16) for inode in _EPOLL_SOCKET.findall(text))
+        epolls, most = epolls + 1, most - len(text)
+        if epolls == _MOST_EPOLLS or most <= 0:
+            break
+    return frozenset(inodes)
+
+
+def _list_stats_servers(
+    master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str]
+) -> Sequence[FoundMaster]:
+    """The master once for each of its stats servers, or with the reason why they are not visible. listening: addresses
+    in this network namespace by inode."""
     is_here = shares_network_namespace(master.pid)
     if not is_here:
         try:
-            listening = ask_in_network_of(master.pid, _listening_addresses)
+            listening = ask_in_network_of(master.pid, partial(_listening_addresses, inodes))
         except OSError:
-            yield replace(master, trouble=_OTHER_NETWORK)
-            return
+            return [replace(master, trouble=_OTHER_NETWORK)]
     addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
-    if not addresses:
-        yield master
-    for address in addresses:
-        path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
-        leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
-        if path and not os.path.isabs(path):
-            yield replace(master, trouble=_NOT_ALLOWED)
-        elif leads_here is False or (leads_here is None and not is_here):
-            yield replace(master, trouble=_NOT_HERE)
-        else:
-            try:
-                yield replace(master, address=source.parse_address(f"{_UNIX}{path}" if path else address))
-            except AddressError as error:
-                yield replace(master, trouble=str(error))
+    return [_judge_address(master, address, is_here) for address in addresses[:_MOST_SOCKETS]] or [master]
+
+
+def _judge_address(master: FoundMaster, address: str, is_here: bool | None) -> FoundMaster:
+    path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
+    leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
+    if path and not os.path.isabs(path):
+        return replace(master, trouble=_NOT_ALLOWED)
+    if leads_here is False or (leads_here is None and not is_here):
+        return replace(master, trouble=_NOT_HERE)
+    try:
+        return replace(master, address=source.parse_address(f"{_UNIX}{path}" if path else address))
+    except AddressError as error:
+        return replace(master, trouble=str(error))
 
 
 def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
@@ -180,21 +302,12 @@ def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
     return None if here is there is None else here == there
 
 
-def _epoll_inodes(fdinfo: Path) -> set[int]:
-    """Read the inodes of the sockets in a process's epolls. Raises OSError if the process is gone or access denied."""
-    inodes: set[int] = set()
-    for entry in fdinfo.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
-            inodes.update(int(inode, 16) for inode in _EPOLL_SOCKET.findall(entry.read_text()))
-    return inodes
-
-
-def _listening_addresses() -> dict[int, str]:
-    """List the addresses of all listening sockets in this network namespace, by inode, for `parse_address`."""
+def _listening_addresses(inodes: Collection[int]) -> dict[int, str]:
+    """The addresses, for `parse_address`, of those of these sockets that listen in this network namespace, by inode."""
     addresses: dict[int, str] = {}
     for family in ("unix", "inet", "inet6"):
         try:
-            listeners = sock_diag.list_listeners(family)
+            listeners = sock_diag.list_listeners(family, inodes, seconds=EACH_SECONDS / 4)
         except OSError:
             continue
         for listener in listeners:
@@ -203,31 +316,43 @@ def _listening_addresses() -> dict[int, str]:
     return addresses
 
 
-async def _read_once(master: FoundMaster) -> FoundMaster:
+async def _read_in_turn(entries: Sequence[FoundMaster], turns: asyncio.Semaphore, end: float) -> list[FoundMaster]:
+    """Read the stats servers of one master, one after another: a document may have 6 MB."""
+    read = []
+    for master in entries:
+        async with turns:
+            read.append(await _read_once(master, end))
+    return read
+
+
+async def _read_once(master: FoundMaster, end: float) -> FoundMaster:
     """Read a stats server once; over TCP, first as HTTP. A raw stats server answers an HTTP request without delay, but
     a stats-http server that receives no request blocks its master."""
-    if master.address is None or master.trouble:
-        return master
     address = master.address
+    if address is None or master.trouble:
+        return master
+    if time.monotonic() >= end:
+        return replace(master, trouble=NO_TIME)
     try:
         if isinstance(address, Tcp):
             web = Http(address.host, address.port)
             try:
-                found = await _summarize_answer(master, web)
+                found = await _summarize_answer(master, web, end)
                 return found if found.trouble else replace(found, address=web)
             except ReadError:
                 pass
-        return await _summarize_answer(master, address)
+        return await _summarize_answer(master, address, end)
     except ReadError as error:
         return replace(master, trouble=str(error), silent=error.reason == "timeout")
+    except Exception as error:  # noqa: BLE001 - the others are to be found
+        return replace(master, address=None, trouble=explain(error))
 
 
-async def _summarize_answer(master: FoundMaster, address: Address) -> FoundMaster:
+async def _summarize_answer(master: FoundMaster, address: Address, end: float) -> FoundMaster:
     """The master with a summary of the stats at an address, or with the reason why they are not its own: another uWSGI
     has bound its socket to the same path later. Raises ReadError."""
-    answer = await source.read_document(
-        address, timeout=_READ_SECONDS, size_cap=SIZE_CAP, find_master=lambda: master.pid
-    )
+    seconds = min(_READ_SECONDS, max(0.1, end - time.monotonic()))
+    answer = await source.read_document(address, timeout=seconds, size_cap=SIZE_CAP, find_master=lambda: master.pid)
     snapshot = stats.decode(answer.body)
     pids = read_pid_numbers(master.pid)
     if pids and snapshot.pid not in (None, *pids):

@@ -1,24 +1,24 @@
 """Reads how a uWSGI master was started: as which user, from which file, by what, and in which surroundings.
 
-Everything comes from /proc and, where systemd runs, from `systemctl show`. The file is the one in which a new option
-takes effect: the last on the command line that is not a distribution's own. A relative name is looked up in the
-directories from which uWSGI may have been started, because an option `chdir` hides the real one.
+Everything comes from /proc, read in the reader process, and where systemd runs from `systemctl show`. The file is the
+one in which a new option takes effect: the last on the command line that is not a distribution's own. A relative name
+is looked up in the directories from which uWSGI may have been started, because an option `chdir` hides the real one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from uwsgi_headroom.discover.find import FoundMaster, read_command_line
+from uwsgi_headroom.discover.find import FoundMaster, ask_in_time
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
@@ -26,18 +26,24 @@ from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
 SYSTEMD = Path("/run/systemd/system")
 """Exists while systemd is the machine's init: sd_booted(3)."""
 
-_SYSTEMCTL_SECONDS = 5.0
-_COMMAND = re.compile(r"argv\[\]=(.*?) ;")  # of `systemctl show --property=ExecStart`
-_FORMATS = ("ini", "xml", "xmlconfig", "yaml", "yml", "json", "js", "ini-paste", "ini-paste-logged")
-_LOGIC = re.compile(r"if[a-z-]*|for(-.*)?")
+_SYSTEMCTL_SECONDS = 2.0
 _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 _UNCONFINED = re.compile(r"|unconfined|kernel|.*:(unconfined|unconfined_service|initrc|kernel)_t(:.*)?")
 """Labels of AppArmor and SELinux under which a process may do what its user may do."""
 
+_SECCOMP = ("Seccomp", "Seccomp_filters")
+
+_MOST_BYTES = 128 << 10
+"""Of a command line, and of an environment: a longer one is not used."""
+
+
+class LaunchError(Exception):
+    """Why nothing is tried for a process; the message completes "No steps are proposed: ..."."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """What the kernel checks when a process opens a file: effective user and group, and the supplementary groups."""
+    """What the kernel checks when a process opens a file: user, group and supplementary groups."""
 
     uid: int
     gid: int
@@ -47,16 +53,11 @@ class Ids:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A systemd service. main_pid: its main process, 0 if unknown; can_reload: whether it has a reload command;
-    runtime_directories: names below /run; command: the words that start it, if none of them has a blank; families: the
-    kinds of sockets that it permits (`RestrictAddressFamilies`), empty for all; user: as which it starts its processes,
-    empty for root."""
+    user: as which it starts its processes, empty for root."""
 
     name: str
     main_pid: int
     can_reload: bool
-    runtime_directories: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
     user: str = ""
 
 
@@ -72,68 +73,84 @@ class Launch:
     options are on the command line."""
     text: str
     """The content of the file."""
-    why_no_file: str
+    why_no_file: str = ""
+    identity: tuple[int, int] | None = None
+    """Device and inode of the file as the master sees it, None if unknown."""
 
-    unit: Unit | None
+    unit: Unit | None = None
     """The service that it belongs to."""
-    options: Options
+    options: Options = Options()  # noqa: RUF009 - frozen
     """What is known of them."""
-    confined: str
+    option_names: tuple[str, ...] = ()
+    """The names of those that command line, environment and file set, as far as they are visible."""
+    program: str = ""
+    is_program_gone: bool = False
+    """The path of its program, and whether nothing is there any more."""
+    confined: str = ""
     """What restricts it beyond its user and mounts (SELinux, AppArmor, seccomp), empty for nothing."""
-    same_files: bool
-    """Whether the master sees the same files as this process."""
-    changed: bool
-    """Whether the file was changed after the start of a worker that still runs, so that a reload applies more than new
-    lines."""
-    is_debian: bool
+    has_own_files: bool = False
+    """Whether it has another root directory, or another mount namespace, than this process."""
+    is_debian: bool = False
     """Whether Debian's init script manages it."""
     why_no_reload: str = ""
     """Why a full reload may end it (`reload.find_harm`), empty if it does not."""
-    identity: tuple[int, int] | None = None
-    """Device and inode of the file as the master sees it, None if unknown."""
-    may_be_open: bool = False
-    """Whether a condition or a loop may still be open where new options go."""
+
+    @property
+    def own_unit(self) -> Unit | None:
+        """The systemd service whose main process this uWSGI is."""
+        return self.unit if self.unit and self.unit.main_pid == self.master.pid else None
 
 
-def read_launch(master: FoundMaster) -> Launch | None:
-    """Read how a master was started; None if it has ended, or if this user may not see it."""
-    pid = master.pid
-    try:
-        ids = read_ids(pid)
-        workers = list_children(pid)
-        same_files = _sees_the_same_files(pid)
-        label, is_filtered = _read_label(pid), _read_filters(pid) != _read_filters("self")
-    except (OSError, ValueError):
-        return None
-    options = read_options(pid, oldest_worker=min(map(_start, workers), default=None))
-    unit = _show_unit(master.unit) if master.unit else None
-    file, text, why = _find_file(master, options, unit)
+def read_launch(master: FoundMaster, end: float) -> Launch:
+    """Read how a master was started. Raises OSError if it has ended, or if this user may not see it; LaunchError;
+    TimeoutError with the reason if it does not come within a second, or if it is later than `end`."""
+    return ask_in_time(end, _read, master, _show_unit(master.unit) if master.unit else None)
+
+
+def _read(master: FoundMaster, unit: Unit | None) -> Launch:
+    process = f"/proc/{master.pid}"
+    words, environment = _read_list(process, "cmdline"), _read_list(process, "environ")
+    options = read_options(master.pid, oldest_worker=min(map(_start, list_children(master.pid)), default=None))
+    file, text, why = _find_file(master, options, words, environment)
     on_debian = any(name.endswith("/conf/default.ini") for name in options.configuration_files)
+    program = os.readlink(f"{process}/exe").removesuffix(" (deleted)")
     return Launch(
         master=master,
-        ids=ids,
+        ids=read_ids(master.pid),
         file=file,
         text=text,
         why_no_file=why,
+        identity=_identify(master.pid, file),
         unit=unit,
         options=options,
-        confined=label or (judge_filter(unit) if is_filtered else ""),
-        same_files=same_files,
-        changed=options.changed,
-        identity=_identify(pid, file),
-        may_be_open=may_be_open(text, options.configuration_files, read_command_line(pid)),
+        option_names=tuple(_list_option_names(words, environment, file, text)),
+        program=program,
+        is_program_gone=not os.path.exists(f"{process}/root{program}"),
+        confined=_read_label(process) or _read_filter(process),
+        has_own_files=os.readlink(f"{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+        or not os.path.samestat(os.stat(f"{process}/root"), os.stat("/")),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
     )
 
 
+def _read_list(process: str, name: str) -> list[str]:
+    """The words of a command line or an environment; none if it is longer than is read. Raises OSError."""
+    text = procfs.read_begin(_MOST_BYTES, process, name)
+    return os.fsdecode(text).removesuffix("\0").split("\0") if len(text) < _MOST_BYTES else []
+
+
 def read_ids(pid: int) -> Ids:
-    """Read the effective ids of a process. Raises OSError if it is gone."""
-    fields: dict[str, list[int]] = {}
-    for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
-        key, _, value = line.partition(":")
-        if key in ("Uid", "Gid", "Groups"):
-            fields[key] = [int(number) for number in value.split()]
-    return Ids(fields["Uid"][1], fields["Gid"][1], tuple(fields["Groups"]))
+    """Read the ids of a process. Raises OSError if it is gone; LaunchError if its real, effective, saved and filesystem
+    ids differ: its program has rights (set-user-ID, set-group-ID) that the user who controls it has not."""
+    uids, gids, groups = (procfs.read_status(name, f"/proc/{pid}/status") for name in ("Uid", "Gid", "Groups"))
+    if not uids or not gids or groups is None:
+        raise ProcessLookupError
+    if len({*uids}) > 1 or len({*gids}) > 1:
+        raise LaunchError(
+            f"its real, effective and saved users ({b' '.join(uids).decode()}) or groups ({b' '.join(gids).decode()}) "
+            "differ, as those of a set-user-ID program do"
+        )
+    return Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups)))
 
 
 def _start(pid: int) -> float:
@@ -144,58 +161,34 @@ def _start(pid: int) -> float:
         return float("inf")
 
 
-def _sees_the_same_files(pid: int) -> bool:
-    """Whether a process has this process's root directory. Its mounts may differ (a unit's `PrivateTmp`)."""
-    root = os.stat(f"/proc/{pid}/root")
-    return os.path.samestat(root, os.stat("/"))
-
-
-def _read_label(pid: int) -> str:
+def _read_label(process: str) -> str:
     """Read the security label of a process, if it restricts the process; else an empty text."""
     try:
-        label = Path(f"/proc/{pid}/attr/current").read_text(errors="replace").strip("\0\n ")
+        label = procfs.read_line(f"{process}/attr/current").decode(errors="replace").strip("\0\n ")
     except OSError:  # no security module
         return ""
     return "" if _UNCONFINED.fullmatch(label) else label
 
 
-def _read_filters(pid: int | str) -> list[str]:
-    """Read the mode and number of the seccomp filters of a process. A child of this process has this process's."""
-    lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
-    return [line for line in lines if line.startswith("Seccomp")]
+def _read_filter(process: str) -> str:
+    """Whether a process has seccomp filters that this one does not have, whose child would try in vain."""
+    theirs, ours = ([procfs.read_status(name, of, "status") for name in _SECCOMP] for of in (process, "/proc/self"))
+    return "" if theirs == ours else "a seccomp filter, such as a unit's `SystemCallFilter=`"
 
 
-def judge_filter(unit: Unit | None) -> str:
-    """Why a seccomp filter may forbid UNIX sockets; empty if its unit permits them. uWSGI's own pairs of sockets work
-    under every filter, so that it runs at all says nothing."""
-    if unit is None:
-        return "a seccomp filter that this process does not have"
-    families = {family.lstrip("~") for family in unit.families}
-    is_deny_list = any(family.startswith("~") for family in unit.families)
-    if not families or ("AF_UNIX" in families) != is_deny_list:
-        return ""
-    return f"`RestrictAddressFamilies` of {unit.name} permits no UNIX sockets"
-
-
-def _find_file(master: FoundMaster, options: Options, unit: Unit | None) -> tuple[Path | None, str, str]:
-    """Find the file for new options and its content; else the reason why it is unknown, which is empty if all options
-    are on the command line. `auto-procname` overwrites the command line; the unit may still have it."""
-    files = MasterFiles(master.pid)
-    try:
-        words = files.read_command_line()
-    except OSError as error:
-        return None, "", f"its command line is not visible ({error.strerror or error})"
-    name = options.configuration_file
+def _find_file(
+    master: FoundMaster, options: Options, words: Sequence[str], environment: Sequence[str]
+) -> tuple[Path | None, str, str]:
+    """Find the configuration file of a master. Returns its path and content, or the reason why it is not known; three
+    times nothing if all options are on the command line."""
+    files, name = MasterFiles(master.pid), options.configuration_file
     if len(words) < 2:
-        named = _read_names(unit.command) if unit and unit.main_pid == master.pid else []
-        if len(named) != 1:
-            return None, "", "its command line is overwritten (`auto-procname`, `procname`) or has no options"
-        (name,) = named
+        return None, "", "its command line is overwritten (`auto-procname`, `procname`), too long, or without options"
     if not name:
         has_files = options.configuration_files or any(word.endswith(_SUFFIXES) for word in words)
         return None, "", "which file of its own it loads is not certain from its command line" if has_files else ""
     found: dict[Path, str] = {}
-    for directory in _list_directories(master):
+    for directory in _list_directories(master, environment):
         path = Path(os.path.normpath(os.path.join(directory, name)))
         with contextlib.suppress(OSError, ValueError):
             found[path] = files.read(str(path))
@@ -207,85 +200,68 @@ def _find_file(master: FoundMaster, options: Options, unit: Unit | None) -> tupl
     return path, text, ""
 
 
-def _identify(pid: int, file: Path | None) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError, ValueError):
-        return MasterFiles(pid).identify(str(file)) if file else None
-    return None
-
-
-def may_be_open(text: str, files: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether a condition (`if-...`) or a loop (`for`) may still be open after the options of a file: uWSGI ends if
-    another one begins in it. What other files leave open is not known."""
-    is_open = len([name for name in files if not name.startswith(DISTRIBUTIONS_FILES)]) > 1
-    on_command_line = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
-    for key in [*(key for key in on_command_line if key not in _FORMATS), *_list_keys(text)]:
-        if key.startswith("end"):
-            is_open = False
-        elif key in ("include", "inherit", "config", *_FORMATS) or _LOGIC.fullmatch(key):
-            is_open = True
-    return is_open
-
-
-def _list_keys(text: str) -> list[str]:
-    return [re.split("[=:]", line, maxsplit=1)[0].strip() for line in text.splitlines()]
-
-
-def _read_names(command: Sequence[str]) -> list[str]:
-    """Read the absolute names of configuration files from a command, without a distribution's."""
-    words = [word.partition("=")[2] if word.startswith("--") else word for word in command[1:]]
-    return [
-        word
-        for word in words
-        if word.startswith("/") and word.endswith(_SUFFIXES) and not word.startswith(DISTRIBUTIONS_FILES)
-    ]
-
-
-def _list_directories(master: FoundMaster) -> Sequence[str]:
+def _list_directories(master: FoundMaster, environment: Sequence[str]) -> Sequence[str]:
     """List the directories from which a master may have been started: its working directory, the one of the shell that
     started it, and that of its emperor, which is the directory of the vassals."""
-    found = [master.directory]
-    with contextlib.suppress(OSError):
-        variables = Path(f"/proc/{master.pid}/environ").read_bytes().split(b"\0")
-        found += [os.fsdecode(variable[4:]) for variable in variables if variable.startswith(b"PWD=/")]
+    found = [master.directory, *(variable[4:] for variable in environment if variable.startswith("PWD=/"))][:2]
     if master.emperor:
         with contextlib.suppress(OSError):
             found.append(os.readlink(f"/proc/{master.emperor}/cwd"))
     return [directory for directory in found if directory]
 
 
+def _identify(pid: int, file: Path | None) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError, ValueError):
+        return MasterFiles(pid).identify(str(file)) if file else None
+    return None
+
+
+_SET_BY_UWSGI = ("UWSGI_ORIGINAL_PROC_NAME=", "UWSGI_RELOADS=", "UWSGI_EMPEROR_", "UWSGI_VASSAL")
+
+_HOOK_THAT_MAY_FAIL = re.compile(r"[ \t]*hook-[\w-]+[ \t]*[=:][ \t]*safeexec:")
+"""A hook whose command may fail: uWSGI goes on. The lines that `discover` prints have one."""
+
+
+def _list_option_names(words: Sequence[str], environment: Sequence[str], file: Path | None, text: str) -> Iterator[str]:
+    """List the names of the options of the command line, the environment and the file, as far as they are visible.
+    Of a file that was not read, `ini` or its like is listed; that of a distribution is known to be harmless."""
+    own = {str(file), file.name} if file else set()
+    for word, following in zip(words[1:], [*words[2:], ""], strict=False):
+        name, _, value = word.removeprefix("--").partition("=")
+        if word.startswith("--"):
+            if name not in ("ini", "yaml", "yml") or not _is_read(value or following, own):
+                yield name
+        elif re.fullmatch(r"-[A-Za-z]", word):
+            yield word
+    for variable in environment:
+        if variable.startswith("UWSGI_") and "=" in variable and not variable.startswith(_SET_BY_UWSGI):
+            yield variable[6 : variable.index("=")].lower().replace("_", "-")
+    separator = "=" if file and file.suffix == ".ini" else ":"
+    for line in text.splitlines():
+        name = line.partition(separator)[0].strip()
+        if name and name[0] not in "#;[" and line.strip() != "uwsgi:" and not _HOOK_THAT_MAY_FAIL.match(line):
+            yield name
+
+
+def _is_read(name: str, own: set[str]) -> bool:
+    return name.startswith(DISTRIBUTIONS_FILES) or name in own or os.path.basename(name) in own
+
+
 def _show_unit(name: str) -> Unit | None:
     """Ask systemd about a service of the machine; None if systemd does not run here or does not know it."""
-    shown = show_properties(
-        name,
-        "LoadState",
-        "MainPID",
-        "CanReload",
-        "RuntimeDirectory",
-        "ExecStart",
-        "RestrictAddressFamilies",
-        "User",
-        "DynamicUser",
-    )
+    shown = show_properties(name, "LoadState", "MainPID", "CanReload", "User", "DynamicUser")
     if shown.get("LoadState") != "loaded":
         return None
-    command = _COMMAND.search(shown.get("ExecStart", ""))
+    user = shown.get("User") or ("a dynamic user" if shown.get("DynamicUser") == "yes" else "")
     return Unit(
         name,
         main_pid=int(shown.get("MainPID") or 0),
         can_reload=shown.get("CanReload") == "yes",
-        runtime_directories=tuple(shown.get("RuntimeDirectory", "").split()),
-        command=tuple(command[1].split()) if command else (),
-        families=tuple(shown.get("RestrictAddressFamilies", "").split()),
-        user=_user_of(shown),
+        user="" if user in ("root", "0") else user,
     )
 
 
-def _user_of(shown: Mapping[str, str]) -> str:
-    user = shown.get("User") or ("a dynamic user" if shown.get("DynamicUser") == "yes" else "")
-    return "" if user in ("root", "0") else user
-
-
-def show_properties(unit: str, *properties: str) -> dict[str, str]:
+def show_properties(unit: str, *properties: str) -> Mapping[str, str]:
     """Ask systemd for properties of a unit; nothing if systemd does not run here or does not answer."""
     answer = _ask_systemd(f"--property={','.join(properties)}", "--", unit)
     return dict(line.split("=", 1) for line in answer if "=" in line)
@@ -307,11 +283,3 @@ def _ask_systemd(*arguments: str) -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return answer.stdout.splitlines()
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or the number of one without a name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

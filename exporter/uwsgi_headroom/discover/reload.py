@@ -13,11 +13,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from uwsgi_headroom.discover.launch import Launch, user_name
+from uwsgi_headroom.discover.find import user_name
+from uwsgi_headroom.discover.launch import Launch
 from uwsgi_headroom.discover.trial import has_access
-from uwsgi_headroom.record import DISTRIBUTIONS_FILES
 
 _KEEPS_NOTHING_OPEN = re.compile(
     r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"
@@ -31,54 +30,43 @@ _KEEPS_NOTHING_OPEN = re.compile(
     r"|pidfile|pidfile2|safe-pidfile|safe-pidfile2|logto|daemonize|disable-logging|log-(date|micros|slow|[45]xx|big|zero"
     r"|sendfile|x-forwarded-for|format|prefix)|logformat|ignore-sigpipe|ignore-write-errors|disable-write-exception"
     r"|static-.*|check-static|touch-.*|no-default-app|py-call-osafterfork|no-site|optimize|vhost|route-.*"
-    r"|if-dir|endif|end-if|deb-confname|deb-confnamespace"
+    r"|if-dir|endif|end-if|deb-confname|deb-confnamespace|-[sptwHMTiPRzldm]"
 )
 """Options with which a uWSGI starts again as another user: they open nothing, or nothing again at a reload."""
-
-_HOOK_THAT_MAY_FAIL = re.compile(r"[ \t]*hook-[\w-]+[ \t]*[=:][ \t]*safeexec:")
-"""A hook whose command may fail: uWSGI goes on. The lines that `discover` prints have one."""
 
 _OPENS_THE_LOG_AGAIN = ("daemonize", "daemonize2", "logto")
 """In a vassal, or with `log-reopen`, which is not among the options above."""
 
-_SET_BY_UWSGI = (b"UWSGI_ORIGINAL_PROC_NAME=", b"UWSGI_RELOADS=", b"UWSGI_EMPEROR_", b"UWSGI_VASSAL")
-
-_LETTERS = frozenset("sptwHMTiPRzldm")
-"""Options of one letter for those above."""
-
 
 def find_harm(launch: Launch) -> str:
     """Why a full reload may end a uWSGI; empty if it does not. Needs root, or to be its user."""
-    try:
-        return next(_list_reasons(launch), "")
-    except OSError as error:
-        return f"how it was started is not visible ({error.strerror or error})"
+    return next(_list_reasons(launch), "")
 
 
 def _list_reasons(launch: Launch) -> Iterator[str]:
-    program = Path(os.readlink(f"/proc/{launch.master.pid}/exe"))
-    if program.name.startswith(("python", "pypy")):  # the wheel pyuwsgi; tried: it no longer finds its own module
+    program = launch.program
+    if os.path.basename(program).startswith(("python", "pypy")):  # the wheel pyuwsgi; tried: it finds no own module
         yield f"a reload would start {program} without the virtual environment, and so end it"
-    if not Path(f"/proc/{launch.master.pid}/root{str(program).removesuffix(' (deleted)')}").exists():
+    if launch.is_program_gone:
         yield f"a reload would start {program}, which is gone, and so end it"
-    names = list(_list_options(launch))
-    if "exit-on-reload" in names:
+    if "exit-on-reload" in launch.option_names:
         yield "it has `exit-on-reload`, which ends it"
     if launch.file and not has_access(launch.file, launch.ids, os.R_OK):
         # It read the file as root, and reads it again as its own user.
         yield f"user {user_name(launch.ids.uid)} may not read {launch.file}, which would end it"
-    doubtful = list(dict.fromkeys(name for name in names if not _is_trusted(name, launch)))
-    if doubtful and _has_given_up_root(launch, names):
+    doubtful = list(dict.fromkeys(name for name in launch.option_names if not _is_trusted(name, launch)))
+    if doubtful and _has_given_up_root(launch):
         yield (
             f"root started it, and as user {user_name(launch.ids.uid)} it may be unable to start again with "
             f"{', '.join(f'`{name}`' for name in doubtful[:3])}{' and more' if doubtful[3:] else ''}"
         )
 
 
-def _has_given_up_root(launch: Launch, names: list[str]) -> bool:
+def _has_given_up_root(launch: Launch) -> bool:
     if launch.ids.uid == 0:
         return False
-    return bool({"uid", "gid"} & {*names}) or (launch.unit is not None and not launch.unit.user) or launch.is_debian
+    is_of_root = launch.unit is not None and not launch.unit.user
+    return bool({"uid", "gid"} & {*launch.option_names}) or is_of_root or launch.is_debian
 
 
 def _is_trusted(name: str, launch: Launch) -> bool:
@@ -86,30 +74,3 @@ def _is_trusted(name: str, launch: Launch) -> bool:
         return False
     # `base = /srv` in a file makes `%(base)` stand for /srv.
     return _KEEPS_NOTHING_OPEN.fullmatch(name) is not None or f"%({name})" in launch.text
-
-
-def _list_options(launch: Launch) -> Iterator[str]:
-    """List the names of the options of the command line, the environment and the file, as far as they are visible.
-    Of a file that was not read, `ini` or its like is listed; that of a distribution is known to be harmless."""
-    files = Path(f"/proc/{launch.master.pid}")
-    own = {str(launch.file), launch.file.name} if launch.file else set()
-    words = [os.fsdecode(word) for word in (files / "cmdline").read_bytes().split(b"\0")[1:]]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, _, value = word.removeprefix("--").partition("=")
-        if word.startswith("--"):
-            if name not in ("ini", "yaml", "yml") or not _is_read(value or following, own):
-                yield name
-        elif re.fullmatch(r"-[A-Za-z]", word) and word[1] not in _LETTERS:
-            yield word
-    for variable in (files / "environ").read_bytes().split(b"\0"):
-        if variable.startswith(b"UWSGI_") and b"=" in variable and not variable.startswith(_SET_BY_UWSGI):
-            yield os.fsdecode(variable[6 : variable.index(b"=")]).lower().replace("_", "-")
-    separator = "=" if launch.file and launch.file.suffix == ".ini" else ":"
-    for line in launch.text.splitlines():
-        name = line.partition(separator)[0].strip()
-        if name and name[0] not in "#;[" and line.strip() != "uwsgi:" and not _HOOK_THAT_MAY_FAIL.match(line):
-            yield name
-
-
-def _is_read(name: str, own: set[str]) -> bool:
-    return name.startswith(DISTRIBUTIONS_FILES) or name in own or os.path.basename(name) in own

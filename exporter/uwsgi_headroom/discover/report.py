@@ -4,18 +4,28 @@ one command that watches all readable ones."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shlex
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from pathlib import PurePath
 
 from uwsgi_headroom.config.servers import default_name
-from uwsgi_headroom.discover.find import FoundMaster, find_masters, sees_all_processes
-from uwsgi_headroom.discover.launch import Launch, read_launch
+from uwsgi_headroom.discover.find import (
+    EACH_SECONDS,
+    NO_TIME,
+    FoundMaster,
+    ask_in_time,
+    explain,
+    find_masters,
+    sees_all_processes,
+)
+from uwsgi_headroom.discover.launch import Launch, LaunchError, read_launch
 from uwsgi_headroom.discover.steps import Plan, find_reader, plan, plan_reader
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.options import read_options
@@ -42,6 +52,10 @@ _HIDDEN = (
     "discover` to see the uWSGIs of all users."
 )
 _TURN_ON = "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:"
+_NOT_SEEN = "it has ended, or this user may not see how it was started"
+_SECONDS = 8.0
+"""When the last steps are sought, which takes 2 s at most: `discover` takes 10 s in all."""
+
 _INDENT = " " * 4
 _WIDTH = 100
 
@@ -105,15 +119,18 @@ def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
     its unit, its whole address or its user."""
     chosen = [""] * len(masters)
     for candidates in zip(*map(_candidates, masters), strict=True):
-        free = [name if not chosen[place] and name not in chosen else "" for place, name in enumerate(candidates)]
-        count = Counter(free)
-        chosen = [old or (new if count[new] == 1 else "") for old, new in zip(chosen, free, strict=True)]
+        taken = set(chosen)
+        free = [name if not chosen[place] and name not in taken else "" for place, name in enumerate(candidates)]
+        times = Counter(free)
+        chosen = [old or (new if times[new] == 1 else "") for old, new in zip(chosen, free, strict=True)]
+    taken, numbers = set(chosen), defaultdict[str, Iterator[int]](lambda: count(1))
     for place, master in enumerate(masters):
-        chosen[place] = chosen[place] or _number(master, chosen)
+        chosen[place] = chosen[place] or _number(master, taken, numbers)
+        taken.add(chosen[place])
     return chosen
 
 
-def _number(master: FoundMaster, taken: Sequence[str]) -> str:
+def _number(master: FoundMaster, taken: Set[str], numbers: Mapping[str, Iterator[int]]) -> str:
     """Make a name of the address, else of the user; with a number, if that makes it differ."""
     if master.address:
         name = re.sub(r"[^\w.]+", "-", str(master.address))
@@ -121,7 +138,7 @@ def _number(master: FoundMaster, taken: Sequence[str]) -> str:
             return name
     else:
         name = re.sub(r"[^\w.]+", "-", master.user)
-    return next(each for each in (f"{name}-{number}" for number in count(1)) if each not in taken)
+    return next(each for each in (f"{name}-{number}" for number in numbers[name]) if each not in taken)
 
 
 def _candidates(master: FoundMaster) -> tuple[str, ...]:
@@ -164,9 +181,15 @@ def _describe(master: FoundMaster) -> str:
 
 def _find_logs(masters: Sequence[FoundMaster], names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The names of the servers whose log is a file that this user can see, each with its path."""
+    end = time.monotonic() + EACH_SECONDS
     for master, name in zip(masters, names, strict=True):
-        if path := find_log_file(master.pid, read_options(master.pid)):
-            yield name, path
+        with contextlib.suppress(Exception):  # the log is for another day
+            if path := ask_in_time(end, _find_log, master.pid):
+                yield name, path
+
+
+def _find_log(pid: int) -> str:
+    return find_log_file(pid, read_options(pid))
 
 
 def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
@@ -183,28 +206,47 @@ def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
 def run(user: str | None = None) -> int:
     """Print the uWSGI masters on this machine, with steps for those without a stats server. user: that runs the
     exporter. Returns the exit status: 1 if no master has a stats server. Raises HeadroomError for an unknown user."""
+    end = time.monotonic() + _SECONDS
     try:
         reader = find_reader(user)
     except KeyError:
         raise HeadroomError(f"this machine has no user {user!r}") from None
     masters = asyncio.run(find_masters())
-    launches = {pid: read_launch(master) for pid, master in {master.pid: master for master in masters}.items()}
+    of_interest = {master.pid: master for master in masters if master.address or not master.trouble}
+    launches = {pid: _read_launch(master, end) for pid, master in of_interest.items()}
     masters = [_with_whole_path(master, launches.get(master.pid)) for master in masters]
     # Also those that have stats: at their next reload, they would take the socket of a line in a file that they share.
-    files = Counter(launch.identity for launch in launches.values() if launch)
+    files = Counter(launch.identity for launch in launches.values() if isinstance(launch, Launch))
 
     def plan_for(master: FoundMaster, name: str) -> Plan:
-        if master.address:
-            return plan_reader(master, reader)
         launch = launches[master.pid]
-        if launch is None:
-            return Plan(why_none="it has ended, or this user may not see how it was started")
-        return plan(launch, name, reader, alike=files[launch.identity] if launch.identity else 1)
+        if isinstance(launch, str):
+            return Plan() if master.address else Plan(why_none=launch)
+        try:
+            if time.monotonic() >= end:
+                raise TimeoutError(NO_TIME)
+            if master.address:
+                return plan_reader(replace(launch, master=master), reader)
+            return plan(launch, name, reader, alike=files[launch.identity] if launch.identity else 1)
+        except Exception as error:  # noqa: BLE001 - the others get their steps
+            return Plan(why_none=explain(error))
 
     print_lines(render_report(masters, plan_for))
     return 0 if any(master.address for master in masters) else 1
 
 
-def _with_whole_path(master: FoundMaster, launch: Launch | None) -> FoundMaster:
+def _read_launch(master: FoundMaster, end: float) -> Launch | str:
+    """How a master was started, or why nothing is known of it."""
+    try:
+        return read_launch(master, end)
+    except LaunchError as error:
+        return str(error)
+    except OSError as error:
+        return explain(error) if isinstance(error, TimeoutError) else _NOT_SEEN
+    except Exception as error:  # noqa: BLE001 - the others get their steps
+        return explain(error)
+
+
+def _with_whole_path(master: FoundMaster, launch: Launch | str | None) -> FoundMaster:
     """Name the configuration file by its whole path, whose directory may name the application."""
-    return replace(master, configuration=str(launch.file)) if launch and launch.file else master
+    return replace(master, configuration=str(launch.file)) if isinstance(launch, Launch) and launch.file else master

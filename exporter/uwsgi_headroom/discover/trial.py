@@ -1,25 +1,24 @@
 """Tries whether a uWSGI could bind a stats socket in a directory, and whether the exporter could read it.
 
-A stats address that cannot be bound ends uWSGI at its next reload, so nothing is recommended that was not tried. A
-child process takes the place of the master: its mounts, its root directory, its user and groups. It binds a socket of
-another name *beside* the proposed one, never at it: uWSGI unlinks whatever lies there, and so would a trial. A second
-child then connects to that socket with the exporter's user and groups.
+A stats address that cannot be bound ends uWSGI at its next reload. So a child process takes all ids of the master,
+before it opens anything of that user's, and binds a socket of another name *beside* the proposed one, never at it:
+uWSGI unlinks whatever lies there, and so would a trial. A second child, with the exporter's ids, asks the kernel
+whether it could connect.
 
-It takes root, or to be uWSGI's own user with the same mounts.
+Root lends no rights: no child keeps an id or a descriptor of root's, none changes a mode or an owner, and a child of
+root itself looks at nothing that another user could exchange. It takes root, or to be uWSGI's own user.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import socket
 import stat
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from uwsgi_headroom.discover.launch import Ids
@@ -30,9 +29,8 @@ MODE = 0o660
 LONGEST_PATH = 102
 """uWSGI refuses a longer path for a UNIX socket (tried: 102 bytes bind, 103 do not)."""
 
-_SECONDS = 5.0
-_CLONE_NEWNS = 0x00020000  # linux/sched.h
-_libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
+_SECONDS = 2.0
+_MOST_BYTES = 4096  # a pipe takes as many at once: pipe(7), PIPE_BUF
 
 
 class TrialError(Exception):
@@ -43,94 +41,61 @@ class TrialError(Exception):
         self.reads = reads
 
 
-def try_directory(pid: int, master: Ids, directory: Path, name: str, reader: Ids) -> None:
-    """Try to bind `directory`/`name` as the master with this PID and these ids, and to connect to it as `reader`.
-
-    Raises TrialError with the reason why that fails.
-    """
+def try_directory(master: Ids, directory: Path, name: str, reader: Ids) -> None:
+    """Try to bind a socket in a directory with the ids of a master, and whether `reader` could connect to it. name:
+    that of the proposed socket, which must be free. Raises TrialError with the reason why that fails."""
+    if master.uid == 0 and not is_roots(directory):
+        raise TrialError("uWSGI runs as root, and others than root may write in it or above it, or a link leads to it")
     trial = f".uwsgi-headroom-{os.getpid()}"
-    with _child(lambda ready: _bind_as(pid, master, directory, name, trial, ready)) as said:
-        if said:
-            raise TrialError(said)
-        with _child(lambda _ready: _connect_as(reader, directory / trial)) as said_of_reader:
-            if said_of_reader:
-                raise TrialError(said_of_reader, reads=True)
+    if said := ask_as(master, lambda: _bind(directory, name, trial)):
+        raise TrialError(said)
+    may_read = has_access(directory / trial, reader, os.W_OK)
+    ask_as(master, partial(_remove, directory / trial))
+    if not may_read:
+        raise TrialError("Permission denied", reads=True)
 
 
 def has_access(path: Path, user: Ids, mode: int) -> bool:
-    """Whether a user may read a file (os.R_OK) or connect to a socket (os.W_OK), by the modes of it and its
-    directories; nothing is opened. Needs root, or to be that user."""
-
-    def ask(_ready: object) -> str:
-        _become(user)
-        return "" if os.access(path, mode) else "no"
-
-    with _child(ask) as said:
-        return not said
+    """Whether a user may read a file (os.R_OK), connect to a socket (os.W_OK), or enter a directory (os.X_OK), by the
+    modes of it and the directories above it; nothing is opened. Root always may. Needs root, or to be that user."""
+    return user.uid == 0 or ask_as(user, lambda: "" if os.access(path, mode) else "no") == ""
 
 
-@contextmanager
-def trial_directory(parent: Path, master: Ids) -> Iterator[Path]:
-    """Make a directory in `parent` as the proposed commands would, owned by the master, for the time of the trial.
-
-    Raises OSError. An attacker who may write in `parent` gains nothing: the owner is changed through a descriptor of
-    the directory that was just made.
-    """
-    path = parent / f".uwsgi-headroom-{os.getpid()}-{time.monotonic_ns()}"
-    path.mkdir(mode=0o700)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def is_roots(path: Path) -> bool:
+    """Whether only root may change what lies at a path, or what lies above it. Looks at nothing in a directory in which
+    another user may write. What does not exist yet, root will make."""
+    for each in (*reversed(path.parents), path):
         try:
-            if os.fstat(descriptor).st_uid != os.geteuid():
-                raise PermissionError(f"{path} was replaced")
-            if os.geteuid() == 0:
-                os.fchown(descriptor, master.uid, master.gid)
-            os.fchmod(descriptor, 0o2750)
-        finally:
-            os.close(descriptor)
-        yield path
-    finally:
-        with contextlib.suppress(OSError):
-            path.rmdir()
+            found = os.lstat(each)
+        except FileNotFoundError:
+            return True
+        if found.st_uid != 0 or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+            return False
+    return True
 
 
-def _bind_as(pid: int, ids: Ids, directory: Path, name: str, trial: str, ready: Callable[[], None]) -> str:
-    sockets = _read_sockets(pid)  # before /proc may become another
-    _enter_files_of(pid)
-    _become(ids)
+def _bind(directory: Path, name: str, trial: str) -> str:
+    os.umask(0o777 & ~MODE)
     try:
         os.chdir(directory)
     except OSError as error:
         return f"uWSGI's user cannot enter it: {error.strerror}"
-    if taken := _what_lies_at(directory / name, sockets):
+    if taken := _what_lies_at(directory / name):
         return taken
-    listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(trial)  # relative, because the longest path of a UNIX socket is 107 bytes
+        socket.socket(socket.AF_UNIX).bind(trial)  # relative, because the longest path of a UNIX socket is 107 bytes
     except OSError as error:
         return f"uWSGI's user cannot bind a socket in it: {error.strerror}"
-    try:
-        os.chmod(trial, MODE)
-        listener.listen(1)
-        ready()
-    finally:
-        os.unlink(trial)
     return ""
 
 
-def check_path_is_free(path: Path, pid: int) -> None:
-    """Raise TrialError if something lies at a path that uWSGI would delete or take over. pid: of a process in the same
-    network namespace."""
-    if taken := _what_lies_at(path, _read_sockets(pid)):
-        raise TrialError(taken)
+def _remove(path: Path) -> str:
+    os.unlink(path)
+    return ""
 
 
-def _read_sockets(pid: int) -> str:
-    return Path(f"/proc/{pid}/net/unix").read_text(errors="replace")
-
-
-def _what_lies_at(path: Path, sockets: str) -> str:
-    """Why a path is not free; empty if it is free. sockets: /proc/net/unix.
+def _what_lies_at(path: Path) -> str:
+    """Why a path is not free; empty if it is free.
 
     uWSGI deletes a file there, and takes over a socket there, without a word. A socket that nobody listens on is free.
     """
@@ -140,8 +105,9 @@ def _what_lies_at(path: Path, sockets: str) -> str:
         return ""
     if not stat.S_ISSOCK(mode):
         return f"{path} exists and is no socket: uWSGI would delete it"
-    if any(line.endswith(f" {path}") for line in sockets.splitlines()):
-        return f"another program listens on {path}: uWSGI would take its place"
+    with open("/proc/net/unix", errors="replace") as sockets:
+        if any(line.endswith(f" {path}\n") for line in sockets):
+            return f"another program listens on {path}: uWSGI would take its place"
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -152,31 +118,42 @@ def _what_lies_at(path: Path, sockets: str) -> str:
     return f"another program listens on {path}: uWSGI would take its place"
 
 
-def _connect_as(ids: Ids, path: Path) -> str:
-    _become(ids)
+def ask_as(ids: Ids, question: Callable[[], str]) -> str:
+    """What a question says in a child process with these ids, or why it says nothing.
+
+    The child makes system calls only, because other threads of this process may hold locks. It runs no other program:
+    so the kernel lets its user neither trace it nor read its memory (prctl(2), PR_SET_DUMPABLE).
+    """
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                _become(ids, there)
+                text = question()
+            except OSError as error:
+                text = error.strerror or str(error)
+            os.write(there, text.encode(errors="backslashreplace")[: _MOST_BYTES - 1] + b"\n")
+        finally:
+            os._exit(0)
+    os.close(there)
     try:
-        os.chdir(path.parent)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(path.name)
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        if not select.select([here], [], [], _SECONDS)[0]:
+            return f"the directory did not answer within {_SECONDS:g} s"
+        said, end, _ = os.read(here, _MOST_BYTES).decode().partition("\n")
+        return said if end else "the trial ended early"
+    finally:
+        os.close(here)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
-def _enter_files_of(pid: int) -> None:
-    """Take over the mounts and the root directory of a process, if they are others. Raises OSError."""
-    root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
-        namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        if _libc.setns(namespace, _CLONE_NEWNS) != 0:
-            raise OSError(ctypes.get_errno(), "the mounts of the process cannot be entered")
-    if not os.path.samestat(os.fstat(root), os.stat("/")):
-        os.fchdir(root)
-        os.chroot(".")
-
-
-def _become(ids: Ids) -> None:
-    """Take over user and groups. Raises PermissionError if this user may not, and they are another's."""
+def _become(ids: Ids, kept: int) -> None:
+    """Close all descriptors but one, and take over user and groups. Raises PermissionError if this user may not, and
+    they are another's."""
+    for descriptor in {*map(int, os.listdir("/proc/self/fd"))} - {kept}:
+        with contextlib.suppress(OSError):  # the one of that list
+            os.close(descriptor)
     if os.geteuid() != 0:
         if os.geteuid() != ids.uid:
             raise PermissionError(0, "only root, or uWSGI's own user, can try it")
@@ -184,63 +161,3 @@ def _become(ids: Ids) -> None:
     os.setgroups(ids.groups)
     os.setresgid(ids.gid, ids.gid, ids.gid)
     os.setresuid(ids.uid, ids.uid, ids.uid)
-
-
-@contextmanager
-def _child(work: Callable[[Callable[[], None]], str]) -> Iterator[str]:
-    """Run `work` in a child process, and yield what it says: an empty text if all is well.
-
-    `work` may call its argument once it is ready, which says so and waits until the block ends. The child makes system
-    calls only, because other threads of this process may hold locks.
-    """
-    said_here, said_there = os.pipe()
-    leave_here, leave_there = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(leave_there)
-
-            def ready() -> None:
-                os.write(said_there, b"\n")
-                os.read(leave_here, 1)  # returns when the parent closes its end, or has ended
-
-            try:
-                text = work(ready)
-            except OSError as error:
-                text = error.strerror or str(error)
-            os.write(said_there, text.encode(errors="backslashreplace") + b"\n")
-        finally:
-            os._exit(0)
-    os.close(said_there)
-    os.close(leave_here)
-    try:
-        yield _read_line(said_here)
-    finally:
-        os.close(leave_there)
-        os.close(said_here)
-        _reap(child)
-
-
-def _read_line(descriptor: int) -> str:
-    """Read the first line that a child writes; a sentence if it writes none in time."""
-    said, end = b"", time.monotonic() + _SECONDS
-    while not said.endswith(b"\n"):
-        if not select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
-            return f"the directory did not answer within {_SECONDS:g} s"
-        part = os.read(descriptor, 4096)
-        if not part:
-            return "the trial ended early"
-        said += part
-    return said.decode().split("\n", 1)[0]
-
-
-def _reap(child: int) -> None:
-    """Wait for a child's end; end it if it hangs, for example in a directory on a server that does not answer."""
-    end = time.monotonic() + 1.0
-    while time.monotonic() < end:
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    if not os.waitpid(child, os.WNOHANG)[0]:
-        return  # in the kernel; init takes it when this process ends

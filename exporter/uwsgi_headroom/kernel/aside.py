@@ -56,7 +56,7 @@ SHORT_WAIT, LONG_WAIT = 0.02, 0.1
 
 _MOST_BYTES = 32 << 20  # of an answer
 _HEAD = BEGUN.size + LENGTH.size  # in front of it
-_KILL_SECONDS = 0.05
+_KILL_SECONDS = _TURN_SECONDS = 0.05
 _MOST_ENDING = 8  # children that were killed and still hang in the kernel
 
 
@@ -127,7 +127,12 @@ class Aside:
                 left = end - time.monotonic()
                 if left <= 0:
                     return False
-                _wait_for(self._socket, min(left, 0.05))
+                _wait_for(self._socket, min(left, _TURN_SECONDS))
+
+    def age(self, ticket: _Ticket) -> float:
+        """How long the child has worked on a question, in seconds; 0 if it has not begun."""
+        with self._lock:
+            return time.monotonic() - self._since if ticket is self._running and self._used is not None else 0.0
 
     def drop(self, ticket: _Ticket) -> None:
         """Nobody waits for the answer any more."""
@@ -305,13 +310,14 @@ def end_all() -> None:
 
 
 def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) -> T:
-    """The answer to a question of a command. Raises what the question raises, or TimeoutError: then the child process
-    was ended."""
+    """The answer to a question of a command. Raises what the question raises, or TimeoutError if it took longer: then
+    the child process was ended. That it starts, and imports a module, does not count."""
     ticket = SAMPLES.submit(None, question, arguments)
-    if not SAMPLES.wait(ticket, seconds):
-        SAMPLES.drop(ticket)
-        SAMPLES.end()
-        raise TimeoutError("what the kernel shows of a process was not read in time")
+    while not SAMPLES.wait(ticket, min(seconds, _TURN_SECONDS)):
+        if SAMPLES.age(ticket) > seconds:
+            SAMPLES.drop(ticket)
+            SAMPLES.end()
+            raise TimeoutError("what the kernel shows of a process was not read in time")
     return ticket.result()  # type: ignore[no-any-return]
 
 

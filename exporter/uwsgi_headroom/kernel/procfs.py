@@ -46,6 +46,24 @@ def read_line(path: str) -> bytes:
         os.close(descriptor)
 
 
+def read_begin(most: int, *path: str | os.PathLike[str]) -> bytes:
+    """The first `most` bytes of a file. The command line and the environment of a process have any size: it says itself
+    where in its memory they are. Raises OSError."""
+    descriptor = os.open(os.path.join(*path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = [os.read(descriptor, min(most, _PART_BYTES))]
+        while parts[-1] and (left := most - sum(map(len, parts))) > 0:
+            parts.append(os.read(descriptor, min(left, _PART_BYTES)))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def read_name(pid: int) -> str:
+    """The name of a process, of which the kernel keeps 15 bytes. Raises OSError if it has ended."""
+    return read_line(f"/proc/{pid}/comm").decode(errors="replace").removesuffix("\n")
+
+
 class KeptFiles:
     """Reads files of one short line again and again, through descriptors that stay open: in 40 % of the time of
     `read_line`. At most `most` files are open, and a sixteenth of those that this process may open: connections need

@@ -68,7 +68,8 @@ def _parse(text: str) -> Iterator[tuple[str, float]]:
 
 def _open(path: Path, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, _MODE)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # a second name of a file, which may be root's
         os.close(descriptor)
-        raise OSError("not a regular file")
+        raise OSError("not a regular file, or it has several names")
     return descriptor

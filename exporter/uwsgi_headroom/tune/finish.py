@@ -219,7 +219,7 @@ class OutputDirectory:
         """Write a file. Raises HeadroomError if that is impossible: the disk is full."""
         path = self.path / name
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(text)
         except OSError as error:
@@ -232,6 +232,8 @@ def open_output(given: str | None) -> OutputDirectory:
     path = Path(given) if given else Path(time.strftime("tune-%Y%m%d-%H%M%S"))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.lstat().st_uid != os.geteuid():  # who could have the files written elsewhere
+            raise ConfigError(f"--output: {path} belongs to another user: give another directory")
         names = {entry.name for entry in path.iterdir()}
     except FileExistsError:
         raise ConfigError(f"--output: {path} is not a directory") from None

@@ -6,9 +6,13 @@ import csv
 import io
 import json
 import math
+import os
 import re
+import stat
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +119,23 @@ def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path:
     write_review(plain, out, "md")
     assert out.read_text().startswith("# Capacity review")
     assert [path.name for path in tmp_path.iterdir()] == ["review.md"]
+
+
+def test_a_link_in_place_of_the_new_file(plain: Review, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner of the directory puts a link in place of the temporary file: what it leads to keeps its mode."""
+    victim, make = tmp_path / "victim", tempfile.mkstemp
+    victim.touch(0o600)
+
+    def exchange(**options: Any) -> tuple[int, str]:
+        descriptor, name = make(**options)
+        os.unlink(name)
+        os.symlink(victim, name)
+        return descriptor, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", exchange)
+    write_review(plain, tmp_path / "review.md", "md")
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o600
+    assert victim.read_text() == ""
 
 
 def test_what_will_hurt_in_the_settings(plain: Review) -> None:

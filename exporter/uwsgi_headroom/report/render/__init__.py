@@ -50,11 +50,12 @@ def _replace(out: Path, content: bytes) -> None:
         return
     descriptor, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(out.stat().st_mode & 0o777 if out.exists() else 0o666 & ~umask)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            # Not by its name: in a directory of another user, that may lead elsewhere by now.
+            os.fchmod(descriptor, out.stat().st_mode & 0o777 if out.exists() else 0o666 & ~umask)
         Path(temporary).replace(out)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -171,7 +171,7 @@ def open_results(path: Path) -> Iterator[ResultsFile]:
     """Open a results file, which need not exist, for one series at a time. Raises `ResultsError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ResultsError(f"cannot write the results to {path}: {error.strerror}") from error
     try:
