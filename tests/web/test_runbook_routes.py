@@ -121,7 +121,8 @@ def test_the_pids_are_those_that_the_kernel_proves() -> None:
     link, its PID is left open, so that nobody ends the wrong one."""
     with accepting("--processes", "2") as server, serving(f"shop={server.stats}", sampling=True) as port:
         wait_until(lambda: "worker=2" in page(port, "UwsgiRequestStuck", server="shop"), what="the workers")
-        assert "kill WORKER_PID" in commands(html := page(port, "UwsgiRequestStuck", server="shop"))
+        html = page(port, "UwsgiRequestStuck", server="shop")
+        assert "kill WORKER_PID" in commands(html)
         document = json.loads(server.document(), strict=False)
         pids = [worker["pid"] for worker in document["workers"]]
         (link,) = re.findall(r'<a href="([^"]*worker=2)">2</a>', html)

@@ -22,7 +22,7 @@ from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
-from uwsgi_headroom.source import Address
+from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
 from uwsgi_headroom.watch.kept_history import restore_deploys
@@ -263,9 +263,9 @@ def _identity(name: str, address: Address, slo: Slo | None) -> object:
 
 
 class WatchMaker:
-    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, templates of routes and
-    the writer of the history among all watches. Uses the settings with which the exporter started, but for the
-    objective."""
+    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, the room for documents
+    in transfer, templates of routes and the writer of the history among all watches. Uses the settings with which the
+    exporter started, but for the objective."""
 
     def __init__(
         self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None, most_cpu: float
@@ -274,6 +274,7 @@ class WatchMaker:
         self._machine_cpu = MachineCpu(clock.monotonic)
         self._listeners = ListenerDumps(clock.monotonic)
         self._budget = CpuBudget(clock.monotonic, most_cpu)
+        self._room = Room(monotonic=clock.monotonic)
         self._waits = WaitSetting(
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},
@@ -302,6 +303,7 @@ class WatchMaker:
             lag=self._lag,
             writer=self._writer if keeps_history else None,
             budget=self._budget,
+            room=self._room,
             log=find_log(config, name, settings),
             code=find_code(config, settings),
         )

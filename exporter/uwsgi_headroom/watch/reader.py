@@ -40,7 +40,8 @@ class Reader:
     requests in service; None if they are off. timeout, size_cap and `facts_every`, the seconds
     between readings of the kernel's facts, may be changed: they apply from the next read. Readings in between are
     partial.
-    on_cpu is called with the CPU seconds that each reading took once its document was received.
+    on_cpu is called with the CPU seconds that each reading took once its document was received. room: for the documents
+    in transfer of all servers.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -55,6 +56,7 @@ class Reader:
         routes: RouteNamer | None = None,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
         on_cpu: Callable[[float], None] = lambda _seconds: None,
+        room: source.Room | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -65,6 +67,7 @@ class Reader:
         self.attempts = 0
         self.timeout = timeout
         self.size_cap = size_cap
+        self._share = source.Share(room)
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
         self._on_cpu = on_cpu
@@ -166,6 +169,7 @@ class Reader:
             size_cap=self.size_cap,
             find_master=self._find_master,
             is_uwsgi=self._whole is not None,
+            share=self._share,
         )
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile

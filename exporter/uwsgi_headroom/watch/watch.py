@@ -33,7 +33,7 @@ from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
 from uwsgi_headroom.response_times.queue_waits import count_all
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.source import Address, Http, Room, Tcp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
@@ -85,6 +85,7 @@ class Watch:
         lag: LoopLag | None = None,
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
+        room: Room | None = None,
         log: str = "",
         code: CodeSetting | None = None,
     ) -> None:
@@ -100,6 +101,7 @@ class Watch:
             host=host,
             routes=routes,
             on_outcome=self._record,
+            room=room,
             **({"on_cpu": budget.note} if budget else {}),
         )
         self.pace = Pace(samples_per_second, budget=budget)

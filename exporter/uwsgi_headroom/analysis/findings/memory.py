@@ -130,7 +130,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
             if full
             else ""
         )
-        + f"Run `ls -l /proc/{name_pids([worst.local_pid])}/fd` to see what is open: if the number of open files keeps growing, the application "
-        f"does not close them. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
-        "LimitNOFILE of uWSGI's service unit).",
+        + f"Run `ls -l /proc/{name_pids([worst.local_pid])}/fd` to see what is open: if the number of open files keeps "
+        "growing, the application does not close them. If the worker needs all of its descriptors, raise `max-fd` from "
+        f"{worst.most_fds} (and LimitNOFILE of uWSGI's service unit).",
     )
