@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from uwsgi_headroom.errors import SourceError
 
-FREE_BYTES = 64 * 1024
-"""4 workers of 8 threads have 20 kB, and 400 servers, the most that patterns may find, 26 MB."""
+FREE_BYTES = 32 * 1024
+"""4 workers of 8 threads have 11 kB; for 400 servers, the most that patterns find, 13 MB in all."""
 
 MOST_BYTES = 16 * 2**20
 """Room for two documents of the default cap, or for 16 of 64 workers with 16 threads each (1 MB), which arrive within

@@ -74,6 +74,7 @@ async def receive(sock: socket.socket, share: Share, deadline: float | None = No
     try:
         return await receiving.result
     finally:
+        receiving.parts.received.clear()  # an error and its frames are a cycle, which Python keeps for a while
         loop.remove_reader(descriptor)
         if timer:
             timer.cancel()
@@ -89,7 +90,7 @@ class _Receiving:
 
     def __init__(self, sock: socket.socket, share: Share, result: asyncio.Future[Received]) -> None:
         self._sock = sock
-        self._parts = _Parts(sock, share)
+        self.parts = _Parts(sock, share)
         self.result = result
 
     def time_out(self) -> None:
@@ -102,18 +103,18 @@ class _Receiving:
             return
         try:
             for _ in range(_CHUNKS_AT_ONCE):
-                if not self._parts.add(self._sock.recv(_CHUNK)):
-                    self.result.set_result(self._parts.join())
+                if not self.parts.add(self._sock.recv(_CHUNK)):
+                    self.result.set_result(self.parts.join())
                     return
         except (BlockingIOError, InterruptedError):
             return
         except ConnectionResetError as error:
-            if self._parts.received:
-                self.result.set_result(self._parts.join())
+            if self.parts.received:
+                self.result.set_result(self.parts.join())
             else:
                 self.result.set_exception(error)
         except (OSError, SourceError, NoRoomError) as error:
-            self.result.set_exception(error)
+            self.result.set_exception(error.with_traceback(None))  # its frames hold the last part
 
 
 async def exchange_over_tls(
@@ -124,9 +125,9 @@ async def exchange_over_tls(
     Raises OSError, SourceError, or NoRoomError.
     """
     reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=host)
+    parts = _Parts(sock, share)
     try:
         writer.write(request)
-        parts = _Parts(sock, share)
         try:
             while parts.add(await reader.read(_CHUNK)):
                 pass
@@ -135,6 +136,7 @@ async def exchange_over_tls(
                 raise
         return parts.join()
     finally:
+        parts.received.clear()
         writer.transport.abort()  # close() would wait for a peer that may never answer
 
 
