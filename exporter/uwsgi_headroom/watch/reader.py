@@ -132,7 +132,6 @@ class Reader:
     async def _read(self) -> Reading | ReadError:
         """Read once. Raises nothing but CancelledError: an internal error becomes the outcome."""
         outcome: Reading | ReadError
-        self._cpu_began = time.thread_time()
         try:
             outcome = await self._read_once()
         except ReadError as error:
@@ -144,8 +143,7 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - as above
             outcome = self.fault(error)
         self._note(outcome)
-        if isinstance(outcome, Reading):
-            self._on_cpu(time.thread_time() - self._cpu_began)
+        self._on_cpu(time.thread_time() - self._cpu_began)
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
@@ -163,16 +161,18 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
-        answer = await source.read_document(
-            self.address,
-            timeout=self.timeout,
-            size_cap=self.size_cap,
-            find_master=self._find_master,
-            is_uwsgi=self._whole is not None,
-            share=self._share,
-        )
+        try:
+            answer = await source.read_document(
+                self.address,
+                timeout=self.timeout,
+                size_cap=self.size_cap,
+                find_master=self._find_master,
+                is_uwsgi=self._whole is not None,
+                share=self._share,
+            )
+        finally:
+            self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         at, epoch = self._clock.monotonic(), self._clock.epoch()
-        self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
         whole = self._whole
         partial = whole and at - whole.at < self.facts_every and _has_same_processes(snapshot, whole)

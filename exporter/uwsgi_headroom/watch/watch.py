@@ -92,6 +92,7 @@ class Watch:
         self.name = name
         self.address = address
         self._clock = clock or Clock()
+        self.pace = Pace(samples_per_second, budget=budget)
         self.reader = Reader(
             name,
             address,
@@ -102,9 +103,8 @@ class Watch:
             routes=routes,
             on_outcome=self._record,
             room=room,
-            **({"on_cpu": budget.note} if budget else {}),
+            on_cpu=self.pace.note_cpu,
         )
-        self.pace = Pace(samples_per_second, budget=budget)
         self.slo = slo
         self.stuck_seconds = stuck_seconds
         self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
@@ -131,7 +131,7 @@ class Watch:
         self._held: dict[float, HeldFindings] = {}  # by the length of the window
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
-        self.judge = Judge(self, self._clock, **({"on_cpu": budget.note} if budget else {}))
+        self.judge = Judge(self, self._clock, self.pace.note_cpu)
         self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
