@@ -44,6 +44,7 @@ from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer
+from uwsgi_headroom.watch.worker_places import WorkerPlaces
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -86,6 +87,7 @@ class Watch:
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
         room: Room | None = None,
+        places: WorkerPlaces | None = None,
         log: str = "",
         code: CodeSetting | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class Watch:
             routes=routes,
             on_outcome=self._record,
             room=room,
+            places=places,
             on_cpu=self.pace.note_cpu,
         )
         self.slo = slo
