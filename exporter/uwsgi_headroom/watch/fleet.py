@@ -267,8 +267,8 @@ def _identity(name: str, address: Address, slo: Slo | None) -> object:
 
 class WatchMaker:
     """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, the room for documents
-    in transfer, the places for workers, templates of routes and the writer of the history among all watches. Uses the settings with which the
-    exporter started, but for the objective."""
+    in transfer, the places for workers, templates of routes and the writer of the history among all watches. Uses the
+    settings with which the exporter started, but for the objective."""
 
     def __init__(
         self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None, most_cpu: float

@@ -111,21 +111,24 @@ class Pace:
     def interval(self) -> float:
         """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL, or the
         longest of COSTLY."""
-        wanted = max(self._wanted, self._usual_seconds / BUDGET)
-        return max(min(LONGEST_INTERVAL, wanted), self._least_interval)
+        return self._unstretched * self.stretch
+
+    @property
+    def _unstretched(self) -> float:
+        return min(LONGEST_INTERVAL, max(self._wanted, self._usual_seconds / BUDGET))
 
     @property
     def stretch(self) -> float:
         """The factor by which CPU time stretches the interval."""
-        return max(1.0, self._least_interval / self._wanted)
+        return self._stretch(self._unstretched)
 
-    @property
-    def _least_interval(self) -> float:
+    def _stretch(self, interval: float) -> float:
         if self._budget is None or not self._cost:
-            return 0.0
+            return 1.0
         costly, longest = COSTLY
-        stretched = self._wanted * (self._cost / self._budget.cost) ** 2 if self._budget.cost else math.inf
-        return min(longest if self._cost >= costly else LONGEST_INTERVAL, stretched)
+        most = (longest if self._cost >= costly else LONGEST_INTERVAL) / interval
+        cost = self._budget.cost
+        return max(1.0, min(most, (self._cost / cost) ** 2 if cost else most))
 
     @property
     def duty(self) -> float:
@@ -144,14 +147,16 @@ class Pace:
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
-        self._add_cost()
         if isinstance(outcome, ReadError):
-            return max(self._pause_after_failure(outcome), self._least_interval)
+            pause = self._pause_after_failure(outcome)
+            self._add_cost(pause)
+            return pause * self._stretch(pause)
         self._failures, self._gone_seconds = 0, 0.0
         self._transfers.append((outcome.at, outcome.transfer_seconds))
         while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
             self._transfers.popleft()
         self._usual_seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
+        self._add_cost(self._unstretched)
         jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
         # Wait at least as long as the read took, but not longer than the configured interval.
         return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
@@ -166,11 +171,11 @@ class Pace:
         self._failures += 1
         return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
 
-    def _add_cost(self) -> None:
+    def _add_cost(self, interval: float) -> None:
         self._cost = self._spent if self._cost is None else self._cost + _COST_WEIGHT * (self._spent - self._cost)
         self._spent = 0.0
         if self._budget:
-            self._budget.note(self, self._cost, self._wanted)
+            self._budget.note(self, self._cost, interval)
 
     @property
     def _seconds(self) -> list[float]:
@@ -216,7 +221,7 @@ class CpuBudget:
         self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def note(self, pace: Pace, cost: float, interval: float) -> None:
-        """Note the CPU seconds that a sample of a server costs, and the interval that is configured."""
+        """Note the CPU seconds that a sample of a server costs, and the interval without a budget."""
         self._noted[pace] = self._monotonic(), cost, interval
 
     @property
