@@ -56,8 +56,8 @@ def dripping(folder: str) -> Iterator[list[int]]:
                     except BlockingIOError:
                         continue
                     except OSError:
-                        due = sent = len(DOCUMENT)
-                    if sent >= len(DOCUMENT):
+                        clients[client] = len(DOCUMENT), began
+                    if clients[client][0] >= len(DOCUMENT):
                         client.close()
                         del clients[client]
             for client in clients:
