@@ -187,7 +187,8 @@ def check_headroom(found: Figures) -> None:
 
 
 def check_finding(found: Figures, finding: Finding) -> None:
-    """Its texts are sentences, of which none is said twice; only processes of this server are ended."""
+    """Its texts are sentences, of which none is said twice; commands name only processes that
+    are proven to be of this server."""
     harms = [harm.evidence for harm in finding.harms]
     for text in filter(None, (finding.title, finding.evidence, finding.meaning, finding.change, *harms)):
         assert not BROKEN.search(text), text
@@ -197,7 +198,11 @@ def check_finding(found: Figures, finding: Finding) -> None:
     options = found.server.setup.options
     assert all(getattr(options, name.replace("-", "_"), None) != number for name, number in finding.settings), finding
     pids = {str(each.local_pid) for each in found.server.workers if each.local_pid} | {"PID"}
-    for named in re.findall(r"`kill -[A-Z]+ ([^`]*)`", finding.change):
+    if found.server.waits and found.server.waits.uwsgi_lock_holder:
+        pids.add(str(found.server.waits.uwsgi_lock_holder.pid))
+    for named in re.findall(
+        r"(?:kill -[A-Z]+ | --?p(?:id)? |/proc/|for pid in )((?:\d+|PID)(?: \d+| PID)*)", finding.change
+    ):
         assert {*named.split()} <= pids, finding.change
 
 

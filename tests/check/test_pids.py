@@ -20,7 +20,7 @@ from tools.support.exporter import exporter
 from tools.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom.check import pids
-from uwsgi_headroom.documents.schema import Identity, Server
+from uwsgi_headroom.documents.schema import Identity, Server, Unknown
 from uwsgi_headroom.errors import HeadroomError
 
 HERE = socket.gethostname()
@@ -186,7 +186,7 @@ def test_a_server_whose_workers_nobody_restarts_is_refused(changes: dict[str, ob
 
 
 def test_a_worker_without_a_process_is_named() -> None:
-    """A worker in reserve is in no command, nor is a PID that no worker can have."""
+    """A worker in reserve is in no command, nor is a PID that no worker can have, even if an exporter claims it."""
     server = _hot()
     hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
     idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
@@ -195,3 +195,18 @@ def test_a_worker_without_a_process_is_named() -> None:
     assert "Workers 1 and 3 have no process now." in text
     assert "kill -TERM 102\n" in text
     assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))
+
+
+def test_a_pid_that_only_the_document_names_is_in_no_command() -> None:
+    """The table has uWSGI's own figures; the commands have a placeholder, and the text says why."""
+    off = Unknown(what="processes", why="the stats server is on another host (10.0.0.9)", socket=None)
+    server = _hot()
+    workers = tuple(msgspec.structs.replace(worker, local_pid=None) for worker in server.workers)
+    server = msgspec.structs.replace(server, identity=Identity(pid=77), workers=workers, unknown=(off,))
+    text = "\n".join(pids.render_lines(server, server.workers[:2]))
+    assert "       1      101  busy " in text
+    assert {line for line in text.splitlines() if "kill" in line} == {
+        f"  kill -{signal} PID" for signal in ("TERM", "KILL", "HUP")
+    }
+    assert "uWSGI's own figures" in text
+    assert "the stats server is on another host (10.0.0.9)" in " ".join(text.split())

@@ -16,13 +16,13 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.pace import (
     BUDGET,
+    COSTLY,
     JITTER,
     LONGEST_INTERVAL,
-    MOST_COUNTED_SECONDS,
     MOST_CPU,
-    MOST_STRETCHED,
     PERIOD_SECONDS,
     REMEMBERED_SECONDS,
+    RETRY_SECONDS,
     CpuBudget,
     LoopLag,
     Pace,
@@ -259,13 +259,15 @@ def test_a_budget_that_cannot_be_kept_is_logged_once(caplog: pytest.LogCaptureFi
     assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}  # type: ignore[attr-defined]
 
 
-def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float, seconds: float) -> list[Pace]:
-    """Servers that want a sample each second, of `cost` CPU seconds each."""
-    paces = [Pace(1.0, budget=budget) for _ in range(servers)]
-    for _ in range(int(seconds)):
+def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float) -> list[Pace]:
+    """Servers that want a sample each second, of `cost` CPU seconds each, after some samples."""
+    paces = [Pace(1.0, middle, budget) for _ in range(servers)]
+    for _ in range(3):
         hands.move(1.0)
         for pace in paces:
-            budget.note(cost / pace.interval)
+            pace.note_cpu(cost)
+            pace.pause(read(0.001))
+    hands.move(1.0)
     return paces
 
 
@@ -273,8 +275,8 @@ def test_within_the_budget_nothing_changes() -> None:
     """200 servers of a millisecond each take a fifth of a CPU: they are sampled as configured."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
-    paces = sample_for(budget, hands, 200, 0.001, 60)
-    assert budget.factor == 1.0
+    paces = sample_for(budget, hands, 200, 0.001)
+    assert {pace.stretch for pace in paces} == {1.0}
     assert {pace.interval for pace in paces} == {1.0}
 
 
@@ -283,38 +285,58 @@ def test_many_servers_yield_evenly(caplog: pytest.LogCaptureFixture) -> None:
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
     with caplog.at_level(logging.INFO):
-        paces = sample_for(budget, hands, 1000, 0.001, 60)
-        assert budget.factor == pytest.approx(1.0 / MOST_CPU, rel=0.05)
-        assert len({pace.interval for pace in paces}) == 1
-        assert paces[0].interval == pytest.approx(1.0 / MOST_CPU, rel=0.05)
-        assert caplog.messages == ["sampling all servers less often, to limit its CPU time"]
-        sample_for(budget, hands, 10, 0.001, 60)
-        assert budget.factor == 1.0
+        paces = sample_for(budget, hands, 1000, 0.001)
+        assert [pace.interval for pace in paces] == pytest.approx([1.0 / MOST_CPU] * 1000, rel=0.05)
+        assert caplog.messages == ["sampling servers less often, to limit its CPU time"]
+        hands.move(10 * COSTLY[1])
+        assert {pace.interval for pace in sample_for(budget, hands, 10, 0.001)} == {1.0}
         assert caplog.messages[1:] == ["sampling all servers as often as configured again"]
 
 
-def test_a_large_document_does_not_slow_down_the_others() -> None:
-    """A server whose document takes long counts only in part."""
+def test_a_sample_that_costs_much_slows_down_its_own_server() -> None:
+    """120 servers whose samples take 20 ms share the budget; one whose samples take 1 ms keeps its rate."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
-    for _ in range(50):
-        hands.move(0.2)
-        budget.note(0.07)
-    assert budget.factor == 1.0
-    assert 5 * MOST_COUNTED_SECONDS < MOST_CPU
-
-
-def test_no_factor_is_endless() -> None:
-    """Beyond its bound, intervals have reached the longest one in any case."""
-    hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    for _ in range(10):
-        for _ in range(10_000):
-            budget.note(1.0)
+    costly = [Pace(5.0, middle, budget) for _ in range(120)]
+    cheap = Pace(5.0, middle, budget)
+    for _ in range(3):
+        for pace in [*costly, cheap]:
+            pace.note_cpu(0.001 if pace is cheap else 0.02)
+            pace.pause(read(0.001))
         hands.move(PERIOD_SECONDS)
-    assert budget.factor == MOST_STRETCHED
-    assert Pace(4.0, budget=budget).interval == LONGEST_INTERVAL
-    assert Pace(20.0, budget=budget).interval < LONGEST_INTERVAL
+    assert cheap.interval == 0.2
+    assert [pace.interval for pace in costly] == pytest.approx([costly[0].interval] * 120)
+    assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(MOST_CPU)
+
+
+def test_one_costly_server_alone_is_sampled_as_configured() -> None:
+    """As long as all together keep to the budget, nobody is slowed down."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    (pace,) = sample_for(budget, hands, 1, 0.1)
+    assert pace.interval == 1.0
+
+
+def test_a_failed_read_counts_too() -> None:
+    """Documents that are refused after they were decoded take CPU time all the same."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    paces = [Pace(5.0, middle, budget) for _ in range(400)]
+    pauses = []
+    for _ in range(3):
+        for pace in paces:
+            pace.note_cpu(0.02)
+            pauses.append(pace.pause(DOWN))
+        hands.move(PERIOD_SECONDS)
+    assert RETRY_SECONDS[1] < pauses[-1] <= COSTLY[1]
+
+
+@pytest.mark.parametrize(("cost", "longest"), [(0.009, LONGEST_INTERVAL), (0.07, COSTLY[1])])
+def test_no_interval_is_endless(cost: float, longest: float) -> None:
+    """CPU time stretches an interval to the longest one at most; that of a huge document may be longer."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    assert {pace.interval for pace in sample_for(budget, hands, 5000, cost)} == {longest}
 
 
 def test_the_largest_counts() -> None:

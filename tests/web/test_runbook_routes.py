@@ -15,6 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from tools.environments import ROOT
+from tools.support.real_uwsgi import accepting, wait_until
 from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
@@ -88,38 +89,51 @@ def test_a_runbook_is_a_page(port: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
-    """The commands contain the known values, and a worker once one is chosen."""
+    """The commands contain the known values."""
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
     typed = "\n".join([*commands(html), *commands(html, "promql")])
-    assert set(re.findall(r"\b(?:SERVER|SERVER_API|STATS|EXPORTER|MASTER_PID|WORKER_PIDS?)\b", typed)) == set()
+    assert set(re.findall(r"\b(?:SERVER|SERVER_API|STATS|EXPORTER)\b", typed)) == set()
     assert '<a href="/servers/shop">' in html
 
 
 def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
-    """The values are the server's address, the exporter's as the reader reached it, and PIDs from uWSGI."""
-    document = json.loads(THREADS.read_bytes())
-    pids = {worker["id"]: str(worker["pid"]) for worker in document["workers"]}
+    """The values are the server's address, and the exporter's as the reader reached it."""
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
-    assert f"py-spy dump --pid {pids[2]}" in commands(stuck)
     assert shlex.split(commands(stuck)[0])[2] == f"file://{stats}"
-    near = page(port, "UwsgiConcurrencyNearCapacity", server="shop")
-    assert f"for pid in {' '.join(pids.values())}; do py-spy dump --pid $pid; done" in commands(near)
-    queue = page(port, "UwsgiListenQueueFilling", server="shop")
-    assert f"ss -lntxp | grep -w pid={document['pid']}" in commands(queue)
     unmeasured = page(port, "UwsgiQueueNotMeasurable", server="shop")
     assert shlex.split(commands(unmeasured)[0])[2] == f"http://127.0.0.1:{port}/api/v1/servers/shop"
 
 
-def test_a_worker_is_chosen_by_a_link(port: int) -> None:
-    """Until a worker is chosen, its PID is left open, so that nobody ends the wrong one."""
-    html = page(port, "UwsgiRequestStuck", server="shop")
-    assert "kill WORKER_PID" in commands(html)
-    chosen = re.search(r'<a href="([^"]*worker=3)">3</a>', html)
-    assert chosen
-    status, _, body = get(port, unescape(chosen[1]))
-    assert status == 200
-    assert "kill WORKER_PID" not in commands(body.decode())
-    assert "aria-current=true>3</a>" in body.decode()
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_has_a_pid_that_only_the_document_names(port: int, name: str) -> None:
+    """The placeholders stay, and the page says why."""
+    html = page(port, name.removesuffix(".md"), server="shop", worker="2")
+    document = json.loads(THREADS.read_bytes())
+    named = {document["pid"], *(worker["pid"] for worker in document["workers"])}
+    assert not named & set(map(int, re.findall(r"\d+", html)))
+    needs = re.search(r"\b(?:MASTER_PID|WORKER_PIDS?)\b", (FOLDER / name).read_text())
+    assert bool(needs) == ("No PID is filled in: the stats did not come from a socket" in html)
+
+
+@pytest.mark.integration
+def test_the_pids_are_those_that_the_kernel_proves() -> None:
+    """The commands of a running server have the PIDs of its master and of its workers. Until a worker is chosen, by a
+    link, its PID is left open, so that nobody ends the wrong one."""
+    with accepting("--processes", "2") as server, serving(f"shop={server.stats}", sampling=True) as port:
+        wait_until(lambda: "worker=2" in page(port, "UwsgiRequestStuck", server="shop"), what="the workers")
+        html = page(port, "UwsgiRequestStuck", server="shop")
+        assert "kill WORKER_PID" in commands(html)
+        document = json.loads(server.document(), strict=False)
+        pids = [worker["pid"] for worker in document["workers"]]
+        (link,) = re.findall(r'<a href="([^"]*worker=2)">2</a>', html)
+        chosen = get(port, unescape(link))[2].decode()
+        assert f"py-spy dump --pid {pids[1]}" in commands(chosen)
+        assert "aria-current=true>2</a>" in chosen
+        near = commands(page(port, "UwsgiConcurrencyNearCapacity", server="shop"))
+        assert f"for pid in {pids[0]} {pids[1]}; do py-spy dump --pid $pid; done" in near
+        assert f"ss -lntxp | grep -w pid={document['pid']}" in commands(
+            page(port, "UwsgiListenQueueFilling", server="shop")
+        )
 
 
 def test_links_keep_the_server(port: int) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.setup import Identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
@@ -83,7 +84,7 @@ def reading(pid: int, host: HostFacts) -> Reading:
 def pids_of(found: Reading) -> dict[str, str]:
     assert isinstance(found.snapshot, Snapshot)
     workers = found.snapshot.workers
-    return collect_pids(found, found.snapshot.pid, workers, workers[0])
+    return collect_pids(found.host, workers, workers[0])
 
 
 def test_container() -> None:
@@ -92,16 +93,21 @@ def test_container() -> None:
     assert found == {"MASTER_PID": "500", "WORKER_PIDS": "507 508", "WORKER_PID": "507"}
 
 
-def test_unproven_container() -> None:
-    """An unproven uWSGI that is process 1 of its container has no PIDs: on the host, 1 is another process."""
-    assert pids_of(reading(1, HostFacts(off="the stats server is on another host"))) == {}
+@pytest.mark.parametrize("master", [1, 40])
+def test_unproven(master: int) -> None:
+    """An unproven uWSGI has no PIDs: here they belong to other processes."""
+    assert pids_of(reading(master, HostFacts(off="the stats server is on another host"))) == {}
 
 
 def test_host() -> None:
-    """Without namespaces, and on another host, the PIDs are those of the document."""
+    """Without namespaces, the PIDs are those of the document, if the kernel shows the process below the master."""
+    processes = {pid: WorkerProcess(pid, *[None] * 9) for pid in (7, 8)}
     expected = {"MASTER_PID": "40", "WORKER_PIDS": "7 8", "WORKER_PID": "7"}
-    assert pids_of(reading(40, HostFacts(master_pid=40))) == expected
-    assert pids_of(reading(40, HostFacts(off="the stats server is on another host"))) == expected
+    assert pids_of(reading(40, HostFacts(master_pid=40, processes=processes))) == expected
+    assert pids_of(reading(40, HostFacts(master_pid=40, processes={7: processes[7]}))) == {
+        "MASTER_PID": "40",
+        "WORKER_PID": "7",
+    }
 
 
 def identity(started: float) -> Identity:

@@ -14,6 +14,7 @@ import sys
 
 from uwsgi_headroom import cli
 from uwsgi_headroom.source import stream
+from uwsgi_headroom.source.room import Share
 from uwsgi_headroom.source.stream import Received, receive
 
 
@@ -22,10 +23,10 @@ def _main() -> int:
     signal.signal(signal.SIGRTMIN, lambda *_: armed.append(signal.SIGSTOP))
     signal.signal(signal.SIGUSR2, lambda *_: armed.append(signal.SIGKILL))
 
-    async def stand_still(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
+    async def stand_still(sock: socket.socket, share: Share, deadline: float | None = None) -> Received:
         if armed:
             os.kill(os.getpid(), armed.pop())
-        return await receive(sock, size_cap, deadline)
+        return await receive(sock, share, deadline)
 
     vars(stream)["receive"] = stand_still
     return cli.main()

@@ -65,7 +65,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.words.formats import duration, numbered, percent, rate
+from uwsgi_headroom.words.formats import duration, name_pids, numbered, percent, rate
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -435,9 +435,9 @@ OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CP
 
 def find_computing_thread(figures: Figures) -> str:
     """The advice about threads that serve no request, and compute."""
-    pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
+    pid = name_pids([next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)])
     return (
-        f"Run `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}` to find the threads that serve no "
+        f"Run `top -H -p {pid}` and `py-spy dump --pid {pid}` to find the threads that serve no "
         f"request. Move their work into a process of its own, such as a mule or the spooler; if a library "
         "computes in threads, limit their number (`OMP_NUM_THREADS`). Each additional worker would also start such "
         "threads."

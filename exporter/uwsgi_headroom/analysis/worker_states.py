@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.wait_states import count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.words.formats import name_pids
 
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
@@ -35,13 +36,12 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     requests in service."""
     workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
     busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
-    return f"`py-spy dump --pid {(busiest and (busiest.local_pid or busiest.pid)) or 'PID'}`"
+    return f"`py-spy dump --pid {name_pids([busiest.local_pid if busiest else None])}`"
 
 
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
-    """The command that sends a signal to workers, in backticks. Only PIDs that the kernel proves to be workers are in
-    it, as this host has them: a document may name any."""
-    return f"`kill -{signal} {' '.join(str(worker.local_pid or 'PID') for worker in workers)}`"
+    """The command that sends a signal to workers, in backticks."""
+    return f"`kill -{signal} {name_pids(worker.local_pid for worker in workers)}`"
 
 
 def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:

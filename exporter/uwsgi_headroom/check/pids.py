@@ -32,7 +32,7 @@ from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import chosen as exact
-from uwsgi_headroom.words.formats import counted, duration, fit_duration, listed, numbered
+from uwsgi_headroom.words.formats import counted, duration, fit_duration, listed, name_pids, numbered
 from uwsgi_headroom.words.states import WORKERS
 
 WIDTH = 80
@@ -162,12 +162,15 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     if not chosen:
         yield from _wrap("Choose which to restart with --worker NUMBERS, such as --worker 2,3, or with --stuck.")
         return
-    here = [worker for worker in chosen if _pid(worker)]
-    if absent := [worker.worker_id for worker in chosen if not _pid(worker)]:
+    here = [worker for worker in chosen if (worker.local_pid or worker.pid or 0) > 1]
+    if absent := [worker.worker_id for worker in chosen if worker not in here]:
         yield from _wrap(f"{numbered('Worker', absent)} {'has' if len(absent) == 1 else 'have'} no process now.")
     if not here:
         return
-    pids, sudo = " ".join(str(_pid(worker)) for worker in here), _sudo(server, here)
+    pids, sudo = name_pids(worker.local_pid for worker in here), _sudo(server, here)
+    if not all(worker.local_pid for worker in here):
+        yield from _wrap(_doubt(server))
+        yield ""
     yield f"Restart {numbered('worker', [worker.worker_id for worker in here])} now{_where(server, here)}:"
     yield f"  {sudo}kill -TERM {pids}"
     yield from _wrap(f"{_say_lost(here)} {_say_rest(server, here)}")
@@ -179,16 +182,18 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     yield f"  {sudo}kill -HUP {pids}"
 
 
-def _pid(process: Worker) -> int | None:
-    """The PID of a worker where the exporter runs, or else as uWSGI knows it. None for what is no PID of
-    a worker, whatever a document says: `kill -TERM -1` ends everything."""
-    pid = process.local_pid or process.pid
-    return pid if pid is not None and pid > 1 else None
+def _doubt(server: Server) -> str:
+    """Why a command has a placeholder, and what to put in its place."""
+    why = next((each.why for each in server.unknown if each.what == "processes" and each.why), None)
+    return (
+        "The PIDs above are uWSGI's own figures: the kernel does not prove that they are workers of this uWSGI"
+        f"{f' ({why})' if why else ''}. Before you replace PID, look at the process on uWSGI's host: `ps -fp PID`."
+    )
 
 
 def _describe(worker: Worker) -> str:
     age = "-" if worker.age is None or not worker.pid else fit_duration(worker.age, 8)
-    pid = _pid(worker) or "-"
+    pid = worker.local_pid or worker.pid or "-"
     return f"  {worker.worker_id:>6}  {pid:>7}  {WORKERS[worker.state].short:7}  {age:8}  {_say_requests(worker)}"
 
 
@@ -228,9 +233,7 @@ def _where(server: Server, chosen: Sequence[Worker]) -> str:
     host = server.identity.host if server.identity else None
     if host is not None and host != os.uname().nodename:
         return f", on {host}"
-    if all(worker.local_pid for worker in chosen):
-        return ""
-    return ", where uWSGI runs (these PIDs are not seen from here)"
+    return "" if all(worker.local_pid for worker in chosen) else ", where uWSGI runs"
 
 
 def _sudo(server: Server, chosen: Sequence[Worker]) -> str:

@@ -30,7 +30,7 @@ from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
@@ -357,6 +357,9 @@ def _list_unknowns(
     if not reading.host.off:
         for why in list_gaps(record):
             yield schema.Unknown(what="waits", why=why, socket=None)
+    if isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts:
+        why = f"{counted(reading.snapshot.cut_texts, 'text')} in the stats document: too long, so cut or left out"
+        yield schema.Unknown(what="texts", why=why, socket=None)
     if watch.log and watch.log.trouble:
         why = f"uWSGI's log is not read: {watch.log.trouble} ({printable_name(watch.log.path)})"
         yield schema.Unknown(what="log", why=why, socket=None)

@@ -12,6 +12,7 @@ import h11
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import AccessError, SourceError
 from uwsgi_headroom.source.address import Http, HttpAccess
+from uwsgi_headroom.source.room import Share
 from uwsgi_headroom.source.stream import AddressInfo, Answer, connect_tcp, exchange_over_tls, receive
 
 _HEAD_BYTES = 8 * 1024
@@ -31,8 +32,9 @@ _MOST_INFORMATIONAL = 3
 """The most 1xx answers accepted before the real one. A proxy may send one; uWSGI sends none."""
 
 
-async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
-    """GET the document. Raises OSError, or SourceError unless the answer is a plain 200."""
+async def read_http(address: Http, addresses: Sequence[AddressInfo], share: Share) -> Answer:
+    """GET the document. Raises OSError, NoRoomError, or SourceError unless the answer is a plain 200."""
+    share.cap += _HEAD_BYTES
     connection = h11.Connection(h11.CLIENT)
     wire = _request(connection, address)
     access = address.access or HttpAccess()
@@ -41,12 +43,10 @@ async def read_http(address: Http, addresses: Sequence[AddressInfo], size_cap: i
     try:
         peer = sock.getpeername()[:2]
         if context:
-            received = await exchange_over_tls(
-                sock, context, access.server_name or address.host, wire, size_cap + _HEAD_BYTES
-            )
+            received = await exchange_over_tls(sock, context, access.server_name or address.host, wire, share)
         else:
             await asyncio.get_running_loop().sock_sendall(sock, wire)
-            received = await receive(sock, size_cap + _HEAD_BYTES)
+            received = await receive(sock, share)
     finally:
         sock.close()
     return Answer(_body(connection, received.body), received.transfer_seconds, peer=peer)

@@ -6,6 +6,7 @@ Each failure becomes one sentence for an operator: what happened, and what to do
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.source.room import NoRoomError, Share
 from uwsgi_headroom.source.silence import explain_silence
 from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
 
@@ -50,31 +52,32 @@ async def read_document(
     size_cap: int,
     find_master: Callable[[], int | None] = lambda: None,
     is_uwsgi: bool = False,
+    share: Share | None = None,
 ) -> Answer:
     """Read one document within `timeout` seconds and `size_cap` bytes. find_master: the process here that is proven to
     serve it, asked if it does not answer (of a UNIX socket, the kernel names it) or does not listen. is_uwsgi: whether
-    uWSGI's stats were read there before.
+    uWSGI's stats were read there before. share: of the memory for documents in transfer; by default, none has to wait.
 
     Raises SourceError. Always closes the connection before it returns or raises.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    addresses: Sequence[AddressInfo] = ()
+    deadline = asyncio.get_running_loop().time() + timeout
+    share = share or Share()
     listeners: list[int] = []
     try:
-        if isinstance(address, Unix):
-            return await stream.read_unix(address, size_cap, deadline, listeners.append)
-        if isinstance(address, (Tcp, Http)):
-            addresses = await _resolve(address, timeout)
-        if sys.version_info >= (3, 11):  # without a task of its own
-            async with asyncio.timeout(deadline - loop.time()):
-                return await _read(address, addresses, size_cap)
-        return await asyncio.wait_for(_read(address, addresses, size_cap), deadline - loop.time())
+        addresses = await _resolve(address, timeout) if isinstance(address, (Tcp, Http)) else ()
+        for _ in range(2):  # a document that is larger than was known is read again, once there is room for it
+            await share.begin(size_cap, deadline)
+            with contextlib.suppress(NoRoomError):
+                return await _read(address, addresses, share, deadline, listeners.append)
+            share.end()
+        raise SourceError("too_large", "the document has grown while it was read")
     except asyncio.TimeoutError:
         why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
         raise SourceError("timeout", f"no complete answer within {timeout:g} s: {why}") from None
     except OSError as error:
         raise _explain_os_error(error, find_master) from None
+    finally:
+        share.end()  # the caller decodes the document before any other task runs
 
 
 async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
@@ -89,14 +92,31 @@ async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]
     return refuse_local(found) if address.is_guarded else found
 
 
-async def _read(address: Tcp | Http | File, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
+async def _read(
+    address: Address,
+    addresses: Sequence[AddressInfo],
+    share: Share,
+    deadline: float,
+    on_connected: Callable[[int], None],
+) -> Answer:
+    """Raises OSError, asyncio.TimeoutError after the deadline, SourceError, or NoRoomError."""
+    if isinstance(address, Unix):
+        return await stream.read_unix(address, share, deadline, on_connected)
+    seconds = deadline - asyncio.get_running_loop().time()
+    if sys.version_info >= (3, 11):  # without a task of its own
+        async with asyncio.timeout(seconds):
+            return await _read_other(address, addresses, share)
+    return await asyncio.wait_for(_read_other(address, addresses, share), seconds)
+
+
+async def _read_other(address: Tcp | Http | File, addresses: Sequence[AddressInfo], share: Share) -> Answer:
     match address:
         case Tcp():
-            return await stream.read_tcp(addresses, size_cap)
+            return await stream.read_tcp(addresses, share)
         case Http():
-            return await http.read_http(address, addresses, size_cap)
+            return await http.read_http(address, addresses, share)
         case File():
-            return replay_file(address, size_cap)
+            return replay_file(address, share.cap)
 
 
 def _explain_os_error(error: OSError, find_master: Callable[[], int | None]) -> SourceError:

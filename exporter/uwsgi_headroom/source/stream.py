@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
+from uwsgi_headroom.source.room import NoRoomError, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +61,20 @@ def close_sending_side(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
 
 
-async def receive(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
+async def receive(sock: socket.socket, share: Share, deadline: float | None = None) -> Received:
     """Receive to the end of the stream.
 
-    Raises OSError, asyncio.TimeoutError after `deadline` (the loop's time), or SourceError past `size_cap` bytes.
+    Raises OSError, asyncio.TimeoutError after `deadline` (the loop's time), SourceError, or NoRoomError.
     """
     loop = asyncio.get_running_loop()
-    receiving = _Receiving(sock, size_cap, loop.create_future())
+    receiving = _Receiving(sock, share, loop.create_future())
     timer = None if deadline is None else loop.call_at(deadline, receiving.time_out)
     descriptor = sock.fileno()
     loop.add_reader(descriptor, receiving.receive)
     try:
         return await receiving.result
     finally:
+        receiving.parts.received.clear()  # an error and its frames are a cycle, which Python keeps for a while
         loop.remove_reader(descriptor)
         if timer:
             timer.cancel()
@@ -86,9 +88,9 @@ class _Receiving:
     """Receives from a socket whenever it has data. One callback for the whole stream, rather than one for each chunk,
     takes a third less time."""
 
-    def __init__(self, sock: socket.socket, size_cap: int, result: asyncio.Future[Received]) -> None:
+    def __init__(self, sock: socket.socket, share: Share, result: asyncio.Future[Received]) -> None:
         self._sock = sock
-        self._parts = _Parts(size_cap)
+        self.parts = _Parts(sock, share)
         self.result = result
 
     def time_out(self) -> None:
@@ -101,39 +103,40 @@ class _Receiving:
             return
         try:
             for _ in range(_CHUNKS_AT_ONCE):
-                if not self._parts.add(self._sock.recv(_CHUNK)):
-                    self.result.set_result(self._parts.join())
+                if not self.parts.add(self._sock.recv(_CHUNK)):
+                    self.result.set_result(self.parts.join())
                     return
         except (BlockingIOError, InterruptedError):
             return
         except ConnectionResetError as error:
-            if self._parts.chunks:
-                self.result.set_result(self._parts.join())
+            if self.parts.received:
+                self.result.set_result(self.parts.join())
             else:
                 self.result.set_exception(error)
-        except (OSError, SourceError) as error:
-            self.result.set_exception(error)
+        except (OSError, SourceError, NoRoomError) as error:
+            self.result.set_exception(error.with_traceback(None))  # its frames hold the last part
 
 
 async def exchange_over_tls(
-    sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, size_cap: int
+    sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, share: Share
 ) -> Received:
     """Send a request to the server that has a certificate for `host`, and receive to the end of the stream.
 
-    Raises OSError, or SourceError past `size_cap` bytes.
+    Raises OSError, SourceError, or NoRoomError.
     """
     reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=host)
+    parts = _Parts(sock, share)
     try:
         writer.write(request)
-        parts = _Parts(size_cap)
         try:
             while parts.add(await reader.read(_CHUNK)):
                 pass
         except ConnectionResetError:
-            if not parts.chunks:
+            if not parts.received:
                 raise
         return parts.join()
     finally:
+        parts.received.clear()
         writer.transport.abort()  # close() would wait for a peer that may never answer
 
 
@@ -144,27 +147,26 @@ class _Parts:
     after some part is an end: the decoder checks whether the document is complete.
     """
 
-    def __init__(self, size_cap: int) -> None:
-        self.chunks: list[bytes] = []
+    def __init__(self, sock: socket.socket, share: Share) -> None:
+        self.received = bytearray()  # a list of parts would keep some kB for each, however small it is
         self._began: float | None = None
-        self._room = size_cap
+        self._share = share
+        share.sock = sock
 
     def add(self, chunk: bytes) -> bool:
-        """Add a part; False at the end of the stream. Raises SourceError if the answer is too large."""
+        """Add a part; False at the end of the stream. Raises SourceError or NoRoomError if it is too large."""
+        self._share.hold(len(self.received) + len(chunk))
         if not chunk:
             return False
         self._began = self._began or time.monotonic()
-        self.chunks.append(chunk)
-        self._room -= len(chunk)
-        if self._room < 0:
-            raise SourceError(
-                "too_large", "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores"
-            )
+        self.received += chunk
         return True
 
     def join(self) -> Received:
         """The whole answer, and the time from its first part until now."""
-        return Received(b"".join(self.chunks), time.monotonic() - self._began if self._began else 0.0)
+        body, self.received = bytes(self.received), bytearray()
+        self._share.complete(len(body))
+        return Received(body, time.monotonic() - self._began if self._began else 0.0)
 
 
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
@@ -262,12 +264,12 @@ _CREDENTIALS = struct.Struct("iII")  # PID, uid, gid: struct ucred
 
 
 async def read_unix(
-    address: Unix, size_cap: int, deadline: float, on_connected: Callable[[int], None] = lambda _pid: None
+    address: Unix, share: Share, deadline: float, on_connected: Callable[[int], None] = lambda _pid: None
 ) -> Answer:
     """Read a UNIX stats server to the end, until `deadline` (the loop's time). Calls `on_connected` with the PID of the
     listening process. The path of nearly every sample: it makes no system call and no task that it does not need.
 
-    Raises OSError, asyncio.TimeoutError after the deadline, or SourceError.
+    Raises OSError, asyncio.TimeoutError after the deadline, SourceError, or NoRoomError.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -279,7 +281,7 @@ async def read_unix(
         peer_pid: int = _CREDENTIALS.unpack(credentials)[0]
         on_connected(peer_pid)
         close_sending_side(sock)
-        body, transfer_seconds = await receive(sock, size_cap, deadline)
+        body, transfer_seconds = await receive(sock, share, deadline)
         return Answer(body, transfer_seconds, peer_pid)
     finally:
         sock.close()
@@ -311,13 +313,13 @@ def _connect_to_first(sock: socket.socket, address: Unix) -> bool:
 _RECEIVE_BUFFER = 4 * 1024 * 1024
 
 
-async def read_tcp(addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
-    """Read a raw TCP stats server to the end. Raises OSError or SourceError."""
+async def read_tcp(addresses: Sequence[AddressInfo], share: Share) -> Answer:
+    """Read a raw TCP stats server to the end. Raises OSError, SourceError, or NoRoomError."""
     sock = await connect_tcp(addresses)
     try:
         peer = sock.getpeername()[:2]
         close_sending_side(sock)
-        return Answer(*await receive(sock, size_cap), peer=peer)
+        return Answer(*await receive(sock, share), peer=peer)
     finally:
         sock.close()
 

@@ -1,7 +1,8 @@
 """Bounds of a stats document: the most of each part, the longest texts and the largest numbers.
 
 The document is decoded on the event loop, which all servers share, and its parts become series. A document over a
-bound is refused as `too_large`. The bounds are well above any real use of uWSGI; docs/safety.md lists them. Rules:
+bound is refused as `too_large`; only a text that is too long is cut instead. The bounds are well above any real use of
+uWSGI; docs/safety.md lists them. Rules:
 
 * Parts are counted while they are built: msgspec checks the length of a list only when the list is complete, and
   millions of empty objects fit into a few megabytes. Metrics are not built, so they are counted at the end.
@@ -50,21 +51,39 @@ QUOTES = 500_000
 
 NAME_CHARACTERS = 255
 
-Name = Annotated[str, Meta(max_length=NAME_CHARACTERS)]
-"""A name: uWSGI keeps most names in 256 bytes. The exporter keeps a name as a label's value from scrape to scrape."""
+"""The longest name: uWSGI keeps most names in 256 bytes. The exporter keeps a name as a label's value from scrape to
+scrape."""
 
-Path = Annotated[str, Meta(max_length=4096)]
-"""A path (PATH_MAX of Linux), or the command of a cron."""
+PATH_CHARACTERS = 4096
+"""The longest path (PATH_MAX of Linux), and the longest command of a cron."""
 
-LockName = Annotated[str, Meta(max_length=4096 + 64)]
-"""The name of a lock; that of a spooler's lock contains a path ("spooler on ...")."""
+_CUT = "texts that were cut"
 
-_left: dict[str, int] = dict(MOST)
+_left: dict[str, int] = {**MOST, _CUT: 0}
 
 
 def begin_document() -> None:
     """Reset all counts: another document is about to be decoded."""
     _left.update(MOST)
+    _left[_CUT] = 0
+
+
+def cut(part: Struct, field: str, most: int = NAME_CHARACTERS) -> None:
+    """Cut a text to its longest length: a text that is too long costs no other field."""
+    text = getattr(part, field)
+    if len(text) > most:
+        force_setattr(part, field, f"{text[: most - 1]}…")
+        note_cut()
+
+
+def note_cut() -> None:
+    """Count a text that is too long, and was cut or left out."""
+    _left[_CUT] += 1
+
+
+def count_cut() -> int:
+    """The number of texts of this document that were cut or left out."""
+    return _left[_CUT]
 
 
 def count_part(part: str) -> None:

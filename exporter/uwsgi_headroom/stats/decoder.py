@@ -98,10 +98,7 @@ def _check_quotes(body: bytes) -> None:
 
 
 def _not_uwsgi(error: msgspec.ValidationError) -> StatsError:
-    words = str(error)  # msgspec's message has the place and the bound, but no value and no key
-    if " of length <= " in words:
-        bound, _, place = words.partition(" of length <= ")[2].partition(" - at ")
-        return StatsError("too_large", f"a text in the document is longer than {bound} characters: {place or 'a name'}")
+    # msgspec's message has the place and the bound, but no value and no key
     return StatsError("not_uwsgi", f"this is JSON, but not a stats document of uWSGI: {error}")
 
 

@@ -17,17 +17,17 @@ from msgspec import Meta, Raw, Struct, field
 from msgspec.json import Decoder
 from msgspec.structs import force_setattr
 
-from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats.bounds import (
     MOST,
     NAME_CHARACTERS,
+    PATH_CHARACTERS,
     Count,
-    Name,
-    Path,
     Whole,
     begin_part,
     count_part,
+    cut,
     hide_negatives,
+    note_cut,
     too_many,
 )
 
@@ -37,20 +37,21 @@ class App(Struct, frozen=True, gc=False):
     0 when the worker respawns."""
 
     app_id: Whole = field(default=0, name="id")
-    mountpoint: Name = ""
+    mountpoint: str = ""
     startup_seconds: Count | None = field(default=None, name="startup_time")
     requests: Count | None = None
     exceptions: Count | None = None
 
     def __post_init__(self) -> None:
         count_part("applications of one worker")
+        cut(self, "mountpoint")
         count_part("applications")
 
 
 class Cache(Struct, frozen=True, gc=False):
     """A uWSGI cache. Sizes are in items; `full` counts refused insertions."""
 
-    name: Name = ""
+    name: str = ""
     hits: Count | None = None
     misses: Count | None = field(default=None, name="miss")
     full: Count | None = None
@@ -59,12 +60,13 @@ class Cache(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("caches")
+        cut(self, "name")
 
 
 class Spooler(Struct, frozen=True, gc=False):
     """A spooler process. `running` is 1 while it works on a task."""
 
-    directory: Path = field(default="", name="dir")
+    directory: str = field(default="", name="dir")
     tasks: Count | None = None
     respawns: Count | None = None
     running: Whole | None = None
@@ -72,6 +74,7 @@ class Spooler(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("spoolers")
+        cut(self, "directory", PATH_CHARACTERS)
         hide_negatives(self, "running")
 
 
@@ -84,12 +87,13 @@ class Cron(Struct, frozen=True, gc=False):
     day: Whole = -1
     month: Whole = -1
     week: Whole = -1
-    command: Path = ""
+    command: str = ""
     pid: Whole = -1
     started_at: Whole = 0
 
     def __post_init__(self) -> None:
         count_part("crons")
+        cut(self, "command", PATH_CHARACTERS)
         if self.started_at < 0:
             force_setattr(self, "started_at", 0)
 
@@ -97,11 +101,12 @@ class Cron(Struct, frozen=True, gc=False):
 class LegionMember(Struct, frozen=True, gc=False):
     """Another node of a legion; `last_seen` in epoch seconds."""
 
-    name: Name = ""
+    name: str = ""
     last_seen: Whole | None = None
 
     def __post_init__(self) -> None:
         count_part("members of legions")
+        cut(self, "name")
         hide_negatives(self, "last_seen")
 
 
@@ -109,7 +114,7 @@ class Legion(Struct, frozen=True):
     """A legion that this instance is a member of. `lord_since` is the epoch second when it became the lord, 0 if it
     is not the lord; `members` are the others."""
 
-    name: Name = field(default="", name="legion")
+    name: str = field(default="", name="legion")
     valor: Whole | None = None
     quorum: Whole | None = None
     lord_since: Whole | None = field(default=None, name="i_am_the_lord")
@@ -117,6 +122,7 @@ class Legion(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         count_part("legions")
+        cut(self, "name")
         hide_negatives(self, "valor", "quorum", "lord_since")
 
 
@@ -142,22 +148,24 @@ def decode_custom_metrics(metrics: dict[str, Raw]) -> dict[str, CustomMetric]:
     uWSGI adds metrics of its own for every worker and thread, tens of thousands on a large server. They only repeat
     what the rest of the document says, so they are not decoded.
 
-    Raises StatsError (`too_large`) if the document has more metrics than the bounds allow, or a name is too long.
+    Those whose names are too long are left out. Raises StatsError (`too_large`) if the document has more metrics than
+    the bounds allow.
     """
     if len(metrics) > MOST["metrics"]:
         raise too_many("metrics")
     custom = [name for name in metrics if not _match_built_in(name)]
     if len(custom) > MOST["custom metrics"]:
         raise too_many("custom metrics")
-    if any(len(name) > NAME_CHARACTERS for name in custom):
-        raise StatsError("too_large", f"a metric's name is longer than {NAME_CHARACTERS} characters")
+    for name in [name for name in custom if len(name) > NAME_CHARACTERS]:
+        custom.remove(name)
+        note_cut()
     return {name: _decoder.decode(metrics[name]) for name in custom}
 
 
 class Vassal(Struct, frozen=True, gc=False):
     """An instance that an emperor runs. Times are in epoch seconds, 0 for never."""
 
-    name: Name = field(default="", name="id")
+    name: str = field(default="", name="id")
     pid: Whole = 0
     born: Whole | None = None
     last_heartbeat: Whole | None = None
@@ -169,18 +177,20 @@ class Vassal(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("vassals")
+        cut(self, "name")
         hide_negatives(self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
 
 
 class Blacklisted(Struct, frozen=True, gc=False):
     """A vassal that the emperor throttles after failed starts. `throttle_level` is in milliseconds."""
 
-    name: Name = field(default="", name="id")
+    name: str = field(default="", name="id")
     throttle_level: Whole | None = None
     attempt: Whole | None = None
 
     def __post_init__(self) -> None:
         count_part("blacklisted vassals")
+        cut(self, "name")
         hide_negatives(self, "throttle_level", "attempt")
 
 
@@ -198,7 +208,7 @@ class EmperorSnapshot(Struct, frozen=True):
 class Node(Struct, frozen=True, gc=False):
     """A backend that subscribed to a router. `tx` and `rx` are in bytes."""
 
-    name: Name = ""
+    name: str = ""
     requests: Whole | None = None
     tx: Whole | None = None
     rx: Whole | None = None
@@ -209,29 +219,32 @@ class Node(Struct, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         count_part("nodes")
+        cut(self, "name")
         hide_negatives(self, "requests", "tx", "rx", "load", "weight", "failures", "death_mark")
 
 
 class Subscription(Struct, frozen=True):
     """A key (usually a host name) and the backends behind it."""
 
-    key: Name = ""
+    key: str = ""
     hits: Whole | None = None
     nodes: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
         count_part("subscriptions")
+        cut(self, "key")
         hide_negatives(self, "hits")
 
 
 class StaticNode(Struct, frozen=True, gc=False):
     """A backend named in the router's configuration."""
 
-    name: Name = ""
+    name: str = ""
     hits: Whole | None = None
 
     def __post_init__(self) -> None:
         count_part("static nodes")
+        cut(self, "name")
         hide_negatives(self, "hits")
 
 
@@ -282,7 +295,7 @@ class RawWorker(Struct, frozen=True):
     exceptions: Count | None = None
     harakiri_count: Count | None = None
     signals: Count | None = None
-    status: Name = ""
+    status: str = ""
     rss: Count | None = None
     running_time: Wrapping | None = None
     last_spawn: Count | None = None
@@ -309,18 +322,19 @@ class WorkerWithVariables(RawWorker, frozen=True):
 
 
 class RawSocket(Struct, frozen=True, gc=False):
-    name: Name = ""
+    name: str = ""
     queue: Count | None = None
     max_queue: Count | None = None
 
     def __post_init__(self) -> None:
         count_part("sockets")
+        cut(self, "name")
 
 
 class Document(Struct, frozen=True):
     """A document of any of the three kinds. Each kind has keys that the others lack."""
 
-    version: Name | None = None
+    version: str | None = None
     pid: Whole = 0
     # a server
     workers: list[RawWorker] | None = None
@@ -340,6 +354,10 @@ class Document(Struct, frozen=True):
     active_sessions: Count | None = None
     subscriptions: tuple[Subscription, ...] = ()
     static_nodes: tuple[StaticNode, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.version is not None:
+            cut(self, "version")
 
 
 class DocumentWithVariables(Document, frozen=True):

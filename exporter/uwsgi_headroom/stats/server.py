@@ -15,7 +15,7 @@ from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
-from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, Whole, too_many
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, PATH_CHARACTERS, Whole, count_cut, note_cut, too_many
 from uwsgi_headroom.stats.raw import (
     App,
     Cache,
@@ -187,6 +187,8 @@ class Snapshot(Struct, frozen=True):
     crons: tuple[Cron, ...]
     legions: tuple[Legion, ...]
     custom_metrics: dict[str, CustomMetric]
+    cut_texts: int = 0
+    """The number of texts that were too long, and were cut or left out."""
 
     @property
     def thunder_lock(self) -> bool | None:
@@ -211,6 +213,7 @@ def make_snapshot(document: Document, templates: Templates | None = None) -> Sna
         crons=document.crons,
         legions=document.legions,
         custom_metrics=decode_custom_metrics(document.metrics),
+        cut_texts=count_cut(),  # the last one: the lines above count too
     )
 
 
@@ -281,7 +284,7 @@ def _natural(number: int | None) -> int | None:
     return None if number is None or number < 0 else number
 
 
-_lock_decoder = Decoder(list[dict[LockName, Whole]] | None)
+_lock_decoder = Decoder(list[dict[str, Whole]] | None)
 
 
 def _locks(raw: Raw) -> dict[str, int] | None:
@@ -297,6 +300,9 @@ def _locks(raw: Raw) -> dict[str, int] | None:
             holders[name] = holders.get(name) or pid
     if len(holders) > MOST["locks"]:
         raise too_many("locks")
+    for name in [name for name in holders if len(name) > PATH_CHARACTERS + len("spooler lock ")]:
+        del holders[name]
+        note_cut()
     return holders
 
 

@@ -77,7 +77,6 @@ class CodeWatch:
         self.pause = setting.seconds
         self._watch = watch
         self._monotonic = monotonic
-        self._budget = budget
         self._turns = budget.looks if budget else asyncio.Semaphore()
         self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
         self._off: str | None = None
@@ -128,11 +127,8 @@ class CodeWatch:
         return CodeLook(off=_SILENT)
 
     def _note(self, look: CodeLook) -> None:
-        factor = 1.0
-        if self._budget:
-            self._budget.note(look.seconds)
-            factor = self._budget.factor
-        self.pause = max(self.setting.seconds * factor, look.seconds / self.setting.most_cpu)
+        self._watch.pace.note_cpu(look.seconds)
+        self.pause = max(self.setting.seconds * self._watch.pace.stretch, look.seconds / self.setting.most_cpu)
         self.history.add(self._monotonic(), look, _LONGEST_STEP * self.pause)
         if look.off != self._off and look.off and self._log_limit.allows(self._monotonic()):
             fields = {"server": self._watch.name, "detail": look.off, **self._log_limit.take_left_out()}

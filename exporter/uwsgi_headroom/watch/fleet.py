@@ -22,7 +22,7 @@ from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
-from uwsgi_headroom.source import Address
+from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
 from uwsgi_headroom.watch.kept_history import restore_deploys
@@ -34,6 +34,7 @@ from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.watch.worker_places import WorkerPlaces
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -139,6 +140,7 @@ class Fleet:
                         tasks[watch] = asyncio.create_task(supervise("sample", work, self.restarts), name=name)
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
+                self._maker.places.keep({watch.reader for watch in watches})
                 self._progress.end_turn(watches)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), GLOB_SECONDS)
@@ -177,6 +179,7 @@ class Fleet:
             windows=settings.windows,
             max_servers=settings.max_servers,
         )
+        self._maker.places.most_servers = settings.max_servers
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
         removed = list(self._kept.values())
@@ -263,9 +266,9 @@ def _identity(name: str, address: Address, slo: Slo | None) -> object:
 
 
 class WatchMaker:
-    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, templates of routes and
-    the writer of the history among all watches. Uses the settings with which the exporter started, but for the
-    objective."""
+    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, the room for documents
+    in transfer, the places for workers, templates of routes and the writer of the history among all watches. Uses the
+    settings with which the exporter started, but for the objective."""
 
     def __init__(
         self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None, most_cpu: float
@@ -274,6 +277,8 @@ class WatchMaker:
         self._machine_cpu = MachineCpu(clock.monotonic)
         self._listeners = ListenerDumps(clock.monotonic)
         self._budget = CpuBudget(clock.monotonic, most_cpu)
+        self._room = Room(monotonic=clock.monotonic)
+        self.places = WorkerPlaces(settings.max_servers)
         self._waits = WaitSetting(
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},
@@ -302,6 +307,8 @@ class WatchMaker:
             lag=self._lag,
             writer=self._writer if keeps_history else None,
             budget=self._budget,
+            room=self._room,
+            places=None if config.address else self.places,
             log=find_log(config, name, settings),
             code=find_code(config, settings),
         )

@@ -5,9 +5,10 @@
   document is large, the interval stretches. The time before the master begins to answer does not count, because the
   master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
   nothing, and a slow minute is soon forgotten.
-* Sampling all servers takes at most a share of a CPU (`CpuBudget`): with very many, all intervals stretch alike.
+* Sampling all servers takes at most a share of a CPU (`CpuBudget`): beyond it, the intervals of those that need most
+  stretch.
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
-  the budget.
+  the budget. Only where a sample costs much CPU time, as of a huge document, that may stretch the interval further.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
 * Where nobody listens, as while uWSGI reloads, an attempt costs uWSGI nothing, and pauses are a part of the time that
   it is away: when it is back, the requests that wait in its queue are seen before they are served.
@@ -19,9 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import mean, median
 
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
@@ -93,17 +95,40 @@ class Pace:
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
+        self._spent = 0.0  # CPU seconds since the last pause
+        self._cost: float | None = None  # CPU seconds of a sample
         self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
     def set_rate(self, samples_per_second: float) -> None:
         """From now on, sample this often, if the budgets permit it."""
         self._wanted = 1 / samples_per_second
 
+    def note_cpu(self, seconds: float) -> None:
+        """Note CPU time that this server took."""
+        self._spent += seconds
+
     @property
     def interval(self) -> float:
-        """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
-        wanted = self._wanted * self._budget.factor if self._budget else self._wanted
-        return min(LONGEST_INTERVAL, max(wanted, self._usual_seconds / BUDGET))
+        """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL, or the
+        longest of COSTLY."""
+        return self._unstretched * self.stretch
+
+    @property
+    def _unstretched(self) -> float:
+        return min(LONGEST_INTERVAL, max(self._wanted, self._usual_seconds / BUDGET))
+
+    @property
+    def stretch(self) -> float:
+        """The factor by which CPU time stretches the interval."""
+        return self._stretch(self._unstretched)
+
+    def _stretch(self, interval: float) -> float:
+        if self._budget is None or not self._cost:
+            return 1.0
+        costly, longest = COSTLY
+        most = (longest if self._cost >= costly else LONGEST_INTERVAL) / interval
+        cost = self._budget.cost
+        return max(1.0, min(most, (self._cost / cost) ** 2 if cost else most))
 
     @property
     def duty(self) -> float:
@@ -123,22 +148,34 @@ class Pace:
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
         if isinstance(outcome, ReadError):
-            first, longest = RETRY_SECONDS
-            if outcome.reason in GONE:
-                shortest, part = GONE_PAUSE
-                pause = min(longest, max(shortest, self.interval, part * self._gone_seconds))
-                self._gone_seconds += pause
-                return pause
-            self._failures += 1
-            return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
+            pause = self._pause_after_failure(outcome)
+            self._add_cost(pause)
+            return pause * self._stretch(pause)
         self._failures, self._gone_seconds = 0, 0.0
         self._transfers.append((outcome.at, outcome.transfer_seconds))
         while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
             self._transfers.popleft()
         self._usual_seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
+        self._add_cost(self._unstretched)
         jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
         # Wait at least as long as the read took, but not longer than the configured interval.
         return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
+
+    def _pause_after_failure(self, error: ReadError) -> float:
+        first, longest = RETRY_SECONDS
+        if error.reason in GONE:
+            shortest, part = GONE_PAUSE
+            pause = min(longest, max(shortest, self.interval, part * self._gone_seconds))
+            self._gone_seconds += pause
+            return pause
+        self._failures += 1
+        return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
+
+    def _add_cost(self, interval: float) -> None:
+        self._cost = self._spent if self._cost is None else self._cost + _COST_WEIGHT * (self._spent - self._cost)
+        self._spent = 0.0
+        if self._budget:
+            self._budget.note(self, self._cost, interval)
 
     @property
     def _seconds(self) -> list[float]:
@@ -149,17 +186,17 @@ MOST_CPU = 0.25
 """The share of a CPU that decoding documents, asking the kernel and keeping figures may take. Receiving documents and
 the event loop take nearly as much again."""
 
-PERIOD_SECONDS = 5.0
-"""Time between two changes of the factor by which the intervals of all servers are stretched to save CPU, in
-seconds."""
+PERIOD_SECONDS = 1.0
+"""Time between two decisions on how the servers share this CPU time, in seconds."""
 
-MOST_STRETCHED = 16.0
-"""The largest such factor: it stretches 0.25 seconds, the shortest interval that uses much CPU, to the longest, 4
-seconds."""
+COSTLY = (0.01, 60.0)
+"""From this CPU time of a sample on, in seconds, CPU time may stretch an interval to this many seconds instead of
+LONGEST_INTERVAL: such a document is huge or hostile. 64 workers of 16 threads take some 6 ms."""
 
-MOST_COUNTED_SECONDS = 0.01
-"""The CPU time of one sample that counts at most, so that one huge or hostile document does not slow down the sampling
-of all other servers. 64 workers of 16 threads take some 6 ms."""
+_COST_WEIGHT = 0.3
+"""The weight of the latest sample in what a sample of a server costs."""
+
+_FORGET_SECONDS = 2 * COSTLY[1]
 
 _WORTH_A_LINE = 1.2
 
@@ -170,41 +207,56 @@ longest, and after a start each server has its first."""
 
 
 class CpuBudget:
-    """The factor by which the sampling intervals of all servers are stretched, at least 1. CPU time is inversely
-    proportional to it, so each period multiplies it by the share that was used over `most`, the share that may be.
-    looks: the turns of looks at code, which compute in threads of their own."""
+    """Shares `most` of a CPU among the servers, so that those whose samples cost little keep their pace: where that is
+    not enough for all, an interval stretches with the square of the part by which a sample costs more than `cost`, so
+    half of `cost` changes nothing, and ten times as much stretches it a hundredfold. Servers that cost the same yield
+    alike. looks: the turns of looks at code, which compute in threads of their own."""
 
     def __init__(self, monotonic: Callable[[], float], most: float = MOST_CPU) -> None:
         self._monotonic, self._most = monotonic, most
-        self._began = monotonic()
-        self._spent = 0.0
-        self._factor = 1.0
+        self._noted: dict[Pace, tuple[float, float, float]] = {}
+        self._decided_at = float("-inf")
+        self._cost = math.inf
         self._said = False
         self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    def note(self, seconds: float) -> None:
-        """Note CPU time that a sample took."""
-        self._spent += min(seconds, MOST_COUNTED_SECONDS)
+    def note(self, pace: Pace, cost: float, interval: float) -> None:
+        """Note the CPU seconds that a sample of a server costs, and the interval without a budget."""
+        self._noted[pace] = self._monotonic(), cost, interval
 
     @property
-    def factor(self) -> float:
-        elapsed = self._monotonic() - self._began
-        if elapsed >= PERIOD_SECONDS:
-            used = self._spent / elapsed / self._most
-            self._factor = min(MOST_STRETCHED, max(1.0, self._factor * used))
-            self._began, self._spent = self._began + elapsed, 0.0
-            self._say()
-        return self._factor
+    def cost(self) -> float:
+        """The CPU seconds of a sample up to which no interval is stretched now."""
+        now = self._monotonic()
+        if now - self._decided_at >= PERIOD_SECONDS:
+            self._decided_at = now
+            self._noted = {pace: noted for pace, noted in self._noted.items() if now - noted[0] < _FORGET_SECONDS}
+            known = sorted((cost, interval) for _, cost, interval in self._noted.values() if cost > 0)
+            self._cost = _find_cost(self._most, known)
+            self._say(sum(cost**2 > _WORTH_A_LINE * self._cost**2 for cost, _ in known))
+        return self._cost
 
-    def _say(self) -> None:
-        if self._said == (self._factor >= _WORTH_A_LINE):
+    def _say(self, servers: int) -> None:
+        if self._said == bool(servers):
             return
         self._said = not self._said
         if self._said:
-            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": self._most}
-            _log.warning("sampling all servers less often, to limit its CPU time", extra={"fields": fields})
+            fields = {"servers": servers, "share_of_a_cpu": self._most}
+            _log.warning("sampling servers less often, to limit its CPU time", extra={"fields": fields})
         else:
             _log.info("sampling all servers as often as configured again")
+
+
+def _find_cost(most: float, known: Sequence[tuple[float, float]]) -> float:
+    """The cost from which on intervals stretch, so that all together take `most` of a CPU; infinite if none has to.
+    known: cost and interval of each server, the least cost first."""
+    rest = sum(1 / (cost * interval) for cost, interval in known)
+    for cost, interval in known:
+        if cost**2 * rest > most:
+            return math.sqrt(max(0.0, most) / rest)
+        most -= cost / interval
+        rest -= 1 / (cost * interval)
+    return math.inf
 
 
 REMEMBERED_SECONDS = 30.0

@@ -18,13 +18,14 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError, StillRunsError
+from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError, StatsError, StillRunsError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
 from uwsgi_headroom.routes.shape import OTHER, Templates
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
+from uwsgi_headroom.watch.worker_places import WorkerPlaces
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ class Reader:
     requests in service; None if they are off. timeout, size_cap and `facts_every`, the seconds
     between readings of the kernel's facts, may be changed: they apply from the next read. Readings in between are
     partial.
-    on_cpu is called with the CPU seconds that each reading took once its document was received.
+    on_cpu is called with the CPU seconds that each reading took once its document was received. room: for the documents
+    in transfer of all servers; places: for the workers of servers that patterns find, None for any other server.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -55,6 +57,8 @@ class Reader:
         routes: RouteNamer | None = None,
         on_outcome: Callable[[float, Reading | ReadError], None] = lambda _at, _outcome: None,
         on_cpu: Callable[[float], None] = lambda _seconds: None,
+        room: source.Room | None = None,
+        places: WorkerPlaces | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -65,6 +69,8 @@ class Reader:
         self.attempts = 0
         self.timeout = timeout
         self.size_cap = size_cap
+        self._share = source.Share(room)
+        self._places = places
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
         self._on_cpu = on_cpu
@@ -129,7 +135,6 @@ class Reader:
     async def _read(self) -> Reading | ReadError:
         """Read once. Raises nothing but CancelledError: an internal error becomes the outcome."""
         outcome: Reading | ReadError
-        self._cpu_began = time.thread_time()
         try:
             outcome = await self._read_once()
         except ReadError as error:
@@ -141,8 +146,7 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - as above
             outcome = self.fault(error)
         self._note(outcome)
-        if isinstance(outcome, Reading):
-            self._on_cpu(time.thread_time() - self._cpu_began)
+        self._on_cpu(time.thread_time() - self._cpu_began)
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
@@ -160,16 +164,25 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
-        answer = await source.read_document(
-            self.address,
-            timeout=self.timeout,
-            size_cap=self.size_cap,
-            find_master=self._find_master,
-            is_uwsgi=self._whole is not None,
-        )
+        try:
+            answer = await source.read_document(
+                self.address,
+                timeout=self.timeout,
+                size_cap=self.size_cap,
+                find_master=self._find_master,
+                is_uwsgi=self._whole is not None,
+                share=self._share,
+            )
+        finally:
+            self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         at, epoch = self._clock.monotonic(), self._clock.epoch()
-        self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
+        if self._places and isinstance(snapshot, Snapshot):
+            try:
+                self._places.take(self, len(snapshot.workers))
+            except StatsError:
+                self._decoded = None
+                raise
         whole = self._whole
         partial = whole and at - whole.at < self.facts_every and _has_same_processes(snapshot, whole)
         reading = Reading(

@@ -33,7 +33,7 @@ from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
 from uwsgi_headroom.response_times.queue_waits import count_all
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.source import Address
+from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
@@ -44,6 +44,7 @@ from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer
+from uwsgi_headroom.watch.worker_places import WorkerPlaces
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -85,12 +86,15 @@ class Watch:
         lag: LoopLag | None = None,
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
+        room: Room | None = None,
+        places: WorkerPlaces | None = None,
         log: str = "",
         code: CodeSetting | None = None,
     ) -> None:
         self.name = name
         self.address = address
         self._clock = clock or Clock()
+        self.pace = Pace(samples_per_second, budget=budget)
         self.reader = Reader(
             name,
             address,
@@ -100,9 +104,10 @@ class Watch:
             host=host,
             routes=routes,
             on_outcome=self._record,
-            **({"on_cpu": budget.note} if budget else {}),
+            room=room,
+            places=places,
+            on_cpu=self.pace.note_cpu,
         )
-        self.pace = Pace(samples_per_second, budget=budget)
         self.slo = slo
         self.stuck_seconds = stuck_seconds
         self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
@@ -129,7 +134,7 @@ class Watch:
         self._held: dict[float, HeldFindings] = {}  # by the length of the window
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
-        self.judge = Judge(self, self._clock, **({"on_cpu": budget.note} if budget else {}))
+        self.judge = Judge(self, self._clock, self.pace.note_cpu)
         self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None

@@ -24,7 +24,7 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import bounds, live_page
 from uwsgi_headroom.web.request_values import read_parameter
 from uwsgi_headroom.web.runbook_markdown import Runbook, Style, render_blocks, render_inline, split_runbook
-from uwsgi_headroom.web.runbook_values import MEANINGS, Target, describe_target, fill_code, used_placeholders
+from uwsgi_headroom.web.runbook_values import MEANINGS, PIDS, Target, describe_target, fill_code, used_placeholders
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
 _RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
@@ -169,6 +169,7 @@ def _describe(target: Target, needed: set[str], title: str) -> str:
         f"Run them on its host, as root.</p>"
         + (_choice(target, title) if "WORKER_PID" in needed and target.workers else "")
         + (f"<p>Fill in yourself:</p><ul>{missing}</ul>" if missing else "")
+        + (f"<p>No PID is filled in: {escape(target.doubt)}.</p>" if target.doubt and needed & PIDS else "")
         + "</section>"
     )
 
@@ -181,7 +182,8 @@ def _choice(target: Target, title: str) -> str:
         f"{' aria-current=true' if worker == chosen else ''}>{worker.worker_id}</a>"
         for worker in workers
     )
-    which = f"worker {chosen.worker_id}, PID {chosen.pid}" if chosen and chosen in workers else "choose the worker"
+    pid = target.values.get("WORKER_PID", "not known")
+    which = f"worker {chosen.worker_id}, PID {pid}" if chosen and chosen in workers else "choose the worker"
     return f'<p>For <mark>WORKER_PID</mark>: {which}</p><p class="choice">{links}</p>'
 
 

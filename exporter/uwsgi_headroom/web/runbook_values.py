@@ -15,9 +15,10 @@ from html import escape
 from unicodedata import bidirectional
 
 from uwsgi_headroom.documents import build
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.setup import find_systemd_unit
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.watch import Watch
 
@@ -32,6 +33,8 @@ MEANINGS = {
     "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
 }
 """The meaning of each placeholder, as in the runbooks' paragraph `In commands`."""
+
+PIDS = {"MASTER_PID", "WORKER_PID", "WORKER_PIDS"}
 
 PLACEHOLDER = re.compile(rf"(?<![\w$])(?:{'|'.join(sorted(MEANINGS, key=len, reverse=True))})(?!\w)")
 
@@ -76,12 +79,13 @@ def used_placeholders(text: str) -> set[str]:
 @dataclass(frozen=True, slots=True)
 class Target:
     """The server for which a runbook is filled in. workers: those with a process; chosen: the one that the commands
-    mean, None if none is chosen."""
+    mean, None if none is chosen; doubt: why the kernel does not prove its PIDs, if they are not known for that."""
 
     name: str
     values: Values
     workers: tuple[Worker, ...] = ()
     chosen: Worker | None = None
+    doubt: str | None = None
 
 
 def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
@@ -94,33 +98,26 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
         values["STATS"] = address
     if exporter:
         values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
-    workers = _living_workers(reading)
+    workers = _living_workers(reading) if watch.state == "up" else []
     only = workers[0] if len(workers) == 1 else None
     worker = next((worker for worker in workers if str(worker.worker_id) == chosen), only)
-    if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
-        values |= collect_pids(reading, reading.snapshot.pid, workers, worker)
+    values |= collect_pids(reading.host, workers, worker) if reading else {}
     typeable = {name: value for name, value in values.items() if is_typeable(value)}
-    return Target(watch.name, typeable, tuple(workers), worker)
+    return Target(watch.name, typeable, tuple(workers), worker, reading.host.off if reading else None)
 
 
-def collect_pids(reading: Reading, master: int, workers: Sequence[Worker], chosen: Worker | None) -> dict[str, str]:
-    """Collect the PIDs for commands on this host, and the unit of systemd; those that are not known are left out.
-
-    reading: of the server; master: the PID of its master; both the master and the workers as uWSGI sees them. A uWSGI
-    in a container has other PIDs here, which are known if the host's facts are. Otherwise they are taken as they are,
-    except from a uWSGI that is process 1, and so in a container: here they belong to other processes.
-    """
-    host = reading.host
-    if host.off and master == 1:
+def collect_pids(host: HostFacts, workers: Sequence[Worker], chosen: Worker | None) -> dict[str, str]:
+    """Collect the PIDs on this host that the kernel proves, and the unit of systemd. The others are left out: a stats
+    document can name any process."""
+    pids = {worker.worker_id: str(pid) for worker in workers if (pid := host.local_pid(worker.pid or 0))}
+    if host.master_pid is None:
         return {}
-    master = host.master_pid or master
-    pids = {worker.worker_id: str(host.local_pids.get(worker.pid, worker.pid)) for worker in workers if worker.pid}
-    found = {"MASTER_PID": str(master)}
-    if pids:
+    found = {"MASTER_PID": str(host.master_pid)}
+    if pids and len(pids) == len(workers):
         found["WORKER_PIDS"] = " ".join(pids.values())
     if chosen and chosen.worker_id in pids:
         found["WORKER_PID"] = pids[chosen.worker_id]
-    if host.processes and (unit := find_systemd_unit(master)):
+    if host.processes and (unit := find_systemd_unit(host.master_pid)):
         found["UNIT"] = unit
     return found
 

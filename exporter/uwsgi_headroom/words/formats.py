@@ -12,7 +12,7 @@ A column that is too narrow leaves out spaces and separators, and shortens the u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 MOST_NUMBERS = 8
@@ -224,6 +224,13 @@ def numbered(noun: str, numbers: Sequence[int]) -> str:
     """A noun with numbers: `worker 1`, `workers 1, 2 and 3`. At most MOST_NUMBERS are listed: `workers 1, 2, 3, 4, 5,
     6, 7, 8 and 5 more`."""
     return f"{noun}{'s' if len(numbers) > 1 else ''} {listed([str(number) for number in numbers], MOST_NUMBERS)}"
+
+
+def name_pids(proven: Iterable[int | None], placeholder: str = "PID") -> str:
+    """The PIDs in a command, which a person pastes as root. proven: the PID of each process on this host, if the kernel
+    proves that the process is one of this uWSGI; else None, and the placeholder stands for it, because a stats document
+    can name any process. (`kill -1` would signal every process.)"""
+    return " ".join(dict.fromkeys(str(pid) if pid and pid > 1 else placeholder for pid in proven))
 
 
 def _two_digits(value: float) -> str:

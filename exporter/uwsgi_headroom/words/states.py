@@ -185,7 +185,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "truncated": _HELD_UP,
     "too_large": (
         "uWSGI most likely serves requests: only its statistics are too large.",
-        "Raise `size_cap`, or run uWSGI with `stats-no-cores`.",
+        "Make its document smaller (`stats-no-metrics`, `stats-no-cores`), or raise the limit that the reason names.",
     ),
     "empty": _ELSEWHERE,
     "http": _ELSEWHERE,

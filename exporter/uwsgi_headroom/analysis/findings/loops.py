@@ -109,7 +109,7 @@ def find_part_held(figures: Figures) -> float | None:
 def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
-    pid = worker.local_pid or worker.pid or "unknown"
+    pid = worker.local_pid or "unknown"
     return (
         f"Calls occupied the thread of worker {worker.worker_id} (PID {pid}) for {percent(worst.part)} of the last "
         f"{duration(figures.window.observed_seconds)}"

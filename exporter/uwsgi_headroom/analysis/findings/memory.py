@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.record import Memory
-from uwsgi_headroom.words.formats import byte_size, counted, numbered, percent
+from uwsgi_headroom.words.formats import byte_size, counted, name_pids, numbered, percent
 
 FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
@@ -111,7 +111,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     affected = full or [worker for _, worker in near]
     worst = min(near, key=lambda each: each[0])[1]
     numbers, workers = [worker.worker_id for worker in affected], [worker for _, worker in near]
-    have, pid = "has" if len(affected) == 1 else "have", worst.local_pid or worst.pid or "PID"
+    have = "has" if len(affected) == 1 else "have"
     yield Finding(
         code="descriptors_used_up",
         severity="critical" if full else "warning",
@@ -130,7 +130,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
             if full
             else ""
         )
-        + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the application "
-        f"does not close them. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
-        "LimitNOFILE of uWSGI's service unit).",
+        + f"Run `ls -l /proc/{name_pids([worst.local_pid])}/fd` to see what is open: if the number of open files keeps "
+        "growing, the application does not close them. If the worker needs all of its descriptors, raise `max-fd` from "
+        f"{worst.most_fds} (and LimitNOFILE of uWSGI's service unit).",
     )

@@ -24,7 +24,7 @@ from uwsgi_headroom.analysis.wait_states import (
     wait_for_websockets,
 )
 from uwsgi_headroom.analysis.worker_states import show_calls
-from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, say_completed
+from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, name_pids, percent, say_completed
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -96,7 +96,8 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     stands = not figures.flow.requests or shows_a_limit(figures.flow)
     known = figures.server.waits
     what = (known.output_name if known else None) or "standard output or error"
-    pid = next((worker.pid for worker in figures.server.workers if worker.pid and worker.ages), None)
+    writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
+    pid = name_pids([writer], "WORKER_PID")
     yield Finding(
         code="output_blocked",
         severity="critical" if stands else "warning",
@@ -107,7 +108,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end, such as a log collector or the service manager, reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change=f"Find the program at the other end of the pipe with `lsof +E -a -p {pid or 'WORKER_PID'} -d 1,2`, and "
+        change=f"Find the program at the other end of the pipe with `lsof +E -a -p {pid} -d 1,2`, and "
         "restart it if it has stopped reading. If it stops again, or reads too slowly, let uWSGI write its log to a "
         "file (`logto`), and log less.",
     )

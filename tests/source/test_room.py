@@ -1,0 +1,175 @@
+"""The room for documents in transfer: real listeners that send slowly or fast, and one budget for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tools.support.clock import MovableClock
+from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.source import Answer, Room, Share, Unix, read_document
+from uwsgi_headroom.source.room import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError
+
+LARGE = b"{" + b" " * 3_000_000 + b"}"
+
+
+@asynccontextmanager
+async def listening(number: int, first: int) -> AsyncIterator[tuple[list[Unix], asyncio.Event, list[int]]]:
+    """Servers that send the first bytes of LARGE, and the rest once the event is set; how often each was asked."""
+    go_on, asked = asyncio.Event(), [0] * number
+
+    async def send(place: int, writer: asyncio.StreamWriter) -> None:
+        asked[place] += 1
+        try:
+            writer.write(LARGE[:first])
+            await writer.drain()
+            await go_on.wait()
+            writer.write(LARGE[first:])
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    with tempfile.TemporaryDirectory(prefix="room-") as folder:
+        paths = [f"{folder}/{place}" for place in range(number)]
+        servers = [
+            await asyncio.start_unix_server(lambda _, writer, place=place: send(place, writer), path)
+            for place, path in enumerate(paths)
+        ]
+        try:
+            yield [Unix(path) for path in paths], go_on, asked
+        finally:
+            go_on.set()
+            for server in servers:
+                server.close()
+
+
+async def read(address: Unix, share: Share, timeout: float = 30.0) -> Answer:
+    return await read_document(address, timeout=timeout, size_cap=6_000_000, share=share)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what no event says."""
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_a_fast_server_takes_the_room_of_slow_ones() -> None:
+    """Servers that hold the room lose it to one that is known to send fast, and the reason says what to do."""
+
+    async def run() -> None:
+        room = Room(4_000_000)
+        async with listening(2, 2_000_000) as (slow, _, _), listening(1, 3_000_000) as (fast, go_on, _):
+            reads = [asyncio.create_task(read(address, Share(room))) for address in slow]
+            await until(lambda: room.left < 400_000)
+            go_on.set()
+            share = Share(room)
+            share.complete(len(LARGE))
+            share.cost = 0.0
+            assert len((await read(fast[0], share)).body) == len(LARGE)
+            lost = [task for task in reads if task.done()]
+            assert lost
+            with pytest.raises(SourceError, match=r"came so slowly .* that other servers needed the memory: run uWSGI"):
+                lost[0].result()
+            for task in reads:
+                task.cancel()
+            await asyncio.wait(reads)
+        assert room.left == room.most
+
+    asyncio.run(run())
+
+
+def test_many_slow_servers_never_hold_more_than_the_room() -> None:
+    """Of 40 documents that stop after 2 MB, no more are received at a time than there is room for."""
+
+    async def run() -> None:
+        room = Room(8_000_000)
+        async with listening(40, 2_000_000) as (slow, _, asked):
+            reads = [asyncio.create_task(read(address, Share(room), timeout=2.0)) for address in slow]
+            await until(lambda: all(asked))
+            assert room.left >= 0
+            outcomes = await asyncio.gather(*reads, return_exceptions=True)
+            assert all(isinstance(outcome, SourceError) for outcome in outcomes)
+            assert any("the exporter has not asked the server" in str(outcome) for outcome in outcomes)
+        assert room.left == room.most
+
+    asyncio.run(run())
+
+
+def test_an_unknown_document_waits_for_room_and_is_read_again() -> None:
+    """A document that turns out to be large is received from the start once there is room for it."""
+
+    async def run() -> None:
+        room = Room(4_000_000)
+        holder = Share(room)
+        assert room.take(holder, 2_000_000)
+        async with listening(1, len(LARGE)) as (addresses, go_on, asked):
+            go_on.set()
+            share = Share(room)
+            reading = asyncio.create_task(read(addresses[0], share))
+            await until(lambda: asked[0] and share.sock is None)
+            holder.end()
+            assert len((await reading).body) == len(LARGE)
+            assert asked[0] == 2
+
+    asyncio.run(run())
+
+
+def test_a_small_document_needs_no_room() -> None:
+    """Without any room left, a document of the usual size is received."""
+
+    async def run() -> None:
+        room = Room(1_000)
+        assert room.take(Share(room), 1_000)
+        share = Share(room)
+        await share.begin(6_000_000, 0.0)
+        share.hold(FREE_BYTES)
+        with pytest.raises(NoRoomError):
+            share.hold(FREE_BYTES + 1)
+
+    asyncio.run(run())
+
+
+def test_who_loses_its_room() -> None:
+    """The read that has cost most, if it has cost more than the other usually does; nobody, if that is not enough."""
+    hands = MovableClock()
+    room = Room(100, hands.clock.monotonic)
+    long, short, known = Share(room), Share(room), Share(room)
+    assert room.take(long, 60)
+    hands.move(5.0)
+    assert room.take(short, 40)
+    hands.move(1.0)
+    assert not room.take(known, 50)  # an unknown one has to wait
+    assert UNKNOWN_COST > 60 * 6.0
+    known.cost = 100.0
+    assert not room.take(known, 70)  # only one of them has cost more than 100 byte-seconds
+    assert (long.loss, short.loss) == (None, None)
+    assert room.take(known, 50)
+    assert long.loss is not None
+    assert (long.taken, short.taken, known.taken, room.left) == (0, 40, 50, 10)
+
+
+def test_a_document_larger_than_all_room_takes_all() -> None:
+    """An operator may allow documents that are larger."""
+
+    async def run() -> None:
+        room = Room(1_000_000)
+        async with listening(1, len(LARGE)) as (addresses, go_on, _):
+            go_on.set()
+            assert len((await read(addresses[0], Share(room))).body) == len(LARGE)
+        assert room.left == room.most
+
+    asyncio.run(run())
+
+
+def test_two_of_the_largest_documents_have_room() -> None:
+    """One alone would wait for the other."""
+    assert MOST_BYTES >= 2 * 6_000_000
