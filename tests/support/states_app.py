@@ -1,8 +1,7 @@
 """A WSGI application that spends its time in a few functions, one for each state, and records how much in each.
 
 The record is a file of doubles, shared by all workers: for each request thread, the seconds in each function. In the
-environment: RECORD, its path; THREADS, those of a worker; BACKEND, the port of a server on loopback that answers late;
-FRAMEWORK: plain, flask or django.
+environment: RECORD, its path; THREADS, those of a worker; BACKEND, the port of a server on loopback that answers late.
 """
 
 import _thread
@@ -144,27 +143,7 @@ def _record(place: int, seconds: float) -> None:
     struct.pack_into("<d", RECORD, where, before + seconds)
 
 
-def _plain(_environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, str]]], Any]) -> list[bytes]:
+def application(_environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, str]]], Any]) -> list[bytes]:
     text = spend()
     start_response("200 OK", [("Content-Length", str(len(text)))])
     return [text.encode()]
-
-
-def _make_flask() -> Any:
-    import flask  # noqa: PLC0415 - beside uWSGI, and only for this
-
-    made = flask.Flask(__name__)
-    made.add_url_rule("/", view_func=spend)
-    return made
-
-
-def _make_django() -> Any:
-    from django import conf, http, urls  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
-    from django.core import wsgi  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
-
-    routes = (urls.path("", lambda _request: http.HttpResponse(spend())),)
-    conf.settings.configure(ROOT_URLCONF=routes, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
-    return wsgi.get_wsgi_application()
-
-
-application = {"plain": lambda: _plain, "flask": _make_flask, "django": _make_django}[os.environ["FRAMEWORK"]]()

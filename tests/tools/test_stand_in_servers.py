@@ -1,4 +1,4 @@
-"""How cost grows: exponents are those of the upper half of the sizes, and stand-ins answer as real servers do."""
+"""Stand-ins answer as real servers do."""
 
 from __future__ import annotations
 
@@ -7,31 +7,10 @@ import time
 
 import pytest
 
-from tools.bench.scale.fit import MOST_EXPONENT, find_upper_half, fit_exponent
 from tools.support.stand_in_servers import StandInServer, short_folder, stale_sockets, stand_ins
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.source import Unix
-
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
-def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
-    assert fit_exponent(SIZES, [3.0 * size**exponent for size in SIZES]) == pytest.approx(exponent)
-
-
-def test_a_cost_that_does_not_grow_hides_little_of_one_that_does() -> None:
-    assert fit_exponent(SIZES, [10.0 + 0.05 * size**2 for size in SIZES]) > 1.5
-
-
-def test_linear_growth_above_a_fixed_cost_is_not_worse_than_linear() -> None:
-    assert fit_exponent(SIZES, [10.0 + 0.5 * size for size in SIZES]) < MOST_EXPONENT
-
-
-def test_the_upper_half_begins_in_the_middle_of_a_logarithmic_scale() -> None:
-    assert find_upper_half(SIZES) == SIZES.index(16)
-    assert find_upper_half((1, 2, 1000)) == 0  # three sizes at least
 
 
 def test_a_stand_in_at_rest_answers_the_same_bytes() -> None:

@@ -1,12 +1,10 @@
-"""Runs the application of this folder under load, looks at its code meanwhile, and compares."""
+"""Looks at the code of a real uWSGI under load, and compares with the record of its application, states_app.py."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import multiprocessing
-import os
 import random
 import select
 import socket
@@ -17,11 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 from typing import NoReturn
 
 from tools.bench.clients import Kind, Plan, running
-from tools.scenarios.client_environment import PACKAGES
 from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.history.code_time import CodeHistory
@@ -33,7 +29,7 @@ from uwsgi_headroom.record import State
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
-APP = Path(__file__).with_name("app.py")
+APP = Path(__file__).with_name("states_app.py")
 
 LOOPBACK = "127.0.0.1", 0
 
@@ -65,32 +61,13 @@ class Use:
     looks: float
     states: Mapping[State, float]
 
-    @property
-    def ratio(self) -> float:
-        """How many times its time its looks make out."""
-        return self.seen / self.truth
-
-    @property
-    def error(self) -> float:
-        """The standard error of the ratio if the looks were independent."""
-        return self.ratio * math.sqrt((1 - self.seen) / self.looks) if self.looks else math.inf
-
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """functions: in the order of FUNCTIONS. busy: threads in these functions on average, by the application's record;
-    seen_busy: the same by looks. elsewhere: the lines in none of them, such as where uWSGI reads a request, by their
-    part of all looks. use: all that was counted. late: by so many seconds a tenth of the looks began late, or by more.
-    ready: threads that run or could run on average, by the kernel's count; seen_ready: the same by looks."""
+    """functions: in the order of FUNCTIONS. use: all that was counted."""
 
     functions: Sequence[Use]
-    busy: float
-    seen_busy: float
-    elsewhere: Mapping[str, float]
     use: CodeWindow
-    late: float
-    ready: float
-    seen_ready: float
 
     @property
     def largest_difference(self) -> float:
@@ -120,45 +97,26 @@ class Watched:
         return self._history.of(0.0, time.monotonic())
 
 
-def measure(
-    processes: int,
-    threads: int,
-    clients: int,
-    kept: int,
-    pause: float,
-    framework: str = "plain",
-    *,
-    realtime: bool = False,
-) -> Compared:
+def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
     """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
-    requests at a time; pause: mean seconds between two looks at the server; framework: as in the application;
-    realtime: let no other program delay a look, which takes root."""
-    with busy_server(processes, threads, clients, framework) as (server, record):
-        if realtime:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # of the threads that it starts as well
+    requests at a time; pause: mean seconds between two looks at the server."""
+    with busy_server(processes, threads, clients) as (server, record):
         watched, use, before = Watched(server), CodeWindow(), read_record(record)
-        runnable = _read_runnable(watched.snapshot)
-        late = []
-        due = began = time.monotonic()
+        due = time.monotonic()
         while use.threads < kept:
             watched.read()
             for _ in range(_LOOKS_A_READING):
                 # At times that do not depend on how long the last look or reading took, as on a busy machine.
                 due += random.uniform(0.5, 1.5) * pause
                 time.sleep(max(0.0, due - time.monotonic()))
-                late.append(time.monotonic() - due)
                 use = watched.look()
             assert use.off is None, use.off
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        later = _read_runnable(watched.snapshot)
-        after, seconds = read_record(record), time.monotonic() - began
-    spent = {name: after[name] - before[name] for name in FUNCTIONS}
-    ready = sum(later[thread] - runnable[thread] for thread in runnable.keys() & later.keys()) / seconds
-    return _compare(spent, seconds, use, quantiles(late, n=10)[8], ready)
+        after = read_record(record)
+    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, use)
 
 
 @contextlib.contextmanager
-def busy_server(processes: int, threads: int, clients: int, framework: str = "plain") -> Iterator[tuple[Uwsgi, Path]]:
+def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uwsgi, Path]]:
     """A server of that size that serves so many requests at a time, and the path of its application's record."""
     with tempfile.TemporaryDirectory(prefix="code-") as folder, socket.create_server(LOOPBACK, backlog=512) as backend:
         record = Path(folder, "record")
@@ -167,24 +125,12 @@ def busy_server(processes: int, threads: int, clients: int, framework: str = "pl
             "RECORD": record,
             "THREADS": threads,
             "BACKEND": backend.getsockname()[1],
-            "FRAMEWORK": framework,
         }
         options = [f"--env={name}={value}" for name, value in environment.items()]
         options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
-        options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
         with uwsgi(*options, app=APP) as server, _answering(backend), running(_load(server, clients)):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
             yield server, record
-
-
-def _read_runnable(snapshot: Snapshot) -> dict[int, float]:
-    """The seconds in which each thread of the workers has run or could run so far, by its id."""
-    found: dict[int, float] = {}
-    for worker in snapshot.workers:
-        for path in Path(f"/proc/{worker.pid}/task").glob("*/schedstat"):
-            with contextlib.suppress(OSError):  # has ended
-                found[int(path.parent.name)] = sum(map(int, path.read_text().split()[:2])) / 1e9
-    return found
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -194,17 +140,13 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: Mapping[str, float], seconds: float, use: CodeWindow, late: float, ready: float) -> Compared:
-    """spent: seconds in each function, of all threads, in so many seconds."""
+def _compare(spent: Mapping[str, float], use: CodeWindow) -> Compared:
+    """spent: seconds in each function, of all threads."""
     states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
-    elsewhere: dict[str, float] = {}
     for line in use.lines:
         if line.line.function in FUNCTIONS:
             for state, number in line.states.items():
                 states[line.line.function][state] += number
-        else:
-            elsewhere[f"{line.line.function}:{line.line.line}"] = line.looks / use.threads
-    seen_ready = sum(line.states.get("cpu", 0.0) + line.states.get("cpu_wait", 0.0) for line in use.lines)
     looks = {name: sum(numbers.values()) for name, numbers in states.items()}
     recorded, seen = sum(spent.values()), sum(looks.values())
     functions = [
@@ -217,9 +159,7 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeWindow, late: 
         )
         for name, numbers in states.items()
     ]
-    return Compared(
-        functions, recorded / seconds, seen / use.looks, elsewhere, use, late, ready, seen_ready / use.looks
-    )
+    return Compared(functions, use)
 
 
 def _load(server: Uwsgi, clients: int) -> Plan:
