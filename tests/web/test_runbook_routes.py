@@ -15,6 +15,7 @@ import pytest
 from starlette.requests import Request
 
 from tools.environments import ROOT
+from tools.support.captured_documents import document
 from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
@@ -25,7 +26,7 @@ from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 FOLDER = ROOT / "alerts" / "runbooks"
 NAMES = sorted(file.name for file in FOLDER.glob("*.md"))
-THREADS = ROOT / "tests" / "fixtures" / "threads_4x8_busy.json"
+THREADS = document("threads_4x8_busy")
 HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 
 
@@ -33,7 +34,7 @@ HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A captured document, at a path that needs quoting."""
     path = tmp_path_factory.mktemp("it's $(a) \"<b>") / "shop.json"
-    path.write_bytes(THREADS.read_bytes())
+    path.write_bytes(THREADS)
     return path
 
 
@@ -97,7 +98,7 @@ def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
 
 def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
     """The values are the server's address, the exporter's as the reader reached it, and PIDs from uWSGI."""
-    document = json.loads(THREADS.read_bytes())
+    document = json.loads(THREADS)
     pids = {worker["id"]: str(worker["pid"]) for worker in document["workers"]}
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
     assert f"py-spy dump --pid {pids[2]}" in commands(stuck)
