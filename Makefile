@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -27,10 +27,6 @@ endif
 test-all:  ## run all tests, including the slow ones
 	@$(PYTHON) -m tools.prepare test
 	@$(BESIDE)
-
-test-dependencies:  ## test the lowest and newest versions of the dependencies, for 10 minutes (ARGS="--write")
-	@$(PYTHON) -m tools.prepare test
-	@.venv/bin/python -m tools.dependencies $(ARGS)
 
 lint:  ## check style, formatting and types
 	@$(PYTHON) -m tools.prepare lint
@@ -58,11 +54,11 @@ bench-waits:  ## compare what threads wait for with the application's own record
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.waits $(ARGS)
 
-bench-model:  ## compare predictions for other settings with a real uWSGI, for 11 minutes (ARGS="--write FILE")
+bench-model:  ## compare predictions for other settings with a real uWSGI, for 11 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.model $(ARGS)
 
-bench-ramp:  ## raise the load of real servers until requests wait and until they break, for 28 minutes (ARGS="--write FILE")
+bench-ramp:  ## raise the load of real servers until requests wait and until they break, for 28 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.ramp $(ARGS)
 
@@ -74,7 +70,7 @@ bench-deploys:  ## simulate 5,400 deploys, for 5 minutes, and deploy real server
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.deploys $(ARGS)
 
-bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
+bench-cost:  ## measure what a sample costs, and what the exporter costs uWSGI and the application, for 14 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.cost $(ARGS)
 
@@ -83,19 +79,11 @@ bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sock
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
 	@.venv/bin/python -m tools.bench.hour_memory
 
-bench-scale:  ## measure how the cost grows with workers, threads, servers, samples and scrapers (ARGS="--only TEXT")
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.bench.scale $(ARGS)
-
-bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
-	@$(PYTHON) -m tools.prepare bench-page
-	@.venv/bin/python -m tools.bench.page
-
-bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes (ARGS="--write FILE")
+bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
-scenarios:  ## check over 150 situations on a real uWSGI, for 19 minutes (NAME="cheaper", ARGS="--write FILE")
+scenarios:  ## check over 150 situations on a real uWSGI, for 19 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
@@ -103,11 +91,11 @@ scenarios-all:  ## the same with healthy twins and two random variations of each
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios --all --texts build/scenarios-all.txt $(if $(NAME),"$(NAME)") $(ARGS)
 
-scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 10 minutes (ARGS="--write docs/measured/scenarios.md")
+scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 10 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios.apply $(if $(NAME),"$(NAME)") $(ARGS)
 
-lab:  ## run the published experiments again, for 25 minutes, and write docs/measured/lab.md (ARGS="--only E1", ARGS="--full")
+lab:  ## run the published experiments again, for 25 minutes, and print a report (ARGS="--only E1", ARGS="--full")
 	@$(PYTHON) -m tools.prepare lab
 	@.venv/bin/python -m app.lab $(ARGS)
 
@@ -117,7 +105,7 @@ bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 systemd-machine:  ## check the systemd unit in a container that runs systemd, as root, for 4 minutes (SUITE=trixie)
 	@exec $(PYTHON) -m tools.systemd_machine $(SUITE)
 
-try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour (ARGS="--write")
+try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour
 	@exec $(PYTHON) -m tools.stats_trial $(ARGS)
 
 try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tools.support.captured_documents import path
 from tools.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
-FIXTURE = next(Path(__file__).parent.glob("fixtures/*_threads.json"))
+FIXTURE = path("2.0.31_threads")
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 
 

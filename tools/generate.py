@@ -29,7 +29,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "budget", tables.budget_of_services),
     ("api", "documents", tables.api_documents),
     ("safety", "bounds", source_tables.bounds),
-    ("measured/complaints", "complaints", complaints.lines),
+    ("complaints", "complaints", complaints.lines),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
     ("design", "imports", source_tables.imports),

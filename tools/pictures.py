@@ -1,50 +1,35 @@
-"""Takes the pictures that documents show: of the page, of `top`, and of the dashboards.
+"""Takes the pictures that documents show: of the page, and of the dashboards.
 
     make demo PORT=9300 &
     .venv/bin/python3 -m tools.pictures page 9300                    # six minutes later
-    .venv/bin/python3 -m tools.pictures top http://127.0.0.1:9300    # prints the screen: copy it into the document
     .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:3000
-    .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:9090 --grafana "grafana server --homepath DIR"
 
-`page` writes `app/pictures/page.png` and, in dark colours, `page-dark.png`. `dashboards` writes
-`dashboards/pictures/*.png` from a Grafana on this machine that needs no login; a picture includes the variables, and
-ends at the end of a panel or a row. With `--grafana` it runs a Grafana of its own, on the Prometheus at that address;
-the history of the capacity review is then made up, by `tools/support/recorded_months.py`.
+`page` writes `app/pictures/page.png`. `dashboards` writes `dashboards/pictures/*.png` from a Grafana on this machine
+that needs no login; a picture includes the variables, and ends at the end of a panel or a row.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import shlex
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import Page
 
 from app import loopback
 from tools.environments import ROOT
-from tools.support import monitoring, recorded_months
 from tools.support.browser import browser, tab
-from tools.support.driven_top import driven
-from tools.support.grafana import grafana
 
-PAGE_PICTURES = ROOT / "app" / "pictures"
+PAGE_PICTURE = ROOT / "app" / "pictures" / "page.png"
 DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"
 SCALE = 0.75  # a README is displayed narrower than the page
 
-NAMES = {"light": "page.png", "dark": "page-dark.png"}
-"""File names of the page by colour scheme."""
 LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 300_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 WIDE, TALL = 1440, 1145  # pixels of the page: the first screen, and the workers beside where the time goes
-
-_WHOLE = re.compile(r" over \d+ \w+, every ")
-"""In the last line of `top`, once figures are over their whole window (`over 3 of 60 s` before)."""
 
 WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
 UP_TO = {"fleet": "How did it change", "server": "How full is it", "affinity": "", "capacity": "Did requests keep"}
@@ -82,29 +67,14 @@ def too_early(port: int) -> str | None:
     return None
 
 
-def take_page(port: int, directory: Path) -> list[str]:
-    """Writes both pictures into the directory; returns a sentence for each error in the browser and each large file."""
-    directory.mkdir(exist_ok=True)
-    problems: list[str] = []
-    with browser() as running:
-        for scheme, name in NAMES.items():
-            with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
-                shown.open("/?range=300")
-                shown.drawn()
-                shown.page.screenshot(path=directory / name)
-                problems += shown.problems
-            if (directory / name).stat().st_size > LARGEST_OF_PAGE:
-                problems.append(f"{directory / name} is larger than {LARGEST_OF_PAGE} bytes")
-    return problems
-
-
-def show_top(address: str, keys: str, lines: int) -> str:
-    """Returns the screen of a terminal of 80 columns, once the figures cover a whole window."""
-    with driven(address, lines=lines) as top:
-        top.wait(lambda text: "headroom " in text and _WHOLE.search(text), seconds=120)
-        top.press(keys)
-        before = len(top.written)
-        return top.wait(lambda _: len(top.written) > before + 200).rstrip()
+def take_page(port: int) -> list[str]:
+    """Writes the picture; returns a sentence for each error in the browser, and one if the file is large."""
+    with browser() as running, tab(running, port, WIDE, TALL, device_scale_factor=SCALE) as shown:
+        shown.open("/?range=300")
+        shown.drawn()
+        shown.page.screenshot(path=PAGE_PICTURE)
+    is_large = PAGE_PICTURE.stat().st_size > LARGEST_OF_PAGE
+    return shown.problems + [f"{PAGE_PICTURE} is larger than {LARGEST_OF_PAGE} bytes"] * is_large
 
 
 def take_dashboards(address: str, names: Sequence[str], server: str, minutes: int, end: float) -> list[str]:
@@ -128,24 +98,6 @@ def take_dashboards(address: str, names: Sequence[str], server: str, minutes: in
         return problems + shown.problems
 
 
-def take_own_dashboards(
-    command: Sequence[str], prometheus: str, names: Sequence[str], server: str, minutes: int, end: float
-) -> list[str]:
-    """As `take_dashboards`, from a Grafana that this starts. command: its program and arguments; prometheus: the
-    address of the Prometheus of the live dashboards."""
-    live, problems = [name for name in names if name != "capacity"], []
-    if live:
-        with grafana(command, prometheus) as address:
-            problems += take_dashboards(address, live, server, minutes, end)
-    if "capacity" in names:
-        with (
-            monitoring.prometheus([], history=lambda directory: recorded_months.write(directory, end)) as months,
-            grafana(command, f"http://{loopback.address(months.port)}") as address,
-        ):
-            problems += take_dashboards(address, ["capacity"], server, minutes, end)
-    return problems
-
-
 def _take_dashboard(page: Page, name: str) -> list[str]:
     picture = DASHBOARD_PICTURES / f"{name}.png"
     bottom = page.evaluate(_BOTTOM, UP_TO[name])
@@ -164,30 +116,20 @@ def main() -> str | None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     page = kinds.add_parser("page", help="the page of a demo")
     page.add_argument("port", type=int, help="port of the demo's exporter")
-    page.add_argument("--out", type=Path, default=PAGE_PICTURES, help="directory to write to (default: %(default)s)")
-    top = kinds.add_parser("top", help="the screen of `uwsgi-headroom top`")
-    top.add_argument("address", help="address, as for uwsgi-headroom top")
-    top.add_argument("--keys", default="", help="keys to press before the picture is taken")
-    top.add_argument("--lines", type=int, default=15, help="lines of the terminal (default: %(default)s)")
     boards = kinds.add_parser("dashboards", help="the dashboards, in a Grafana")
-    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000, or of a Prometheus")
-    boards.add_argument("--grafana", metavar="COMMAND", help="run this Grafana on the Prometheus at the address")
+    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
     boards.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
     boards.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
     boards.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
     boards.add_argument("--to", type=float, default=time.time(), help="end of the range, epoch seconds (default: now)")
     options = parser.parse_args()
-    if options.kind == "top":
-        print(show_top(options.address, options.keys, options.lines))
-        return None
     if options.kind == "page":
         if trouble := too_early(options.port):
             return trouble
-        problems = take_page(options.port, options.out)
+        problems = take_page(options.port)
     else:
-        shown = options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
-        problems = (
-            take_own_dashboards(shlex.split(options.grafana), *shown) if options.grafana else take_dashboards(*shown)
+        problems = take_dashboards(
+            options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
         )
     return "\n".join(problems) or None
 

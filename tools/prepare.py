@@ -12,9 +12,9 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `bench-days` (the
-    project, and promtool), `lab` (also the servers that it compares), `test` (all but those), or `chosen-tests` (also
-    without the browser, which the tests of the page look for themselves).
+    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-days` (the project, and promtool), `lab`
+    (also the servers that it compares), `test` (all but those), or `chosen-tests` (also without the browser, which the
+    tests of the page look for themselves).
 
     Returns a message about what is missing.
     """
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> str | None:
         project = environments.project(EXTRAS)
         if argv not in (["lint"], ["bench-days"]):
             environments.uwsgi_for_tests()
-        if argv in (["test"], ["bench-page"]):
+        if argv == ["test"]:
             chromium.find_browser()
         if argv == ["lab"]:
             lab_environment.prepare()

@@ -1,4 +1,4 @@
-"""Makes the example of a capacity review in docs/examples: a quarter of a year of a service that a program made up.
+"""Makes the example in docs/examples: parts of a capacity review of a service that a program made up.
 
 `.venv/bin/python3 -m tools.report_example review.html` writes a larger one, with three such services and known answers,
 in any form of `uwsgi-headroom report`.
@@ -32,9 +32,14 @@ _SETTINGS: dict[str, AdviceSeverity] = {"max_requests_delta": "warning", "listen
 _LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
 
 
+SHOWN = ("1 Verdict", "7 Trend and forecast", "9 Recommendations")
+"""The sections of the example."""
+
+
 def make_example() -> str:
-    """Returns the review of one service as Markdown."""
-    return render(build_review(_quarter(CHECKOUT)), "md").decode()
+    """Returns some sections of the review of one service, as Markdown."""
+    head, *sections = render(build_review(_quarter(CHECKOUT)), "md").decode().split("\n## ")
+    return "\n## ".join([head, *(section for section in sections if section.startswith(SHOWN))])
 
 
 def _quarter(*services: Service) -> ReviewData:

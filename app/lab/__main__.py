@@ -1,4 +1,4 @@
-"""`python -m app.lab` (`make lab`): runs the published experiments again and writes docs/measured/lab.md."""
+"""`python -m app.lab` (`make lab`): runs the published experiments again and prints a report."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     results: Path = options.results / ("full" if options.full else "short")
     chosen = [experiment for experiment in EXPERIMENTS if not options.only or experiment.key in options.only]
     try:
-        if not options.page:
+        if not options.report:
             if options.again:
                 _forget(results, chosen)
             programs = find_programs(environments.uwsgi_for_tests(), results)
             measure(chosen, programs, _describe(programs), length)
-        write_page(results, length)
+        report = make_report(results, length)
     except KeyboardInterrupt:
         print(f"\nStopped. Complete runs are kept in {_shorten(results)}. The same command continues after them.")
         return 130
     except (HeadroomError, SetupError, CommandError, OSError) as error:
         print(f"\nmake lab: {error}\nComplete runs are kept in {_shorten(results)}.", file=sys.stderr)
         return 1
-    print(f"\nwrote {_shorten(document.FILE)} and its plots in {_shorten(document.PICTURES)}")
+    print(f"\n{report}")
     return 0
 
 
@@ -72,13 +72,13 @@ def run_undisturbed(planned: Planned, run: Callable[[Planned], Outcome] = run_on
     return second if second.answers and (other_cpus(second) or 0.0) < (other_cpus(first) or 0.0) else first
 
 
-def write_page(results: Path, length: Length) -> None:
-    """Writes the page from all results, also of experiments that were run before. Raises HeadroomError, OSError."""
+def make_report(results: Path, length: Length) -> str:
+    """Returns the report on all results, also of experiments that ran before. Raises HeadroomError, OSError."""
     outcomes = {}
     for experiment in EXPERIMENTS:
         with open_results(results_file(results, experiment.key)) as file:
             outcomes[experiment.key] = [line.outcome for line in file.found]
-    document.write(EXPERIMENTS, outcomes, kept_machine(results), results, length)
+    return document.render(EXPERIMENTS, outcomes, kept_machine(results), results, length)
 
 
 def results_file(results: Path, key: str) -> Path:
@@ -115,7 +115,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=keys, help="run this experiment only; repeatable")
     parser.add_argument("--full", action="store_true", help="all loads and steps, more and longer repetitions: hours")
     parser.add_argument("--again", action="store_true", help="forget earlier results of the chosen experiments")
-    parser.add_argument("--page", action="store_true", help="run nothing; write the page from earlier results")
+    parser.add_argument("--report", action="store_true", help="run nothing; print the report on earlier results")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "lab", metavar="DIRECTORY", help="of results")
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""Writes docs/measured/lab.md and its plots from the results."""
+"""The report of the lab, as Markdown, from the results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from app.lab import published
 from app.lab.experiment import Experiment, Length, Results, Section, render_table
 from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine
-from tools.environments import ROOT
 from uwsgi_headroom.tune.experiment.results import Outcome
-
-FILE = ROOT / "docs" / "measured" / "lab.md"
-PICTURES = ROOT / "docs" / "measured" / "lab"
 
 WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open", "beside": "Not published"}
 
@@ -24,42 +20,29 @@ _BEGIN = """\
 Five published write-ups, which this project grew from, measured again on one machine with the exporter watching.
 Absolute numbers belong to their machines. The question is whether the *shape* comes back: what helped, by what ratio.
 
-`make lab` runs the experiments and writes this page, all of it: do not edit it. `make lab ARGS="--only E1"` repeats one
-experiment, `ARGS="--full"` runs all loads, more repetitions and more steps. Results are kept in `build/lab`, so a lab
-that was interrupted continues where it stopped; `ARGS="--again"` forgets them first.
-
 A figure is the median of the repetitions, with their range in parentheses. A difference counts only if the ranges do
 not overlap: two repetitions show large effects, and leave small ones open. **Agrees**: the published shape or claim
 came back. **Differs**: it did not. **Open**: these runs do not decide it. **Not published**: what this lab adds."""
 
 
-def write(
+def render(
     experiments: Sequence[Experiment],
     outcomes: Mapping[str, Sequence[Outcome]],
     machine: Machine,
     directory: Path,
     length: Length,
-    file: Path = FILE,
-    pictures: Path = PICTURES,
-) -> None:
-    """Writes the page and the plots. outcomes: of each experiment, by its key; an experiment without is not reported.
-
-    directory: of the results. Plots of an earlier page that this one does not have are removed.
-    """
-    pictures.mkdir(parents=True, exist_ok=True)
-    sections = {}
-    for experiment in experiments:
-        if outcomes.get(experiment.key):
-            runs = Runs(outcomes[experiment.key])
-            results = Results(runs=runs, machine=machine, directory=directory, pictures=pictures)
-            sections[experiment.key] = experiment.report(results)
-    drawn = {name for section in sections.values() for name in section.pictures}
-    for old in pictures.glob("*.svg"):
-        if old.name not in drawn:
-            old.unlink()
+) -> str:
+    """Returns the report. outcomes: of each experiment, by its key; an experiment without is not reported. directory:
+    of the results."""
+    sections = {
+        experiment.key: experiment.report(
+            Results(runs=Runs(outcomes[experiment.key]), machine=machine, directory=directory)
+        )
+        for experiment in experiments
+        if outcomes.get(experiment.key)
+    }
     titles = {experiment.key: experiment.title for experiment in experiments}
-    text = "\n".join(_page(sections, titles, outcomes, machine, length, pictures.name))
-    file.write_text(text.rstrip() + "\n")
+    return "\n".join(_page(sections, titles, outcomes, machine, length)).rstrip() + "\n"
 
 
 def _page(
@@ -68,7 +51,6 @@ def _page(
     outcomes: Mapping[str, Sequence[Outcome]],
     machine: Machine,
     length: Length,
-    pictures: str,
 ) -> Iterator[str]:
     yield _BEGIN
     yield from ["", _measured(outcomes, machine, length), "", "## What came back"]
@@ -76,8 +58,6 @@ def _page(
         yield from ["", f"**{key}, {titles[key]}**", "", *_summary(section.findings)]
     for key, section in sections.items():
         yield from ["", f"## {key}: {titles[key]}", "", *section.lines, "", _beside(outcomes[key]), ""]
-        for name, title in section.pictures.items():
-            yield from [f"![{title}]({pictures}/{name})", ""]
         yield from (f"* **{WORDS[found.verdict]}**: {found.subject}. {found.text}" for found in section.findings)
     yield from ["", "## Every published experiment", "", *_listed(sections)]
     yield from ["", "## Versions", "", *_versions(machine)]
@@ -87,7 +67,7 @@ def _measured(outcomes: Mapping[str, Sequence[Outcome]], machine: Machine, lengt
     runs = [run for series in outcomes.values() for run in series]
     failed = sum(run.answers is None for run in runs)
     return (
-        f"This page: {len(runs)} runs of the {'full' if length.full else 'short'} lab, {failed} of them without a"
+        f"{len(runs)} runs of the {'full' if length.full else 'short'} lab, {failed} of them without a"
         f" result, on {machine.cpus} CPUs, {machine.system}, {machine.python}. A run in which the kernel dropped"
         " packets, because its table of tracked connections was full, was repeated once, when there was room again."
     )
@@ -124,7 +104,7 @@ def _listed(sections: Mapping[str, Section]) -> list[str]:
     for experiment in published.EXPERIMENTS:
         run, where = experiment.run, experiment.where
         if run and experiment.key not in sections:
-            run, where = False, f'not in this page: `make lab ARGS="--only {experiment.key}"`'
+            run, where = False, f'not in this report: `make lab ARGS="--only {experiment.key}"`'
         rows.append([experiment.key, experiment.name, "yes" if run else "no", where])
     return render_table(["", "published", "run", "how, or why not"], rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.lab.figures import Figure, Finding, Runs
@@ -34,21 +34,19 @@ class Length:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """The part of the report about one experiment. pictures: their titles, by file name."""
+    """The part of the report about one experiment."""
 
     lines: Sequence[str]
     findings: Sequence[Finding]
-    pictures: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What an experiment reports of. directory: of the results; pictures: where plots are written."""
+    """What an experiment reports of. directory: of the results."""
 
     runs: Runs
     machine: Machine
     directory: Path
-    pictures: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

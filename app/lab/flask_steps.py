@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from app.lab import affinity, published
-from app.lab.charts import draw_bars
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -28,7 +27,6 @@ from app.lab.figures import (
     order,
     p99_ms,
     ratio,
-    relative,
     server_cpus,
     throughput,
     times,
@@ -112,24 +110,16 @@ def report(results: Results) -> Section:
         f" is {QUEUE} except in 1b, so that the clients fit into the queue.",
     ]
     findings: list[Finding] = []
-    pictures: dict[str, str] = {}
     for name in (AB, OWN):
         load = load_label(KEY, name)
         found = spreads(results.runs, IN_ORDER, load, throughput)
         errors = failures(results.runs, IN_ORDER, load)
         if found or errors:
             lines += ["", f"**{name}**", "", *_table(results, load), *errors, *_cpu_bound(results, load)]
-        if rows := relative(found, NAMES[1]):
-            file = f"e1-{name.split()[0].strip(',')}.svg"
-            first = published.STEPS[0].throughput
-            beside = {NAMES[step.number]: step.throughput / first for step in published.STEPS}
-            title = f"E1: requests per second beside step 1, {name}"
-            draw_bars(results.pictures / file, title=title, unit="times step 1", rows=rows, beside=beside)
-            pictures[file] = title
         findings += [*_steps(found), *_queue(results, load, found)]
         findings += [*_recycling(results, found), *_cython(results, load, found)]
     findings += affinity.processes_share_a_cpu(results, KEY, NAMES[2])
-    return Section(lines=lines, findings=findings, pictures=pictures)
+    return Section(lines=lines, findings=findings)
 
 
 def _cpu_bound(results: Results, load: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from app.lab import published
-from app.lab.charts import draw_bars
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -25,7 +24,6 @@ from app.lab.figures import (
     mean_ms,
     order,
     ratio,
-    relative,
     server_cpus,
     throughput,
     times,
@@ -79,22 +77,10 @@ def report(results: Results) -> Section:
         *failures(results.runs, SHAPES, load),
     ]
     found = spreads(results.runs, SHAPES, load, throughput)
-    pictures = {}
-    if found:
-        pictures["e2.svg"] = "E2: requests per second beside one process, published and here"
-        _draw(results, found, pictures["e2.svg"])
     findings = [*_processes(found, machine.cpus), *_cpus(results, load), *_threads(found)]
     if two := _two_at_once(results):
         findings.append(two)
-    return Section(lines=lines, findings=findings, pictures=pictures)
-
-
-def _draw(results: Results, found: dict[str, Spread], title: str) -> None:
-    """Draws throughput as a multiple of one process with one thread, so that the machines can be compared."""
-    if rows := relative(found, "1x1"):
-        first = published.PROCESSES[0].throughput
-        beside = {f"{row.processes}x1": row.throughput / first for row in published.PROCESSES}
-        draw_bars(results.pictures / "e2.svg", title=title, unit="times 1x1", rows=rows, beside=beside)
+    return Section(lines=lines, findings=findings)
 
 
 def _table(results: Results, load: str) -> list[str]:

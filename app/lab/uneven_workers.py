@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from app.lab import affinity, published
-from app.lab.charts import draw_bars
-from app.lab.experiment import Experiment, Length, Results, Section, failures, load_label, plan_runs, spreads
-from app.lab.figures import hot_ratio, interpreter_wait, mean_ms
+from app.lab import affinity
+from app.lab.experiment import Experiment, Length, Results, Section, failures, load_label, plan_runs
 from app.lab.programs import Machine, Programs
 from app.lab.unevenness import compare_costly_case, compare_interpreters, compare_shapes, compare_thunder_lock
 from app.lab.worker_tables import clients_table, published_table, waits_table
@@ -87,13 +85,11 @@ def report(results: Results) -> Section:
         "",
         *published_table(),
     ]
-    pictures: dict[str, str] = {}
     for name, setups in ((OPEN, NAMES), (CLOSED, NAMES), (ONE_INTERPRETER, list(INTERPRETERS))):
         load = load_label(KEY, name)
         if any(run.load == load for run in results.runs.outcomes):
             lines += ["", f"**{name}**", "", *clients_table(results.runs, load, setups)]
             lines += [*failures(results.runs, setups, load), "", *waits_table(results.runs, load, setups)]
-            pictures |= _draw(results, load, name, setups)
     load, few = load_label(KEY, OPEN), load_label(KEY, ONE_INTERPRETER)
     findings = [
         *compare_shapes(results, load, CPU_MS + IO_MS, RATE),
@@ -103,29 +99,7 @@ def report(results: Results) -> Section:
         *affinity.guess_about_busiest(results, "4x8"),
         *affinity.pinned_workers(results, load, KEY, "4x8", PINNED),
     ]
-    return Section(lines=lines, findings=findings, pictures=pictures)
-
-
-def _draw(results: Results, load: str, name: str, setups: list[str]) -> dict[str, str]:
-    """Draws response times, hot ratios beside the published ones, and threads that wait for an interpreter."""
-    file = f"e4-{name.replace(' ', '-')}"
-    bars = [
-        ("mean", "mean response time", "ms", mean_ms),
-        ("interpreter", "threads waiting for an interpreter", "threads", interpreter_wait),
-    ]
-    if name != ONE_INTERPRETER:
-        bars.insert(1, ("hot", "hot ratio (1 is even)", "ratio", hot_ratio))
-    pictures = {}
-    for part, words, unit, figure in bars:
-        rows = spreads(results.runs, setups, load, figure)
-        if rows:
-            title = f"E4, {name}: {words}"
-            beside = (
-                {shape.name: shape.workers * shape.shares[1] for shape in published.SHAPES} if part == "hot" else None
-            )
-            draw_bars(results.pictures / f"{file}-{part}.svg", title=title, unit=unit, rows=rows, beside=beside)
-            pictures[f"{file}-{part}.svg"] = title
-    return pictures
+    return Section(lines=lines, findings=findings)
 
 
 EXPERIMENT = Experiment(key=KEY, title="Uneven workers", plan=plan, report=report)

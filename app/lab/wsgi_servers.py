@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.lab import published
-from app.lab.charts import draw_bars, draw_lines
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -77,7 +76,6 @@ def report(results: Results) -> Section:
         " http-socket* is the worker alone, which closes each connection after an answer, as Gunicorn's workers and"
         " wsgiref do.",
     ]
-    pictures: dict[str, str] = {}
     for protocol in CALLS:
         rates = measured_rates(results, protocol)
         if not rates:
@@ -85,13 +83,10 @@ def report(results: Results) -> Section:
         lines += ["", f"**{protocol}**", "", *_table(results, protocol, rates)]
         lines += failures(results.runs, NAMES, rate_label(protocol, rates[-1]))
         lines += ["", _busy_clients(results, protocol, rates)]
-        pictures |= _draw(results, protocol, rates)
     lines += _many_connections(results)
     missing = left_out(results.machine.missing)
     lines += ["", "Not measured:", "", *(f"* {name}: {why}." for name, why in (missing | published.GONE).items())]
-    return Section(
-        lines=lines, findings=compare_orders(results, _top_labels(results), load_label(KEY, MANY)), pictures=pictures
-    )
+    return Section(lines=lines, findings=compare_orders(results, _top_labels(results), load_label(KEY, MANY)))
 
 
 def measured_rates(results: Results, protocol: str) -> list[int]:
@@ -160,34 +155,6 @@ def _busy_clients(results: Results, protocol: str, rates: list[int]) -> str:
     most = max((value.high for value in used.values()), default=0.0)
     carried = f"All servers carried {rates[-1]}/s." if not short else f"Not carried at {rates[-1]}/s: {_listed(short)}."
     return f"{carried} The clients used up to {most:.2f} CPUs: at 1 they are the limit themselves."
-
-
-def _draw(results: Results, protocol: str, rates: list[int]) -> dict[str, str]:
-    """Draws cost and memory as bars; reply rates as lines where there are more than two steps."""
-    name, load = "http10" if protocol == HTTP10 else "keep-alive", rate_label(protocol, rates[-1])
-    pictures = {}
-    order = _by_cpu(results, load)
-    bars = [(f"e3-{name}-cpu.svg", "replies per second of the server's CPU", "replies/CPU second", replies_per_cpu)]
-    if protocol == HTTP10:
-        bars.append((f"e3-{name}-memory.svg", "peak memory of all processes", "MB", memory_mb))
-    for file, words, unit, figure in bars:
-        rows = spreads(results.runs, order, load, figure)
-        if rows:
-            pictures[file] = f"E3, {protocol}: {words}"
-            draw_bars(results.pictures / file, title=pictures[file], unit=unit, rows=rows)
-    if len(rates) > 2:
-        lines = {
-            server: [
-                (float(rate), value.median)
-                for rate in rates
-                if (value := results.runs.spread(server, rate_label(protocol, rate), throughput))
-            ]
-            for server in order
-        }
-        file = f"e3-{name}-rate.svg"
-        pictures[file] = f"E3, {protocol}: replies at the offered rate"
-        draw_lines(results.pictures / file, title=pictures[file], x="requests/s offered", y="replies/s", lines=lines)
-    return pictures
 
 
 def _many_connections(results: Results) -> list[str]:

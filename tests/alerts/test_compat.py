@@ -22,7 +22,11 @@ from tools.support.observations import everything, series, up
 from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom.metrics import families
 
-CAPTURED = sorted((Path(__file__).parent / "uwsgi_exporter").glob("*.metrics"))
+CAPTURED: dict[str, str] = json.loads(Path(__file__).with_name("uwsgi_exporter.json").read_text())
+"""What timonwong/uwsgi_exporter 1.3.0 (commit 8e50e1b) answers about captured documents, by their names, read with
+`--stats.uri file://... --collect.cores`. Its help texts, build information and durations are left out, and of
+`stats_uri` the directory."""
+
 MIGRATION = ROOT / "alerts" / "MIGRATION.md"
 RECORDED = [*compat.OF_WORKERS, *compat.OF_SERVERS]
 
@@ -35,14 +39,14 @@ OTHERWISE = {
 """Values in which ours differs from theirs on purpose."""
 
 
-def theirs(path: Path) -> Iterator[tuple[str, dict[str, str], float]]:
+def theirs(name: str) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yields the samples of a captured response: name, labels with the server in place of the address, value."""
     # Without types: the parser requires counters to end in _total, which its cache counters do not.
-    text = "".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("#"))
+    text = "".join(line for line in CAPTURED[name].splitlines(keepends=True) if not line.startswith("#"))
     for family in parsed(text):
         for sample in family.samples:
-            labels = {name: value for name, value in sample.labels.items() if name != "stats_uri"}
-            yield sample.name, {"server": path.stem, **labels}, sample.value
+            labels = {label: value for label, value in sample.labels.items() if label != "stats_uri"}
+            yield sample.name, {"server": name, **labels}, sample.value
 
 
 def written(name: str, labels: dict[str, str]) -> str:
@@ -53,9 +57,9 @@ def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
     """For real documents (cheaper's workers, busy threads, killed workers, caches, memory), except the listed
     values."""
     given: dict[str, list[float | None]] = {}
-    for path in CAPTURED:
-        given |= {name: [value] for name, value in series(up(path.stem)).items()}
-        for name, labels, value in theirs(path):
+    for server in CAPTURED:
+        given |= {name: [value] for name, value in series(up(server)).items()}
+        for name, labels, value in theirs(server):
             # uWSGI writes 0 for memory that it did not measure.
             if name in RECORDED and not (name == "uwsgi_worker_rss_bytes" and value == 0):
                 given[written(f"theirs:{name}", labels)] = [value]
@@ -71,12 +75,12 @@ def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
     assert promtool.nothing(tmp_path, ["compat-uwsgi-exporter.yaml"], given, "1m", "0m", queries) == ""
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.stem)
-def test_shared_names_say_what_theirs_say(path: Path) -> None:
+@pytest.mark.parametrize("server", CAPTURED)
+def test_shared_names_say_what_theirs_say(server: str) -> None:
     """Same name, labels and value, for every row of the table that says `same`."""
     same = {name for name, row in rows().items() if row[3].startswith("same") and not row[3].startswith("same name")}
-    ours = series(up(path.stem))
-    compared = [(written(name, labels), value) for name, labels, value in theirs(path) if name in same - {"uwsgi_up"}]
+    ours = series(up(server))
+    compared = [(written(name, labels), value) for name, labels, value in theirs(server) if name in same - {"uwsgi_up"}]
     assert len(compared) >= 5
     for key, value in compared:
         assert ours[key] == value
@@ -99,15 +103,15 @@ def _types(metrics: Iterator[Metric]) -> dict[str, str]:
 def test_the_table_has_all_of_theirs() -> None:
     """The table has each metric that they export, with its type."""
     short = {"counter": "c", "gauge": "g"}
-    exported = {name: short[kind] for path in CAPTURED for kind, name in _declared(path)} | {
+    exported = {name: short[kind] for text in CAPTURED.values() for kind, name in _declared(text)} | {
         "uwsgi_exporter_scrape_duration_seconds": "summary",
         "uwsgi_exporter_build_info": "g",
     }
     assert {name: row[0] for name, row in rows().items()} == exported
 
 
-def _declared(path: Path) -> Iterator[tuple[str, str]]:
-    for line in path.read_text().splitlines():
+def _declared(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()
             yield kind, name

@@ -12,7 +12,7 @@ from uwsgi_headroom.discover.steps import list_options
 
 ROOT = Path(__file__).resolve().parents[2]
 ADVICE = ("README.md", "SECURITY.md", "docs", "deploy", "alerts")
-EXPLAINS = {"docs/turn-on-stats.md", "docs/security.md", "docs/settings.md", "docs/measured/stats-trial.md"}
+EXPLAINS = {"docs/turn-on-stats.md", "docs/security.md", "docs/settings.md"}
 """The pages that say what `chmod-socket` does."""
 
 

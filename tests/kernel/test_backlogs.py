@@ -14,6 +14,7 @@ from threading import Thread
 import msgspec
 import pytest
 
+from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import (
     IPV6,
     as_nobody,
@@ -339,12 +340,9 @@ def test_forgotten_lists_are_asked_for_again() -> None:
     assert any(name.startswith("@") for name in names)
 
 
-FIXTURES = Path(__file__).with_name("fixtures")
-
-
 def test_captured() -> None:
     """The two counts are found by name among a hundred others."""
-    assert read_listen_overflows(proc=FIXTURES / "netstat" / "proc") == ListenOverflows(12, 12)
+    assert read_listen_overflows(proc=TREES / "netstat" / "proc") == ListenOverflows(12, 12)
 
 
 @pytest.mark.parametrize("text", ["", "TcpExt: SyncookiesSent\nTcpExt: 1\n", "IpExt: ListenDrops\n"])

@@ -1,4 +1,4 @@
-"""The cgroups of a process, from trees of `/proc` and `/sys` (see fixtures/README.md), and the list of mounts."""
+"""The cgroups of a process, from trees of `/proc` and `/sys` (tests/support/kernel_trees.py); the list of mounts."""
 
 import ctypes
 import os
@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import as_root, in_child
 from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
 from uwsgi_headroom.record import Tasks
-
-FIXTURES = Path(__file__).with_name("fixtures")
 
 
 @pytest.mark.parametrize(
@@ -25,8 +24,8 @@ FIXTURES = Path(__file__).with_name("fixtures")
 )
 def test_levels(tree: str, version: int, folders: list[str]) -> None:
     """The levels go from the root of the mount down to the process's own cgroup."""
-    cgroups = find_cgroups(4242, "cpu", FIXTURES / tree)
-    top = FIXTURES / tree / "sys/fs/cgroup"
+    cgroups = find_cgroups(4242, "cpu", TREES / tree)
+    top = TREES / tree / "sys/fs/cgroup"
     assert (cgroups.version, [Path(folder) for folder in cgroups.folders]) == (
         version,
         [top / name for name in folders],
@@ -35,7 +34,7 @@ def test_levels(tree: str, version: int, folders: list[str]) -> None:
 
 def test_each_controller_has_its_own_version() -> None:
     """On a hybrid host a controller that version 1 lacks belongs to version 2."""
-    cgroups = find_cgroups(4242, "hugetlb", FIXTURES / "hybrid_quota")
+    cgroups = find_cgroups(4242, "hugetlb", TREES / "hybrid_quota")
     assert cgroups.version == 2
     assert all("unified" in folder for folder in cgroups.folders)
 
@@ -44,7 +43,7 @@ def test_each_controller_has_its_own_version() -> None:
 def test_neighbouring_container(tree: str) -> None:
     """A cgroup that is not mounted here is an error, which is different from a process without cgroups."""
     with pytest.raises(FileNotFoundError, match="not mounted here"):
-        find_cgroups(4242, "cpu", FIXTURES / tree)
+        find_cgroups(4242, "cpu", TREES / tree)
 
 
 def test_no_cgroups(tmp_path: Path) -> None:

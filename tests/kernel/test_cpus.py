@@ -1,4 +1,4 @@
-"""Usable CPUs: from trees of `/proc` and `/sys` (see fixtures/README.md), and from this machine."""
+"""Usable CPUs: from trees of `/proc` and `/sys` (see tests/support/kernel_trees.py), and from this machine."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import as_root
 from uwsgi_headroom.kernel.cpus import GroupQuota, UsableCpus, read_usable_cpus
 
-FIXTURES = Path(__file__).with_name("fixtures")
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
 
 
@@ -31,18 +31,18 @@ CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
 )
 def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
     """The tightest quota applies, from the process's own cgroup up to the root of the mount."""
-    assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) == expected
+    assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) == expected
 
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
 def test_neighbouring_container(tree: str) -> None:
     """The quota of a cgroup that is not mounted here is unknown, which is different from no quota."""
-    assert read_usable_cpus(4242, affinity=range(8), root=FIXTURES / tree) is None
+    assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) is None
 
 
 def test_every_group_with_a_quota_and_its_usage_file() -> None:
     """Each level with a quota is listed with its usage file; levels without a quota are not."""
-    root = FIXTURES / "v2_quota"
+    root = TREES / "v2_quota"
     cpus = read_usable_cpus(4242, affinity=range(8), root=root)
     assert cpus is not None
     slice_ = root / "sys/fs/cgroup/web.slice"
@@ -55,7 +55,7 @@ def test_every_group_with_a_quota_and_its_usage_file() -> None:
 def test_usage_file_of_a_group_that_cpuacct_does_not_know() -> None:
     """If version 1 counts CPU time in a separate hierarchy, with the process elsewhere in it, there is no usage
     file."""
-    cpus = read_usable_cpus(4242, affinity=range(8), root=FIXTURES / "v1_quota")
+    cpus = read_usable_cpus(4242, affinity=range(8), root=TREES / "v1_quota")
     assert cpus is not None
     assert {group.usage_file for group in cpus.groups} == {None}
 
@@ -84,7 +84,7 @@ def test_usage_file_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: P
 @pytest.mark.parametrize(("online", "count"), [("0\n", 1), ("0-3,8\n", 5), ("0,2,4-5\n", 4)])
 def test_cpus_that_are_offline_do_not_count(online: str, count: int, tmp_path: Path) -> None:
     """The kernel lists CPUs that are online as spans and single ones, with gaps where one was switched off."""
-    shutil.copytree(FIXTURES / "v2_no_quota", tmp_path / "root")
+    shutil.copytree(TREES / "v2_no_quota", tmp_path / "root")
     (tmp_path / "root/sys/devices/system/cpu/online").write_text(online)
     cpus = read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root")
     assert cpus is not None
@@ -93,7 +93,7 @@ def test_cpus_that_are_offline_do_not_count(online: str, count: int, tmp_path: P
 
 def test_affinity_below_the_quota() -> None:
     """If the process may run on fewer CPUs than its quota, affinity is the limit."""
-    cpus = read_usable_cpus(4242, affinity={0, 5}, root=FIXTURES / "v2_quota")
+    cpus = read_usable_cpus(4242, affinity={0, 5}, root=TREES / "v2_quota")
     assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
 

@@ -78,8 +78,8 @@ def test_versions_of_python_and_uwsgi() -> None:
 
 
 def test_the_cost_in_the_readme_is_what_was_measured() -> None:
-    """The share of a CPU and the memory, from the table of the benchmark."""
-    measured = [cells for cells in rows("docs/measured/benchmarks.md", "server") if cells[1] == "ours, everything on"]
+    """The share of a CPU and the memory, from the rows of the evidence."""
+    measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
     for size, words in (
         (
             "8x8",
@@ -87,8 +87,8 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
         ),
         ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
     ):
-        of_size = [row for row in measured if row[0].startswith(size)]
-        share, memory = (max(float(row[place].rstrip("%")) for row in of_size) for place in (5, 7))
+        (figure,) = (row[1] for row in measured if size in row[0])
+        share, memory = (float(part.split()[0]) for part in figure.split(", ")[:2])
         assert words.format(share=share, memory=memory) in text_of("README.md")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tools.environments import ROOT
+from tools.support.captured_documents import document
 from tools.support.exporter import COMMAND, clean_environment
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.service.reload import Hangup
@@ -43,7 +44,7 @@ def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[R
     """Runs the exporter until the block ends, once it has read its server. terminal: in a terminal of its own."""
     keyboard, screen = pty.openpty() if terminal else (-1, os.open(os.devnull, os.O_RDWR))
     log = folder / "log"
-    (folder / "well.json").write_bytes((ROOT / "tests/fixtures/minified.json").read_bytes())
+    (folder / "well.json").write_bytes(document("minified"))
     (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")
     with log.open("wb") as output:
         process = subprocess.Popen(

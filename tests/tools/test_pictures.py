@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 from tools.environments import ROOT
 from tools.pictures import too_early
+from tools.support.captured_documents import path
 from tools.support.real_uwsgi import free_port
 from tools.support.web_server import serving
 
-FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
+FIXTURE = path("2.0.31_threads")
 
 
 def test_without_a_demo_it_says_what_to_start() -> None:

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from tests.test_cli import ended
+from tools.support.captured_documents import path
 from tools.support.web_server import serving
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.top.start import exit_status, write_json_file
 
-FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
+FIXTURE = path("2.0.31_threads")
 NOWHERE = "unix:///nowhere/stats"
 
 

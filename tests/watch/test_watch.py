@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
+from tools.support.captured_documents import path
 from tools.support.clock import MovableClock
 from tools.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.errors import ReadError, Reason
@@ -14,8 +14,6 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.source.address import File
 from uwsgi_headroom.watch.watch import Watch
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
@@ -83,7 +81,7 @@ def test_reader_feeds_it() -> None:
 
     async def run() -> None:
         hands = MovableClock()
-        watch = Watch("shop", File(str(FIXTURES / "threads_4x8_busy.json")), clock=hands.clock)
+        watch = Watch("shop", File(str(path("threads_4x8_busy"))), clock=hands.clock)
         for _ in range(3):
             first = await watch.reader.read()
             hands.move(0.5)
@@ -91,7 +89,7 @@ def test_reader_feeds_it() -> None:
         assert watch.integrals.totals.observed_seconds == 1.0
         assert isinstance(first, Reading)
         assert len(watch.figures(first, (60,))) == 1
-        watch.reader.address = File(str(FIXTURES / "there_is_none.json"))
+        watch.reader.address = File("/there_is_none.json")
         hands.move(2.0)
         assert isinstance(await watch.reader.read(), ReadError)
         assert watch.integrals.totals.gap_seconds == 2.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -13,11 +12,10 @@ import pytest
 
 from tests.documents.test_openapi import validate
 from tests.web.test_app import replayed
+from tools.support.captured_documents import document
 from tools.support.web_server import get, serving
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.documents import openapi
-
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +162,7 @@ NAMES += ["x\n# HELP evil y\n"]
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name(tmp_path: Path, name: str) -> None:
     """A name may be a path with any characters, and its slashes may be written as slashes. Each server has a page."""
-    shutil.copy(FIXTURES / "minified.json", tmp_path / "stats")
+    (tmp_path / "stats").write_bytes(document("minified"))
     address = make_server(f"file://{tmp_path}/stats").address
     with serving(ServerConfig(name, address)) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]

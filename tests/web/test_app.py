@@ -14,19 +14,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tools.support import bad_servers
-from tools.support.captured_documents import NAMES, document
+from tools.support.captured_documents import NAMES, document, path
 from tools.support.monitoring import find
 from tools.support.web_server import get, serving
 from uwsgi_headroom.config.servers import make_server
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def replayed(name: str) -> str:
     """A captured document as a server with the document's name."""
-    return f"{name}=file://{FIXTURES / name}.json"
+    return f"{name}=file://{path(name)}"
 
 
 @pytest.fixture(scope="module")

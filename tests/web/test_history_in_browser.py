@@ -8,11 +8,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Route
 
-from tests.web.test_page_in_browser import FIXTURES
 from tools.support.browser import browser, tab
+from tools.support.captured_documents import path
 from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
+
+SHOP = f"shop=file://{path('2.0.31_threads')}"
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,7 @@ def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium: Browser) -> 
         else:
             route.continue_()
 
-    path = next(FIXTURES.glob("*_threads.json"))
-    with serving(f"shop=file://{path}", sampling=True) as port, tab(chromium, port) as shown:
+    with serving(SHOP, sampling=True) as port, tab(chromium, port) as shown:
         shown.page.route("**/history?*", answer)
         shown.open("/?range=300")
         shown.drawn()
@@ -57,9 +58,11 @@ MEASURED = """async ([address, seconds, step, times, rates]) => {
 def test_the_time_that_the_charts_show(chromium: Browser) -> None:
     """They begin with the first figures, but are no narrower than five slices. What is empty is counted: slices
     without figures and times without slices, but not what is before the first figures, nor a late sample."""
-    path = next(FIXTURES.glob("*_threads.json"))
     times = [1000.0 + 2 * place for place in range(200)]
-    with serving(f"shop=file://{path}", sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
+    with (
+        serving(SHOP, sampling=True) as port,
+        tab(chromium, port, bypass_csp=True) as shown,
+    ):
         shown.open("/")
 
         def measure(times: list[float], rates: list[float | None]) -> tuple[float, float]:

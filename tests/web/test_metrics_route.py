@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.routing import Route
 
+from tools.support.captured_documents import path
 from tools.support.clock import MovableClock
-from tools.support.scripted_watch import FIXTURES
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import ReadError
@@ -29,7 +29,7 @@ NAMES = ["minified", "threads_4x8_busy", "no_cores"]
 
 
 def make_fleet() -> Fleet:
-    return Fleet([make_server(f"file://{FIXTURES}/{name}.json", name=name) for name in NAMES])
+    return Fleet([make_server(f"file://{path(name)}", name=name) for name in NAMES])
 
 
 def make_route(fleet: Fleet) -> Route:
@@ -125,7 +125,7 @@ class _CountedFleet(Fleet):
 
 
 def make_observation(name: str) -> Observation:
-    (watch,) = Fleet([make_server(f"file://{FIXTURES}/minified.json", name=name)]).watches()
+    (watch,) = Fleet([make_server(f"file://{path('minified')}", name=name)]).watches()
     return watch.observe(())
 
 
@@ -133,7 +133,7 @@ def test_a_crowd_of_scrapers_shares_answers() -> None:
     """All requests between two readings share one rendering; the first one after a reading starts another."""
 
     async def run() -> list[str]:
-        fleet = _CountedFleet([make_server(f"file://{FIXTURES}/minified.json")])
+        fleet = _CountedFleet([make_server(f"file://{path('minified')}")])
         await fleet.watches()[0].reader.read()
         route = make_route(fleet)
         crowd = await asyncio.gather(*(scrape(route) for _ in range(100)))

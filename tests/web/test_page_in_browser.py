@@ -20,6 +20,7 @@ from tests.support import alert_scenes
 from tests.web.test_app import replayed
 from tools.support import real_uwsgi
 from tools.support.browser import Tab, browser, tab
+from tools.support.captured_documents import path
 from tools.support.exporter import Exporter, exporter
 from tools.support.web_server import serving
 from uwsgi_headroom.config.servers import make_server
@@ -27,7 +28,6 @@ from uwsgi_headroom.words.formats import factor
 
 pytestmark = pytest.mark.integration
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F\u202e"""
 SHOWN = HOSTILE.replace("\u202e", r"\u202e")
 PANELS = [
@@ -221,7 +221,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
 
 def test_hostile_names(chromium: Browser) -> None:
     """A server's name and all its texts are escaped, and the URL of its page works."""
-    hostile = make_server(f"file://{FIXTURES}/hostile_quotes_and_json.json", name=HOSTILE)
+    hostile = make_server(f"file://{path('hostile_quotes_and_json')}", name=HOSTILE)
     with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         shown.open("/")
         shown.page.get_by_role("link", name=SHOWN, exact=True).click()

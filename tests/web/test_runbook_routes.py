@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from tools.environments import ROOT
 from tools.support.real_uwsgi import accepting, wait_until
+from tools.support.captured_documents import document
 from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
@@ -26,7 +27,7 @@ from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 FOLDER = ROOT / "alerts" / "runbooks"
 NAMES = sorted(file.name for file in FOLDER.glob("*.md"))
-THREADS = ROOT / "tests" / "fixtures" / "threads_4x8_busy.json"
+THREADS = document("threads_4x8_busy")
 HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 
 
@@ -34,7 +35,7 @@ HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A captured document, at a path that needs quoting."""
     path = tmp_path_factory.mktemp("it's $(a) \"<b>") / "shop.json"
-    path.write_bytes(THREADS.read_bytes())
+    path.write_bytes(THREADS)
     return path
 
 

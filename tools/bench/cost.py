@@ -1,9 +1,9 @@
 """Measures what the exporter costs: its own CPU, CPU of uWSGI's master, and the application's requests per second.
 
-`python3 -m tools.bench.cost` (`make bench-cost`) prints two tables. CPU time comes from the processes' CPU clocks, in
+`python3 -m tools.bench.cost` (`make bench-cost`) prints three tables. CPU time comes from the processes' CPU clocks, in
 nanoseconds. The server is 8x8 and busy (busy threads make the document larger), and /metrics is scraped every 15 s, a
 common interval. Runs with and without the exporter alternate, and so does their order, so that a machine that slows
-down or speeds up favours neither.
+down or speeds up favours neither. The first table is of a sample alone: 8x8 and 64x16, idle and busy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
+from tools.bench import table
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scraper, Span
 from tools.bench.accuracy.table import mark
-from tools.bench.exporters import cpu_seconds
-from tools.bench.table import load_average
+from tools.bench.exporters import EVERYTHING, OURS, cpu_seconds
+from tools.bench.scrape.__main__ import SIZES
+from tools.bench.scrape.measure import measure as read_and_scrape
 from tools.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 
 OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
@@ -102,6 +104,17 @@ def spread(values: list[float]) -> tuple[float, float]:
     return fmean(values), 2 * stdev(values) / sqrt(len(values))
 
 
+def sample_table(flags: Sequence[str]) -> None:
+    """CPU of the exporter between scrapes, divided by the samples it takes meanwhile."""
+    print("| server | document, kB | CPU of a sample, ms |\n|---|---|---|", flush=True)
+    commands = {EVERYTHING: " ".join([OURS[EVERYTHING], *flags])}
+    for workers, threads in SIZES:
+        for result in read_and_scrape((workers, threads), (0, workers * threads // 4), commands, rounds=9, turns=1):
+            sample = table.spread(result.figures[EVERYTHING].sample, 1e3)
+            print(f"| {result.scenario} | {result.document / 1e3:.0f} | {sample} |", flush=True)
+    print()
+
+
 def cpu_table(seconds: float, count: int, flags: Sequence[str]) -> None:
     print("| samples a second | taken | exporter's CPU | target |  | master without | with | extra | target |  |")
     print(f"|{'---|' * 10}", flush=True)
@@ -147,9 +160,10 @@ def main() -> None:
     print(
         f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU is a part of a core.\n"
     )
+    sample_table(flags)
     cpu_table(options.seconds, options.pairs, flags)
     rate_table(options.seconds, options.pairs, flags)
-    print(f"Load average of the machine at the end: {load_average()}.")
+    print(f"Load average of the machine at the end: {table.load_average()}.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""What every benchmark has: options, Markdown tables, medians with their range, and the machine it was measured on."""
+"""What every benchmark has: Markdown tables, medians with their range, and the machine it was measured on."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import statistics
@@ -13,29 +12,14 @@ from pathlib import Path
 from tools.support import real_uwsgi
 
 
-def make_parser(module: str, description: str | None) -> argparse.ArgumentParser:
-    """The options of `python3 -m MODULE`: `--write FILE`, as `publish` takes it, and what the caller adds."""
-    parser = argparse.ArgumentParser(prog=f"python3 -m {module}", description=description)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also put the text into a document")
-    return parser
-
-
-def publish(text: str, name: str, file: Path | None) -> None:
-    """Prints the text of a benchmark, and puts it between the marks of its name in a file, if one is given."""
-    print(text, flush=True)
-    if file:
-        write(file, text, name)
-
-
 def write(path: Path, text: str, name: str) -> None:
-    """Puts the text between `<!-- NAME -->` and `<!-- /NAME -->` in a file, or at the end of a file without them."""
+    """Puts the text between `<!-- NAME -->` and `<!-- /NAME -->` in a file. Raises SystemExit without these marks."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    whole = path.read_text() if path.exists() else ""
-    before, found, rest = whole.partition(begin)
+    before, found, rest = path.read_text().partition(begin)
     _, closed, after = rest.partition(end)
-    if bool(found) != bool(closed):
-        raise SystemExit(f"{path}: {begin} without {end}")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after or os.linesep}")
+    if not (found and closed):
+        raise SystemExit(f"{path}: {begin} and {end} are missing")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def render_table(head: str, rows: Sequence[str]) -> str:

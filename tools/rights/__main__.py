@@ -1,4 +1,4 @@
-"""Measures which figure needs which right, and prints the tables of docs/measured/rights.md.
+"""Measures which figure needs which right, and prints tables.
 
 Starts real uWSGI servers as www-data, and the exporter as each user of `tools/rights/users.py`, over a UNIX socket and
 over TCP. Needs root, `setpriv` and `unshare`.
@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from tools.generated_files import replace_section
 from tools.rights.measure import Measured, measure_all
 from tools.rights.mounts import enter_own_namespace
 from tools.rights.users import USERS, User
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "measured" / "rights.md"
 _KINDS = {"unix": "Over a UNIX socket", "tcp": "Over TCP"}
 
 MOST_NAMED = 55
@@ -75,18 +71,13 @@ def _unknowns(measured: Measurements, over: str, users: Sequence[User]) -> list[
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.rights", description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write the tables into {FILE.name}")
     parser.add_argument("--only", default="", metavar="LETTERS", help="measure these users alone")
     options = parser.parse_args(argv)
     if os.getuid() != 0:
         parser.error("needs root, to run the exporter as other users")
     enter_own_namespace(sys.argv[1:] if argv is None else argv)
     users = [user for user in USERS if not options.only or user.letter in options.only]
-    text = render(measure_all(users), users)
-    print(text)
-    if options.write:
-        kernel = f"Linux {'.'.join(platform.release().split('.')[:2])}"
-        FILE.write_text(replace_section(FILE.read_text(), "measured", f"\nMeasured on {kernel}.\n\n{text}\n"))
+    print(render(measure_all(users), users))
     return 0
 
 

@@ -1,8 +1,8 @@
 """Measures which figures an exporter with certain rights has of a uWSGI in other namespaces: docs/installation.md.
 
 `python -m tools.rights.namespaces` (as root) runs a uWSGI for each combination of namespaces, asks for its figures with
-each set of rights, and compares them with what root sees from outside. It prints the tables; `--write` puts them into
-the page. A figure is `yes` if it equals the truth, `-` if it is absent, and WRONG otherwise.
+each set of rights, and compares them with what root sees from outside. It prints the tables.
+A figure is `yes` if it equals the truth, `-` if it is absent, and WRONG otherwise.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.source import Answer
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "measured" / "rights.md"
-BEGIN, END = "<!-- begin of measured tables -->", "<!-- end of measured tables -->"
 
 USER = 12345
 QUOTA, MEMORY, LISTEN, WAITING = 0.5, 256 << 20, 20, 3
@@ -105,13 +102,7 @@ def main() -> None:
             rows[right].append(f"| {combination.title} | " + " | ".join(cells) + " |\n")
             print(f"{right}: {rows[right][-1]}", end="", file=sys.stderr)
     head = f"| namespaces | {' | '.join(HEADS.values())} |\n|{'---|' * (len(HEADS) + 1)}\n"
-    tables = "\n".join(f"### {right[0].upper()}{right[1:]}\n\n{head}{''.join(rows[right])}" for right in RIGHTS)
-    if "--write" not in sys.argv:
-        print(tables)
-        return
-    text = PAGE.read_text()
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(f"{text[:start]}\n\n{tables}\n{text[end:]}")
+    print("\n".join(f"### {right[0].upper()}{right[1:]}\n\n{head}{''.join(rows[right])}" for right in RIGHTS))
 
 
 def measure(combination: Combination) -> dict[str, list[str]]:

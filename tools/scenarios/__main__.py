@@ -14,15 +14,14 @@ from tools.scenarios.everything import count, estimate, plan, render_table
 from tools.scenarios.report import full_text, line, markdown
 from tools.scenarios.run import Result, run_rows
 from tools.scenarios.table import find_rows
-from tools.scenarios.variations import vary, vary_widely
+from tools.scenarios.variations import vary_widely
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.scenarios", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     parser.add_argument("--all", action="store_true", help="run healthy twins and two random variations of each, too")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the report as Markdown")
-    parser.add_argument("--variations", type=int, default=0, metavar="N", help="run N variations instead of each row")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write a line for each row into this document")
     parser.add_argument("--vary", type=int, metavar="SEED", help="run a wide random variation of each row")
     parser.add_argument("--texts", type=Path, metavar="FILE", help="write the whole text of each verdict, as it comes")
     parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
@@ -32,9 +31,7 @@ def main() -> int:
     except LookupError as error:
         parser.error(str(error))
     table = plan(rows, options.seed) if options.all else []
-    if options.variations:
-        rows = [vary(row, number, options.seed) for row in rows for number in range(1, options.variations + 1)]
-    elif options.vary is not None:
+    if options.vary is not None:
         rows = [vary_widely(row, options.vary) for row in rows]
     elif table:
         rows = [run for each in table for run in (each.row, *each.variations)]
@@ -54,7 +51,7 @@ def main() -> int:
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
-        write(options.write, markdown(results, seconds), "scenarios")
+        write(options.write, markdown(results), "scenarios")
     for each in render_table(table, {result.row.name: result for result in results}) if table else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")

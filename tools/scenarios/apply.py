@@ -20,9 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from tools.bench.table import machine, render_table, write
 from tools.scenarios.judge import Seen
 from tools.scenarios.rows.applied import ROWS, Applied
 from tools.scenarios.run import counted, see
@@ -41,7 +39,6 @@ BESIDE = 6
 """How many rows that need no CPU run at a time: their requests sleep."""
 
 SATURATED_SECONDS = 6.0
-MARKS = "scenarios:apply"
 
 HARMS = {"clients_refused", "queue_wait", "queue_filling", "respawn_loop", "saturation", "cheaper_does_not_scale"}
 """Codes that must be gone after the change, with all that is critical. A cause may stay as a warning."""
@@ -207,33 +204,6 @@ def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: 
     return [results[row.scenario.name] for row in rows]
 
 
-def markdown(results: Sequence[Result], document: str) -> str:
-    """The table between the markers: these results, and those of other rows that the document has already."""
-    known = dict(_read_rows(document))
-    rest = " The other rows are of earlier runs." if known.keys() - {each.row.scenario.name for each in results} else ""
-    known |= {result.row.scenario.name: _row(result) for result in results}
-    rows = [known[row.scenario.name] for row in ROWS if row.scenario.name in known]
-    kept = sum(row.endswith("| ok") for row in rows)
-    text = (
-        "## The advice, followed\n\n"
-        "`make scenarios-apply` starts each of these servers again with the settings that the check advised, under the "
-        "same open-loop load, and checks again: two steps at most. Where the cause is outside uWSGI, or the advice "
-        "leaves the number to the reader, it makes that change. Promised is what the server serves at least, measured "
-        "under more clients than it has threads; *after* is that throughput, and the mean response time under the "
-        f"load, queue included.\n\n{kept} of {len(rows)} promises were kept. {machine()}{rest}\n\n"
-    )
-    return text + render_table("scenario | before | change | promised | after | result", rows)
-
-
-def _read_rows(document: str) -> Iterator[tuple[str, str]]:
-    """The rows of the table in a document, each with the name of its scenario."""
-    table = document.partition(f"<!-- {MARKS} -->")[2].partition(f"<!-- /{MARKS} -->")[0]
-    for line in table.splitlines():
-        if line.startswith("| "):
-            cells = line.strip("| ").split(" | ")
-            yield cells[0], " | ".join(cells)
-
-
 def _row(result: Result) -> str:
     after = result.after
     before = result.steps[0].seen if result.steps else after
@@ -267,16 +237,12 @@ def _say(result: Result) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.scenarios.apply", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table between the marks of a document")
     options = parser.parse_args()
     rows = [row for row in ROWS if not options.names or any(name in row.scenario.name for name in options.names)]
     rows = [row for row in rows if not row.scenario.skip()]
     begun = time.monotonic()
     results = run_rows(rows, _say)
     seconds = time.monotonic() - begun
-    if options.write:
-        document = options.write.read_text() if options.write.exists() else ""
-        write(options.write, markdown(results, document), MARKS)
     missed = sum(bool(result.missed) for result in results)
     print(f"{len(results) - missed} kept, {missed} missed; {seconds:.0f} s.")
     return min(1, missed)

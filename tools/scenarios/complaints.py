@@ -1,4 +1,4 @@
-"""What operators of uWSGI complain of, and the rows that have each complaint: `docs/measured/complaints.md`."""
+"""What operators of uWSGI complain of, and the rows that have each complaint: `docs/complaints.md`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Complaint:
     more: str = ""
 
 
-WAITS = "the right of [waits](../waits.md#rights)"
-REVIEW = "[review](../settings.md#review-the-settings-that-will-cause-trouble)"
+WAITS = "the right of [waits](waits.md#rights)"
+REVIEW = "[review](settings.md#review-the-settings-that-will-cause-trouble)"
 
 COMPLAINTS = (
     Complaint(
         "Requests fail, and no counter shows them: their head is above `buffer-size`",
         ("heads above buffer-size, with the log",),
         ("unbit/uwsgi#1164",),
-        "[uWSGI's log](../log.md); CRITICAL only over TCP, where the kernel's count of connections agrees",
+        "[uWSGI's log](log.md); CRITICAL only over TCP, where the kernel's count of connections agrees",
     ),
     Complaint(
         "The modifier's plugin is missing, and all requests fail",
@@ -201,7 +201,7 @@ COMPLAINTS = (
     Complaint(
         "An uneven share of the requests saturates one worker",
         ("hot worker by map-socket", "full worker by map-socket"),
-        more="the [example](../design.md#purpose)",
+        more="the [example](design.md#purpose)",
     ),
     Complaint("Event streams, which are meant to last, look like stuck requests", ("gevent with long requests",)),
     Complaint("Cheaper mode, which ends workers in order, looks like a crash loop", ("cheaper scaling",)),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from tools.bench.table import load_average, machine
+from tools.bench.table import machine, render_table
 from tools.scenarios.judge import Seen
 from tools.scenarios.run import Result
 from tools.scenarios.scenario import Load, Scenario, Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server as Document
 
-HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first limit", "clients")
+HEADER = " | situation | uWSGI | load | `check` says"
 
 
 def line(result: Result) -> str:
@@ -45,53 +45,23 @@ def full_text(result: Result) -> str:
     return "\n".join([*head, "", *[f"    {each}".rstrip() for each in text], "", ""])
 
 
-def markdown(results: Sequence[Result], seconds: float) -> str:
-    """Returns the whole report."""
-    return "\n".join(_markdown(results, seconds)) + "\n"
-
-
-def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
+def markdown(results: Sequence[Result]) -> str:
+    """Returns how many rows are as expected, and a line for each row."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
-    yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the"
-    yield "verdict with the expectation that was written before the first run. Findings about other programs on the"
-    yield "machine count only in rows that expect them.\n"
-    yield f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped, in {seconds / 60:.0f} minutes."
-    yield f"{machine()} Its load average at the end was {load_average()}: other programs ran, too."
-    yield "Rows on the CPU need a machine with little else on it.\n"
-    yield f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}"
-    for result in results:
-        yield _row(result)
-    if different := [result for result in run if result.different]:
-        yield "\n## Not as expected\n"
-        for result in different:
-            yield from _difference(result)
-    if whys := [result.row for result in results if result.row.why]:
-        yield "\n## Why\n"
-        for row in whys:
-            yield f"* {row.name}: {row.why}"
+    head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"
+    return f"{head}\n\n{render_table(HEADER, [_row(result) for result in results])}"
 
 
 def _row(result: Result) -> str:
     row, seen = result.row, result.seen
-    cells = [result.mark, row.name, _server(row.server), _loads(row), _expected(row)]
-    if seen is None:
-        cells += [f"skipped: {result.skipped}" if result.skipped else "not run", "", "", ""]
-    else:
-        cells += [_seen(seen), str(seen.exit_status), seen.limit or "none", _clients(seen)]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _difference(result: Result) -> Iterator[str]:
-    seen = result.seen
-    yield f"**{result.row.name}**: {'; '.join(result.different)}. {result.row.why}\n"
-    if seen is None:
-        return
-    yield f"> {seen.verdict}\n"
-    yield f"Clients: {_clients(seen) or 'none'}. Figures: {_figures(seen) or 'none'}.\n"
-    for finding in seen.findings:
-        yield f"* {finding['severity']} `{finding['code']}`: {finding['evidence']} {finding['change'] or ''}".rstrip()
-    yield ""
+    said = (
+        ("skipped" if result.skipped else "not run")
+        if seen is None
+        else f"{seen.outcome} `{seen.first}`".removesuffix(" `None`").removesuffix(" ``")
+    )
+    cells = [result.mark, row.name, _server(row.server), _loads(row), said]
+    return " | ".join(cell.replace("|", "\\|") for cell in cells)
 
 
 def _server(server: Server) -> str:

@@ -12,21 +12,19 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools import debian_root, systemd_machine
 from tools.commands import CommandError
 from tools.debian_root import UnavailableError
-from tools.environments import ROOT
 from tools.progress import note, show_step
 from tools.stats_trial import machines, table
 from tools.stats_trial.setups import SET_UPS, SetUp
 from tools.stats_trial.table import Row
-from tools.stats_trial.trial import Trial
+from tools.stats_trial.trial import Phase, Trial
 from tools.systemd_checks import FailedError
 
-PAGE = ROOT / "docs" / "measured" / "stats-trial.md"
 SUITES = ("bookworm", "trixie")
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 
@@ -36,8 +34,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.stats_trial", description=__doc__)
     parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
     parser.add_argument("--only", action="append", metavar="TEXT", help="set-ups whose names contain it; repeatable")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="keep rows here, and use those that are there")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(argv)
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
@@ -46,14 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os_release = release.read_text() if release.exists() else ""
         if reason := debian_root.unavailable(os_release) or systemd_machine.missing():
             raise UnavailableError(reason)
-        rows = table.loaded(options.results) if options.results else []
+        rows: list[Row] = []
         for suite in options.suite or SUITES:
             note(suite)
             chosen = [set_up for set_up in SET_UPS if suite in set_up.suites and _is_named(set_up, options.only)]
-            for row in _tried(suite, chosen, rows):
-                rows = [*(old for old in rows if (old.suite, old.set_up) != (suite, row.set_up)), row]
-                if options.results:
-                    table.saved(rows, options.results)
+            rows += _tried(suite, chosen)
     except UnavailableError as error:
         print(f"try-stats: cannot run here: {error}", file=sys.stderr)
         return UNAVAILABLE
@@ -64,36 +57,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nstopped", file=sys.stderr)
         return 130
     order = [set_up.name for set_up in SET_UPS]
-    shown = [row for row in rows if row.set_up in order]
-    text = table.render(sorted(shown, key=lambda row: (order.index(row.set_up), row.suite)))
-    if options.write:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(text)
-    else:
-        print(text)
-    return 1 if any(row.verdict not in ("good", "no lines") for row in shown) else 0
+    print(table.render(sorted(rows, key=lambda row: (order.index(row.set_up), row.suite))))
+    return 1 if any(row.verdict not in ("good", "no lines") for row in rows) else 0
 
 
 def _is_named(set_up: SetUp, texts: Sequence[str] | None) -> bool:
     return not texts or any(text in set_up.name for text in texts)
 
 
-def _tried(suite: str, chosen: Sequence[SetUp], known: Sequence[Row]) -> Iterator[Row]:
-    """Tries the set-ups; yields a row for each. What the old lines do is taken from `known` rows."""
-    before = {row.set_up: row.before for row in known if row.suite == suite}
+def _tried(suite: str, chosen: Sequence[SetUp]) -> Iterator[Row]:
+    """Tries the set-ups; yields a row for each."""
     with machines.with_this_checkout(suite) as installed:
         for set_up in chosen:
-            if set_up.edited:
-                before[set_up.name] = {}
-            if set_up.name not in before:
+            before: Mapping[str, Phase] = {}
+            if not set_up.edited:
                 with machines.booted(suite, installed) as (machine, root), show_step("the old lines"):
                     old = Trial(set_up, machine, root)
                     old.old()
-                    before[set_up.name] = old.phases
+                    before = old.phases
             with machines.booted(suite, installed) as (machine, root), show_step("what discover prints"):
                 new = Trial(set_up, machine, root)
                 new.follow()
-            row = Row(suite, set_up.name, before[set_up.name], new.printed, new.phases, new.notes)
+            row = Row(suite, set_up.name, before, new.printed, new.phases, new.notes)
             note(f"  {set_up.name}: {row.verdict}")
             yield row
 

@@ -1,29 +1,17 @@
-"""Writes what the trial found as Markdown: a table with a row for each set-up, and the lines that were followed."""
+"""What the trial found, as Markdown: a table with a row for each set-up."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from tools.stats_trial import following
 from tools.stats_trial.trial import Phase
 
-_HEAD = """# Turning on stats: the trial
-
-Written by `make try-stats ARGS="--write"`, which follows what `discover` prints to the letter, in Debians that are
-booted with systemd. In each set-up, a client of each application sends one request after the other and counts every
-answer. "Following it" ends with the first reload; then come another reload, a stop and a start 2 s later, and a boot.
-The old lines are those that the README advised before: `stats = /run/uwsgi/NAME.stats` and `chmod-socket = 660`.
-
-* **failed**: requests without an answer. Requests that wait are not among them; **away** is the longest time without an
-  answer. A stop and start fails requests by itself, with any lines.
-* **sockets as before**: the applications' own sockets keep their mode, owner and group.
-* **stats**: whether the exporter's user and another local user can read the stats, after each act.
-* **counts**: whether `/metrics` has exactly as many requests as the client got answers from that instance of the
-  application, from its first request on.
-* **no lines**: `discover` proposes nothing, says why, and nothing changes.
+_HEAD = """\
+"Following it" ends with the first reload; then come another reload, a stop and a start 2 s later, and a boot. Failed:
+requests without an answer. Away: the longest time without an answer. The old lines are `stats = /run/uwsgi/NAME.stats`
+and `chmod-socket = 660`.
 """
 
 
@@ -62,31 +50,9 @@ class Row:
         return "good" if good and not self.found else "FAULTS"
 
 
-def saved(rows: Sequence[Row], file: Path) -> None:
-    """Keeps rows in a file, for `loaded`."""
-    file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-
-
-def loaded(file: Path) -> list[Row]:
-    """Returns the rows of a file, none if it does not exist."""
-    if not file.exists():
-        return []
-    return [
-        Row(
-            **{
-                **row,
-                "before": {act: Phase(**phase) for act, phase in row["before"].items()},
-                "after": {act: Phase(**phase) for act, phase in row["after"].items()},
-            }
-        )
-        for row in json.loads(file.read_text())
-    ]
-
-
 def render(rows: Sequence[Row]) -> str:
-    """Returns the whole page."""
-    lines = [_HEAD, *_table(rows), "", "## The lines", "", *_lines(rows)]
-    return "\n".join(lines).rstrip() + "\n"
+    """Returns the whole report."""
+    return "\n".join([_HEAD, *_table(rows)]) + "\n"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
@@ -169,13 +135,3 @@ def _all(values: Sequence[bool | None], good: str, bad: str) -> str:
     if not known:
         return "-"
     return good if all(known) else bad
-
-
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
-    for row in {row.set_up: row for row in rows}.values():  # of the last suite
-        yield f"### {row.set_up}"
-        yield ""
-        yield from (f"* {text}" for text in row.found)
-        yield from [""] if row.found else []
-        for printed in row.printed:
-            yield from ["```console", *printed.strip("\n").splitlines(), "```", ""]

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tools.environments import ROOT
 
 _FOLDER = ROOT / "tests" / "fixtures"
+JOINED = _FOLDER / "documents.json"
+"""An object with a document on each line, by its name: minified. A document that is no JSON has a file of its own."""
 
-NAMES: tuple[str, ...] = tuple(sorted(path.stem for path in _FOLDER.glob("*.json")))
+
+def read_documents() -> dict[str, bytes]:
+    """Every captured document by its name."""
+    lines = JOINED.read_bytes()[len(b"{\n") : -len(b"\n}\n")].split(b",\n")
+    apart = {path.stem: path.read_bytes() for path in _FOLDER.glob("*.json") if path != JOINED}
+    return {name.decode().strip('"'): body for name, _, body in (line.partition(b": ") for line in lines)} | apart
+
+
+_DOCUMENTS = read_documents()
+_COPIES = tempfile.TemporaryDirectory(prefix="headroom-documents-")
+
+NAMES: tuple[str, ...] = tuple(sorted(_DOCUMENTS))
 """Every captured document."""
 
 _REQUEST_VARIABLES = re.compile(rb'"vars":\[\s*(.*?)\],\s*"req_info"', re.DOTALL)
@@ -19,8 +35,16 @@ _WORD = re.compile(rb"[A-Za-z0-9_]{6,}")
 
 
 def document(name: str) -> bytes:
-    """The bytes that uWSGI wrote, by the name of the file without its extension."""
-    return (_FOLDER / f"{name}.json").read_bytes()
+    """What uWSGI wrote, by the name of the capture."""
+    return _DOCUMENTS[name]
+
+
+@cache
+def path(name: str) -> Path:
+    """A file with a document, which lasts as long as this process."""
+    file = Path(_COPIES.name, f"{name}.json")
+    file.write_bytes(document(name))
+    return file
 
 
 def kind(name: str) -> str:

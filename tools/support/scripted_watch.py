@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tools.environments import ROOT
+from tools.support.captured_documents import path
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.slo import Slo
@@ -17,8 +17,6 @@ from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.source.address import File
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.watch import Watch
-
-FIXTURES = ROOT / "tests" / "fixtures"
 
 
 class ScriptedWatch:
@@ -63,6 +61,6 @@ class ScriptedWatch:
 
 def replayed(name: str) -> ScriptedWatch:
     """One reading of a captured document."""
-    watch = ScriptedWatch(name, File(str(FIXTURES / f"{name}.json")))
+    watch = ScriptedWatch(name, File(str(path(name))))
     asyncio.run(watch.watch.reader.read())
     return watch

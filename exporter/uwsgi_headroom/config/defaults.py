@@ -39,7 +39,7 @@ TIMEOUT_RANGE = (0.1, 60.0)
 SIZE_CAP = 6 * 1024 * 1024
 """Largest document accepted, in bytes. 64 workers of 64 threads write 1 MB, 1,024 busy threads with 4 kB of request
 variables each (uWSGI's `buffer-size`) 5 MB, and 64 workers of 256 coroutines 6.3 MB. A hostile document of this size
-takes up to 70 ms to decode (docs/benchmarks.md); meanwhile nothing else in the exporter runs."""
+takes up to 70 ms to decode (docs/evidence.md); meanwhile nothing else in the exporter runs."""
 
 SIZE_CAP_RANGE = (4096, 2**30)
 

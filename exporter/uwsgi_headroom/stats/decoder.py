@@ -111,7 +111,7 @@ def _not_json(body: bytes, error: Exception) -> StatsError:
         return StatsError(
             "not_json", "this is a web page: the port is an application's (`http-socket`), not that of uWSGI's `stats`"
         )
-    if "truncated" in str(error):
+    if "truncated" in str(error) or (_STATS_DOCUMENT.match(body) and body.endswith(b":-")):  # cut within a number
         return StatsError("truncated", f"the document is cut off after {len(body)} bytes")
     if _STATS_DOCUMENT.match(body) and (place := _PLACE.search(str(error))):
         return DamagedError(

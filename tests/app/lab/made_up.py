@@ -52,4 +52,4 @@ def machine(**changed: object) -> Machine:
 
 
 def results(directory: Path, *outcomes: Outcome, **changed: object) -> Results:
-    return Results(runs=Runs(outcomes), machine=machine(**changed), directory=directory, pictures=directory)
+    return Results(runs=Runs(outcomes), machine=machine(**changed), directory=directory)

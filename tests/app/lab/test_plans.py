@@ -113,7 +113,7 @@ def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.Cap
     """No page is written from results that cannot be read."""
     (tmp_path / "short").mkdir()
     (tmp_path / "short" / "E1.jsonl").write_text("nonsense\n")
-    assert main(["--page", "--results", str(tmp_path)]) == 1
+    assert main(["--report", "--results", str(tmp_path)]) == 1
     assert "E1.jsonl, line 1," in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from tools.bench.days.queueing import serve
 from tools.bench.days.report import Verdicts, join, report, summary
 
 SEEDS = range(2001, 2013)
-"""Other seeds than those of the bench, whose table is in docs/measured/benchmarks.md."""
+"""Other seeds than those of the bench."""
 
 REQUESTS = 40_000
 """Requests of a day that are simulated one by one: less than in the bench, to be quick."""

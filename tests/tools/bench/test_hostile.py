@@ -49,7 +49,7 @@ def test_documents_are_within_the_cap() -> None:
 
 def test_tables_replace_those_before(tmp_path: Path) -> None:
     """The text between the markers is replaced, and the text around them stays."""
-    path = tmp_path / "benchmarks.md"
-    path.write_text("# Title\n\n<!-- bench:days -->\nold\n<!-- /bench:days -->\n\nmore\n")
-    table.write(path, "new", "bench:days")
-    assert path.read_text() == "# Title\n\n<!-- bench:days -->\nnew\n<!-- /bench:days -->\n\nmore\n"
+    path = tmp_path / "scenarios.md"
+    path.write_text("# Title\n\n<!-- scenarios -->\nold\n<!-- /scenarios -->\n\nmore\n")
+    table.write(path, "new", "scenarios")
+    assert path.read_text() == "# Title\n\n<!-- scenarios -->\nnew\n<!-- /scenarios -->\n\nmore\n"

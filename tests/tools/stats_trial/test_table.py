@@ -52,16 +52,10 @@ def test_without_lines_nothing_is_followed() -> None:
     assert Row("trixie", "a unit", {}, [STEPS], {"follow": GOOD}).verdict == "NO STATS"
 
 
-def test_the_page_has_a_row_and_the_lines(tmp_path) -> None:
-    """Rows that were kept in a file make the same page."""
-    rows = [row(reload=DOWN)]
-    page = table.render(rows)
-    (line,) = [line for line in page.splitlines() if line.startswith("| a unit")]
+def test_the_table_has_a_row_for_a_set_up() -> None:
+    """With what the old lines and those of `discover` did."""
+    (line,) = [line for line in table.render([row(reload=DOWN)]).splitlines() if line.startswith("| a unit")]
     cells = [cell.strip() for cell in line.split("|")[1:-1]]
     assert cells[2] == "down at the reload (bind(): Permission denied); it does not start again"
     assert cells[3:8] == ["1 line", "0 failed, 1.1 s", "DOWN", "90 failed, 3.2 s", "0 failed, 1.1 s"]
     assert cells[-1] == "HARM"
-    assert "    systemctl reload shop\n" in page
-    table.saved(rows, tmp_path / "rows.json")
-    assert table.render(table.loaded(tmp_path / "rows.json")) == page
-    assert table.loaded(tmp_path / "none.json") == []

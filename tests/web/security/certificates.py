@@ -20,7 +20,7 @@ def authority(name: str = "tests") -> trustme.CA:
 
 
 def write_certificates(directory: Path) -> None:
-    """Write what the files in `files/` name: the certificates of a server, a client and their authority, and wrong
+    """Write what the files in files.json name: the certificates of a server, a client and their authority, and wrong
     ones."""
     ca = authority()
     ca.cert_pem.write_to_path(str(directory / "ca.pem"))
@@ -48,12 +48,17 @@ def write_pair(directory: Path, name: str, certificate: trustme.LeafCert) -> Non
     certificate.private_key_pem.write_to_path(str(directory / f"{name}.key"))
 
 
-def write_with_certificates(source: Path, directory: Path) -> Path:
-    """Copy a web configuration file into a directory with certificates; `@NAME@` becomes the text of that file."""
-    text = source.read_text()
-    for name in ("server.pem", "server.key", "ca.pem"):
-        if f"@{name}@" in text:
-            text = text.replace(f"@{name}@", json.dumps((directory / name).read_text()))
-    copy = directory / source.name
-    copy.write_text(text)
-    return copy
+def read_files() -> dict[str, str]:
+    """Web configuration files by name, of which the exporter toolkit's judgement is recorded."""
+    files: dict[str, str] = json.loads(Path(__file__).with_name("files.json").read_text())
+    return files
+
+
+def write_with_certificates(name: str, text: str, directory: Path) -> Path:
+    """Write a web configuration file into a directory with certificates; `@NAME@` becomes the text of that file."""
+    path = directory / name
+    for part in ("server.pem", "server.key", "ca.pem"):
+        if f"@{part}@" in text:
+            text = text.replace(f"@{part}@", json.dumps((directory / part).read_text()))
+    path.write_text(text)
+    return path

@@ -1,4 +1,4 @@
-"""Records what the Prometheus exporter toolkit does with the files in `files/`, in `toolkit.json`.
+"""Records what the Prometheus exporter toolkit does with the files in files.json, in `toolkit.json`.
 
 cd tests/web/security/toolkit && go mod init reference && go mod tidy && go build -o /tmp/reference .
 python -m tests.web.security.record_toolkit /tmp/reference
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.web.security.certificates import write_certificates, write_with_certificates
+from tests.web.security.certificates import read_files, write_certificates, write_with_certificates
 
 HERE = Path(__file__).parent
 
@@ -21,7 +21,7 @@ def _main(program: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write_certificates(directory)
-        paths = [str(write_with_certificates(source, directory)) for source in sorted((HERE / "files").glob("*.yml"))]
+        paths = [str(write_with_certificates(*file, directory)) for file in sorted(read_files().items())]
         output = subprocess.run([program, *paths], check=True, capture_output=True, text=True).stdout.replace(
             name, "DIRECTORY"
         )

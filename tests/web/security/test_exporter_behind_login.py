@@ -20,6 +20,7 @@ from app.programs import running
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import HASH, MUTUAL, PASSWORD, TLS, USERS, basic
 from tools.environments import ROOT
+from tools.support import captured_documents
 from tools.support.browser import browser, tab
 from tools.support.exporter import Exporter, exporter
 from tools.support.monitoring import Prometheus, find
@@ -29,7 +30,7 @@ from uwsgi_headroom.web.security.live_config import LiveConfig
 
 pytestmark = pytest.mark.integration
 
-STATS = f"shop=file://{ROOT}/tests/fixtures/2.0.31_threads.json"
+STATS = f"shop=file://{captured_documents.path('2.0.31_threads')}"
 SERVE = ("--stats", STATS, "--web.listen-address", "127.0.0.1:0", "--web.config.file")
 PATHS = (
     "/",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.security.certificates import write_certificates, write_with_certificates
+from tests.web.security.certificates import read_files, write_certificates, write_with_certificates
 from tests.web.security.secure_server import HASH, TLS
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web.security.live_config import Active, LiveConfig
@@ -16,7 +16,7 @@ from uwsgi_headroom.web.security.web_config_file import load_web_config
 
 HERE = Path(__file__).parent
 RECORD = json.loads((HERE / "toolkit.json").read_text())["files"]
-FILES = sorted(path.name for path in (HERE / "files").glob("*.yml"))
+FILES = sorted(read_files())
 
 ONLY_THE_TOOLKIT_ACCEPTS = {
     "auth_ca_is_no_certificate.yml": "no client could log in",
@@ -50,7 +50,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(name: str, directory: Path) -> Active | ConfigError:
     try:
-        return LiveConfig(write_with_certificates(HERE / "files" / name, directory)).active
+        return LiveConfig(write_with_certificates(name, read_files()[name], directory)).active
     except ConfigError as error:
         return error
 

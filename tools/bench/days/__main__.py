@@ -6,12 +6,12 @@ finding was CRITICAL while no users were hurt.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 
-from tools.bench import table
 from tools.bench.days import course, findings, healthy, pages
 from tools.bench.days.report import Verdicts, join, report, summary
 
@@ -20,7 +20,7 @@ TOGETHER = 25
 
 
 def main() -> int:
-    parser = table.make_parser("tools.bench.days", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.days", description=__doc__)
     parser.add_argument("--days", type=int, default=1000, help="number of days (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first day; the others follow (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
@@ -32,8 +32,6 @@ def main() -> int:
         for result in pool.map(simulate, parts):
             results.append(result)
             print(summary(join(results)), flush=True)
-            if options.write:  # whatever ends a long run, the days until then are kept
-                table.write(options.write, report(join(results)), "bench:days")
     verdicts = join(results)
     print(report(verdicts))
     return 1 if verdicts.pages or verdicts.unexplained else 0

@@ -6,6 +6,7 @@ The exit status is 1 if a promise of docs/deploys.md is not kept by the simulate
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from tools.bench import table
-from tools.bench.deploys import application, real
+from tools.bench.deploys import real
 from tools.bench.deploys.simulated import Deploy, Fault, Server, follow
 from uwsgi_headroom.analysis.deploys.judgement import Subject
 
@@ -140,19 +141,14 @@ def count_changed(name: str, size: str, fault: Fault, outcomes: Sequence[Outcome
 
 
 def main() -> int:
-    parser = table.make_parser("tools.bench.deploys", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.deploys", description=__doc__)
     parser.add_argument("--unchanged", type=int, default=3000, help="deploys without a change (default %(default)s)")
     parser.add_argument("--changed", type=int, default=1000, help="deploys with one (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
     parser.add_argument(
         "--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real deploys (default 0)"
     )
-    parser.add_argument("--application", action="store_true", help="only deploy versions of a real one, for 23 minutes")
     options = parser.parse_args()
-    if options.application:
-        head = "versions | a request, as clients see it | judged | after | sentence"
-        print(table.render_table(head, application.run()))
-        return 0
     kept = True
     with ProcessPoolExecutor(options.jobs) as pool:
         everything = partial(run_all, pool)
@@ -186,8 +182,6 @@ def main() -> int:
             rows,
         )
         print(third, flush=True)
-    if options.write:
-        table.write(options.write, "\n\n".join([first, second, third]), "bench:deploys")
     for _ in range(options.real):
         print(describe_real(real.run_round(real.PLANTED)), flush=True)
     return 0 if kept else 1

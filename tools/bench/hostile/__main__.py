@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tools.bench import table
-from tools.bench.hostile import beside, crowds, decoding, guessing
+from tools.bench.hostile import beside, crowds, decoding
 from tools.bench.hostile.report import report
 
 
@@ -27,12 +26,12 @@ def main() -> None:
     for place, crowd in crowds.measure(options.crowd_seconds):
         crowded[place] = crowd
         print(f"measured: {' '.join(place)}: {crowd.samples:.2f} {max(crowd.scrapes):.3f}", file=sys.stderr)
-    text = report(measured, decoded, crowded, options.seconds, options.crowd_seconds) + guessing.report()
-    table.publish(text, "bench:hostile", options.write)
+    text = report(measured, decoded, crowded, options.seconds, options.crowd_seconds)
+    print(text)
 
 
 def _options() -> argparse.Namespace:
-    parser = table.make_parser("tools.bench.hostile", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.hostile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=40, help="length of each situation (default %(default)g)")
     parser.add_argument("--crowd-seconds", type=float, default=5, help="length of each crowd (default %(default)g)")
     return parser.parse_args()

@@ -58,11 +58,11 @@ def main() -> None:
             rows += run(options)
             print(f"{_report(rows)}\n", file=sys.stderr)  # the next one may fail
     text = "\n\n".join([_report(rows), *_targets(rows), _said(rows), _note(), table.machine()])
-    table.publish(text, "bench:many-servers", options.write)
+    print(text)
 
 
 def _options() -> argparse.Namespace:
-    parser = table.make_parser("tools.bench.many_servers", __doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.many_servers", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="only situations whose name contains this text")
     parser.add_argument("--servers", type=int, default=200, help="of 8x8 (default %(default)s)")
     parser.add_argument("--each", type=int, default=1, help="names that each is watched under (default %(default)s)")

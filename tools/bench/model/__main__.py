@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from dataclasses import replace
@@ -32,7 +33,7 @@ RETRY_MINUTES = 9.0
 
 
 def main() -> None:
-    parser = table.make_parser("tools.bench.model", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.model", description=__doc__)
     parser.add_argument("--seconds", type=float, default=14, help="length of each run (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only requests whose name contains this text")
     options = parser.parse_args()
@@ -40,7 +41,7 @@ def main() -> None:
     for workload in WORKLOADS:
         if options.only in workload.name:
             bench.run(workload)
-    table.publish(bench.report(), "bench:model", options.write)
+    print(bench.report())
 
 
 class _Bench:

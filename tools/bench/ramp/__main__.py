@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 
 from tools.bench import table
@@ -14,7 +15,7 @@ from tools.bench.ramp.run import LEAST_REQUESTS, Result, run
 
 
 def main() -> None:
-    parser = table.make_parser("tools.bench.ramp", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.ramp", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each step (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only servers whose kind contains this text")
     options = parser.parse_args()
@@ -28,7 +29,7 @@ def main() -> None:
         results += found
         print(judge.table(found), flush=True)
     text = _report(results, options.seconds, (time.monotonic() - began) / 60)
-    table.publish(text, "bench:ramp", options.write)
+    print(text)
 
 
 def _report(results: list[Result], seconds: float, minutes: float) -> str:

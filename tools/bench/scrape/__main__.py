@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tools.bench import exporters, table
+from tools.bench import exporters
 from tools.bench.scrape.measure import Result, measure
 from tools.bench.scrape.report import report
 
@@ -32,11 +32,11 @@ def main() -> None:
         for result in measure((workers, threads), busy, commands, rounds=options.rounds, turns=options.turns):
             print(f"measured: {result.scenario}", file=sys.stderr)
             results.append(result)
-    table.publish(report(results, options.rounds * options.turns), "bench:scrape", options.write)
+    print(report(results, options.rounds * options.turns))
 
 
 def _options() -> argparse.Namespace:
-    parser = table.make_parser("tools.bench.scrape", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.scrape", description=__doc__)
     parser.add_argument(
         "--option",
         action="append",

@@ -5,6 +5,7 @@ Prints the table, misses included. The exit status is 0 whatever was measured.
 
 from __future__ import annotations
 
+import argparse
 import time
 
 from tools.bench import table
@@ -14,7 +15,7 @@ from tools.bench.waits.run import run
 
 
 def main() -> None:
-    parser = table.make_parser("tools.bench.waits", __doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.waits", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="length of each case (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
     parser.add_argument(
@@ -43,7 +44,7 @@ def main() -> None:
             f"{table.load_average()}. {table.machine()}",
         ]
     )
-    table.publish(text, "bench:waits", options.write)
+    print(text)
 
 
 if __name__ == "__main__":

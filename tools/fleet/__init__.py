@@ -1,1 +1,0 @@
-"""Measures the shipped rules, dashboards and report on fleets of stand-in hosts, with other stores than Prometheus."""
