@@ -15,8 +15,8 @@ import pytest
 from starlette.requests import Request
 
 from tools.environments import ROOT
-from tools.support.real_uwsgi import accepting, wait_until
 from tools.support.captured_documents import document
+from tools.support.real_uwsgi import accepting, wait_until
 from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
@@ -109,7 +109,7 @@ def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
 def test_no_command_has_a_pid_that_only_the_document_names(port: int, name: str) -> None:
     """The placeholders stay, and the page says why."""
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
-    document = json.loads(THREADS.read_bytes())
+    document = json.loads(THREADS)
     named = {document["pid"], *(worker["pid"] for worker in document["workers"])}
     assert not named & set(map(int, re.findall(r"\d+", html)))
     needs = re.search(r"\b(?:MASTER_PID|WORKER_PIDS?)\b", (FOLDER / name).read_text())
