@@ -1,24 +1,15 @@
-"""Simulates a server's requests, one by one, through threads, interpreter locks and CPUs.
-
-The rules are those of uWSGI with CPython:
+"""Simulates a server's requests one by one, through threads, interpreter locks and CPUs: the oracle of the closed form.
 
 * A request holds one thread from its start to its end. With no thread free, it waits in one listen queue for all
-  workers, first come, first served. One idle thread of each worker waits for the next request, so each worker with an
-  idle thread is equally likely to get it, however many idle threads it has; or as likely as it was observed to be.
+  workers, first come, first served. Each worker with an idle thread is equally likely to get the next request, however
+  many idle threads it has; or as likely as its share says.
 * A request alternates between computing and waiting. Computing takes a CPU and, for its part under the lock, also the
-  interpreter lock of the worker; both are held together. Waiting takes only the thread.
-* A request may hold a lock of the application for a part of the time for which it waits: its process's own, or one that
-  all processes share. The lock goes to the thread that waited longest, and is kept until it is released.
+  interpreter lock of the worker. Waiting takes only the thread.
+* A request may hold a lock of the application, of its process or of all processes, besides the time for which it waits.
 * The interpreter lock goes to the thread that waited longest. A thread that computes gives it up SWITCH_SECONDS after
-  another began to wait (`sys.setswitchinterval`), so a thread that returns from a wait gets it that much later, at
-  most, for each thread before it.
-* All threads that compute share the CPUs evenly, as Linux divides them: processor sharing (L. Kleinrock, "Queueing
-  Systems", volume 2, 1976, chapter 4). Each runs on one CPU at most.
-
-CPU time passes on a clock of its own, which runs as fast as one thread computes: a burst ends at a fixed instant of
-that clock, however often its speed changes.
-
-A run takes a `System` and the `Work` of its requests, and gives an `Outcome`. This module knows no measurements.
+  another began to wait (`sys.setswitchinterval`).
+* All threads that compute share the CPUs evenly: processor sharing (L. Kleinrock, "Queueing Systems", volume 2, 1976,
+  chapter 4). CPU time passes on a clock of its own, which runs as fast as one thread computes.
 """
 
 from __future__ import annotations
@@ -26,21 +17,11 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import fsum, inf, log
-
-from uwsgi_headroom.analysis.capacity import LEAST_OWN
-
-
-def left_beside(others: float, cpus: float) -> float:
-    """The CPUs that the server's threads can use if other programs use `others` of them.
-
-    The others keep what they use, as the headroom of CPUs assumes too.
-    """
-    return max(cpus - others, LEAST_OWN * cpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +32,13 @@ class System:
     threads: int
     """Of each process."""
     cpus: float
-    others: float = 0.0
-    """CPUs that other programs use."""
     shares: tuple[float, ...] = ()
     """For each worker, how likely it is to get a request, relative to the others. Empty: all are equally likely."""
 
     def thread_speeds(self) -> list[float]:
         """The CPUs that each thread gets while n threads compute, for every n from 0. A single thread uses one CPU at
         most; without any, the clock of CPU time runs at full speed."""
-        cpus = left_beside(self.others, self.cpus)
-        return [1.0, *(min(1.0, cpus / running) for running in range(1, self.processes * self.threads + 1))]
+        return [1.0, *(min(1.0, self.cpus / running) for running in range(1, self.processes * self.threads + 1))]
 
     def choose_worker(self, idle: Sequence[int], chance: float) -> int:
         """Choose which of the workers with an idle thread gets the next request; returns its index in `idle`.
@@ -90,17 +68,6 @@ class Work:
     """How many times it waits, at least 1. It computes before and after each wait."""
     factors: tuple[float, ...] = (1.0,)
     """A request takes the mean times one of these, which are equally likely; their mean is 1."""
-
-    def bound_throughput(self, system: System) -> float:
-        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
-        P. Buzen, Computing Surveys 10 (3), 1978)."""
-        computing = self.locked + self.unlocked
-        bounds = [system.processes * system.threads / (computing + self.waiting + self.serial)]
-        if computing:
-            bounds.append(system.cpus / computing)
-        if self.serial:
-            bounds.append((1 if self.serial_is_shared else system.processes) / self.serial)
-        return min(bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +118,6 @@ SWITCH_SECONDS = 0.005
 _MOST_SLICES = 8
 """The most slices of a mean burst under the lock: more of them change no figure and take long to simulate."""
 
-_LOOK = 64
-"""Requests between two calls of `look`."""
-
 _INTERVALS = exponential_factors(1000)
 
 
@@ -172,10 +136,10 @@ class _Request:
 
 
 class Simulation:
-    """One run. `look` is called now and then; it may raise to end the run."""
+    """One run."""
 
-    def __init__(self, system: System, work: Work, seed: int, look: Callable[[], None] = lambda: None) -> None:
-        self._system, self._work, self._look = system, work, look
+    def __init__(self, system: System, work: Work, seed: int) -> None:
+        self._system, self._work = system, work
         self._chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
         self._bursts = work.pauses + 1 if work.waiting or work.serial else 1
         self._locked, self._unlocked = work.locked / self._bursts, work.unlocked / self._bursts
@@ -396,8 +360,6 @@ class Simulation:
             return
         self._service.append(self._now - request.started)
         self._total.append(self._now - request.arrived)
-        if not len(self._service) % _LOOK:
-            self._look()
         self._busy -= 1
         self._idle[request.worker] += 1
         if self._idle[request.worker] == 1:
