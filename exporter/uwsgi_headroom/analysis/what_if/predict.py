@@ -104,7 +104,7 @@ def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Seq
     support a prediction."""
     server = calibrate(measured)
     wanted = dict.fromkeys((measured.setting, *settings))
-    predicted = {setting: _predict(server, setting, loads) for setting in wanted}
+    predicted = {setting: predict_setting(server, setting, loads) for setting in wanted}
     return WhatIf(
         measured=measured,
         today=predicted[measured.setting],
@@ -338,7 +338,8 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 do."""
 
 
-def _predict(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
+def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
+    """Predict one setting at these multiples of the peak load."""
     most = server.find_most(setting)
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
     memory, fits = _memory(server.measured, setting)
