@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from math import exp, fsum, inf, log, log1p
+from math import exp, fsum, inf, log
 from operator import add, mul
 from typing import NamedTuple
 
@@ -75,13 +75,13 @@ class Model:
         return min(processes * rates[-1], self.of_cpus)
 
     def slow_down(self, served: float, slower: float, workers: float, requests: float) -> float:
-        """The factor by which computing takes longer, from `served` requests per second at a factor of `slower`: how
-        many threads compute, over how many CPUs they get. Workers and requests compute independently of each other."""
+        """The factor by which computing takes longer, from `served` requests per second at a factor of `slower`, with
+        so many workers and requests that compute independently of each other."""
         locked = min(1.0, served * slower * self.computing / workers)
         unlocked = min(1.0, served * slower * self.unlocked / requests)
         mean = workers * locked + requests * unlocked
         variance = workers * locked * (1 - locked) + requests * unlocked * (1 - unlocked)
-        return mean / _count_used_cpus(mean, variance, self.cpus) if mean else 1.0
+        return _share_cpus(mean, variance, slower, self.cpus) if mean else 1.0
 
 
 _LEAST_DELAY = 1e-9
@@ -103,21 +103,39 @@ def _add_server(rates: Iterable[float], seconds: float) -> Iterator[float]:
         idle /= most
 
 
-def _count_used_cpus(mean: float, variance: float, cpus: float) -> float:
-    """The mean number of CPUs in use. mean, variance: of the number of threads that compute, which has about a binomial
-    distribution."""
+def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> float:
+    """The number of threads that compute, over that of the CPUs that they use. mean, variance: of threads that compute
+    without regard to each other, each for a time that is longer by `slower`.
+
+    They are the machines of another repairman, with as many servers as there are CPUs.
+    """
     part = max(_RARE, 1 - variance / mean)
-    most = mean / part
-    if most <= cpus:
-        return mean
-    if part >= 1:
-        return cpus
-    probability, number, unused = exp(most * log1p(-part)), 0, 0.0
-    while number < cpus and probability:
-        unused += (cpus - number) * probability
-        probability *= max(0.0, most - number) / (number + 1) * part / (1 - part)
-        number += 1
-    return min(mean, cpus - unused)
+    machines = mean / part
+    few, some = int(machines), machines % 1
+    if machines <= cpus:
+        return 1.0
+    odds = part / max(_RARE, 1 - part) / slower
+    present, used = _repair(few, odds, cpus) if few else (0.0, 0.0)
+    if some:
+        present_of_more, used_of_more = _repair(few + 1, odds, cpus)
+        present += some * (present_of_more - present)
+        used += some * (used_of_more - used)
+    return present / used
+
+
+def _repair(machines: int, odds: float, cpus: float) -> tuple[float, float]:
+    """The mean number of machines that are broken, and of the servers that repair them. odds: that a machine is broken,
+    with a server of its own."""
+    weight, whole, present, used = 1.0, 1.0, 0.0, 0.0
+    for number in range(1, machines + 1):
+        change = (machines - number + 1) * odds / min(number, cpus)
+        weight *= change
+        whole, present, used = whole + weight, present + weight * number, used + weight * min(number, cpus)
+        if weight > _LARGE:
+            weight, whole, present, used = (value / _LARGE for value in (weight, whole, present, used))
+        elif change < 1 and weight < _RARE * whole:
+            break
+    return present / whole, used / whole
 
 
 def _group(shares: Sequence[float], processes: int) -> tuple[tuple[float, int], ...]:

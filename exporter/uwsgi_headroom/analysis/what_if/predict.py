@@ -185,26 +185,24 @@ class Server:
                 low, high = (rate, high) if served > rate else (low, rate)
         return min(low or high, self.chain(setting, low)[-1][0])
 
-    def find_times(self, setting: Setting, rate: float) -> Times:
-        """The times at a rate; of a rate that is not sustained, those while all threads are busy."""
+    def find_times(self, setting: Setting, rate: float, *, is_full: bool = False) -> Times:
+        """The times at a rate; of a rate that is not sustained, or if all threads are busy, those at the most."""
         most = self.find_most(setting)
         chain = self.chain(setting, rate)
-        if rate > MOST_LOAD * min(most, chain[-1][0]):
+        if is_full or rate > MOST_LOAD * min(most, chain[-1][0]):
             return Times(setting.in_all / most, 0.0, chain[-1][1])
         return find_times(chain, rate, self.spread)
 
-    def observe(self, observed: Observed) -> float:
-        """The response time of the observed setting at an observed load."""
+    def observe(self, observed: Observed) -> Times:
+        """The times of the observed setting at an observed load."""
         setting = self.measured.running
-        if is_full(setting, observed):
-            return setting.in_all / self.find_most(setting)
-        return self.find_times(setting, observed.throughput).service
+        return self.find_times(setting, observed.throughput, is_full=is_full(setting, observed))
 
     def find_lock_wait(self) -> float:
-        """Seconds that a mean request of the window waits for the interpreter lock and for CPUs."""
-        model = self.model
-        own = model.waiting + model.serial + model.computing + model.unlocked
-        return max(0.0, self.observe(self.measured.window) - own)
+        """Seconds that a mean request of the window waits for the interpreter lock."""
+        times, model = self.observe(self.measured.window), self.model
+        own = model.waiting + model.serial + (model.computing + model.unlocked) * times.slower
+        return max(0.0, times.service - own)
 
 
 MOST_LOAD = 0.97
@@ -280,7 +278,7 @@ def calibrate(measured: Measured) -> Server:
         spread=_find_spread(window),
     )
     if waits and from_waits:
-        return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0) + waits.get("cpu_wait", 0.0))
+        return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
     return _fit_waiting(server, response_time)
 
 
@@ -306,8 +304,8 @@ def _find_spread(window: Observed) -> float:
 
 
 def _fit_lock(server: Server, observed: float) -> Server:
-    """The part of the CPU time under the lock with which the model's queueing is the observed one, if threads wait much
-    less than they would with all of it under the lock."""
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads wait
+    much less than they would with all of it under the lock."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
     if (
@@ -326,7 +324,7 @@ def _fit_lock(server: Server, observed: float) -> Server:
 def _fit_waiting(server: Server, response_time: float) -> Server:
     """The waiting with which the model's response time is the observed one."""
     for _ in range(_ROUNDS):
-        surplus = server.observe(server.measured.window) - response_time
+        surplus = server.observe(server.measured.window).service - response_time
         if abs(surplus) <= _CLOSE * response_time:
             break
         server = replace(server, model=replace(server.model, waiting=max(0.0, server.model.waiting - surplus)))
@@ -396,7 +394,7 @@ def _check(server: Server) -> Check:
     measured, setting = server.measured, server.measured.running
     is_peak = measured.peak is not None and measured.peak.response_time is not None
     observed = measured.busiest if is_peak else measured.window
-    most, time, full = server.find_most(setting), server.observe(observed), is_full(setting, observed)
+    most, time, full = server.find_most(setting), server.observe(observed).service, is_full(setting, observed)
     known = observed.response_time if is_peak or server.from_waits else None
     return Check(
         observed=observed,
