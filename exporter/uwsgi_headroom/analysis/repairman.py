@@ -184,9 +184,13 @@ def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[fl
     """
     slower, rates = 1.0, model.of_worker(threads)
     if processes == 1:
-        slower = model.slow_down(rates[0], 1.0, 1, 1)
-        rates = model.of_worker(threads, slower)
-        yield from (_Closed(number, served, slower) for number, served in enumerate(rates, 1))
+        for number in range(1, threads + 1):
+            for _ in range(_ROUNDS):
+                factor = model.slow_down(rates[number - 1], slower, 1, number)
+                if abs(factor - slower) < _CLOSE * slower:
+                    break
+                slower, rates = factor, model.of_worker(threads, factor)
+            yield _Closed(number, rates[number - 1], slower)
         return
     tilt, number = log(1 / processes * rates[0]), 1
     in_all = processes * threads

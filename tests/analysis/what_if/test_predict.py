@@ -141,7 +141,8 @@ def test_computing_outside_the_lock_is_found() -> None:
 @pytest.mark.parametrize("locked", [0.01, 0.02])
 def test_the_part_under_the_lock_is_measured(locked: float) -> None:
     """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
-    measured = _measured(Work(locked=locked, unlocked=0.04 - locked, waiting=0.02), Setting(1, 8), 40.0)
+    work = Work(locked=locked, unlocked=0.04 - locked, waiting=0.02, factors=exponential_factors())
+    measured = _measured(work, Setting(1, 8), 40.0)
     model = calibrate(measured).model
     assert model.computing == pytest.approx(locked, abs=0.004)
     assert model.computing + model.unlocked == pytest.approx(0.04)

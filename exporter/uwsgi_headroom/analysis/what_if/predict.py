@@ -304,8 +304,8 @@ def _find_spread(window: Observed) -> float:
 
 
 def _fit_lock(server: Server, observed: float) -> Server:
-    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads wait
-    much less than they would with all of it under the lock."""
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads
+    wait much less than they would with all of it under the lock."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
     if (
