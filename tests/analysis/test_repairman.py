@@ -81,10 +81,10 @@ def test_the_closed_form_is_close_to_the_simulation() -> None:
     chance = random.Random(51)
     found = summarize(compare(*draw(chance), 1200) for _ in range(30))
     _, middle, most, largest, _ = found["most throughput"]
-    assert (middle < 0.02, most < 0.05, largest < 0.08) == (True, True, True), found
+    assert (middle < 0.01, most < 0.06, largest < 0.13) == (True, True, True), found
     for name in ("time in service at 50%", "time with queue at 50%", "time in service at 80%"):
         bias, middle, most, largest, _ = found[name]
-        assert (abs(bias) < 0.04, middle < 0.05, most < 0.15, largest < 0.30) == (True, True, True, True), (name, found)
+        assert (abs(bias) < 0.05, middle < 0.04, most < 0.25, largest < 0.75) == (True, True, True, True), (name, found)
 
 
 def test_the_simulation_has_the_throughput_of_mean_value_analysis() -> None:
