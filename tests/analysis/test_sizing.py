@@ -15,12 +15,8 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.sizing import Model, count_needed_threads, more_processes, more_threads
+from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
 from uwsgi_headroom.analysis.usable import erlang_wait
-from uwsgi_headroom.analysis.what_if.runs import Server as ModelledServer
-from uwsgi_headroom.analysis.what_if.runs import find_most
-from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.analysis.what_if.simulation import Work, exponential_factors
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
@@ -253,20 +249,6 @@ def test_no_setting_is_beyond_what_can_be_set() -> None:
     """Ten thousand requests that wait are no reason for ten thousand threads."""
     step = more_threads(figures(minute(2, 8.0, 10_000.0, full_seconds=60.0), SMALL), 4)
     assert (step.threads, step.stopped_by) == (1024, "size")
-
-
-@pytest.mark.parametrize(
-    ("processes", "threads", "cpus", "locked", "waiting"),
-    [(2, 8, 2.0, 0.002, 0.2), (2, 38, 8.0, 0.02, 0.18), (4, 4, 2.0, 0.0143, 0.12), (8, 1, 4.0, 0.05, 0.05)],
-)
-def test_the_closed_form_is_that_of_the_simulation(
-    processes: int, threads: int, cpus: float, locked: float, waiting: float
-) -> None:
-    """The promise and what-if name the same throughput, within what is promised."""
-    work = Work(locked=locked, unlocked=0.0, waiting=waiting, factors=exponential_factors())
-    server = ModelledServer(work=work, cpus=cpus, others=0.0, others_per_request=0.0, look=lambda: None)
-    simulated, _ = find_most(server, Setting(processes, threads))
-    assert Model(locked, waiting, cpus).most_throughput(processes, threads) == pytest.approx(simulated, rel=0.1)
 
 
 @given(

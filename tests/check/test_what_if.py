@@ -18,16 +18,14 @@ from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, Predicte
 from uwsgi_headroom.errors import ConfigError
 
 
-def _load(load: float, total: float | None, p95: float | None) -> PredictedLoad:
+def _load(load: float, total: float | None) -> PredictedLoad:
     return PredictedLoad(
         load=load,
         throughput=40 * load,
         sustained=total is not None,
         response_time=total,
-        p95=p95,
         queue_wait=None if total is None else 0.0,
         total_time=total,
-        total_p95=p95,
         threads=0.3,
         interpreters=0.2,
         cpu=0.5,
@@ -59,19 +57,16 @@ DOCUMENT = WhatIf(
     check=ModelCheck(
         throughput=40.0,
         response_time=0.1,
-        p95=None,
         predicted_throughput=40.0,
         predicted_response_time=0.097,
-        predicted_p95=None,
         throughput_error=None,
         response_time_error=-0.03,
-        p95_error=None,
         sentence="At 40 requests/s the model of the observed setting has a response time of 97 ms, 3 % below.",
     ),
-    today=_setting(4, 4, _load(1.0, 0.097, 0.2), _load(1.5, 0.11, 0.25)),
+    today=_setting(4, 4, _load(1.0, 0.097), _load(1.5, 0.11)),
     predictions=(
-        _setting(8, 4, _load(1.0, 0.090, 0.19), _load(1.5, 0.1, None)),
-        _setting(64, 64, _load(1.0, 0.09, 0.18), _load(1.5, None, None), fits=False),
+        _setting(8, 4, _load(1.0, 0.090), _load(1.5, 0.1)),
+        _setting(64, 64, _load(1.0, 0.09), _load(1.5, None), fits=False),
     ),
     cautions=("Requests wait 83 % of their time for backends.",),
 )
@@ -85,16 +80,16 @@ def test_the_table() -> None:
     assert max(map(len, table)) <= reports.WIDTH
     assert table[1].split() == ["most", "limited", "at", "40.0/s", "at", "60.0/s"]
     rows = [line.split() for line in table[3:6]]
-    assert rows[0] == ["4x4*", "112", "interpreters", "97", "ms", "200", "ms", "110", "ms", "250", "ms", "240", "MB"]
-    assert rows[1] == ["8x4", "112", "interpreters", "90", "ms", "190", "ms", "100", "ms", "-", "480", "MB"]
-    assert rows[2] == ["64x64", "112", "interpreters", "90", "ms", "180", "ms", "too", "much", "3.8", "GB"]
+    assert rows[0] == ["4x4*", "112", "interpreters", "97", "ms", "110", "ms", "240", "MB"]
+    assert rows[1] == ["8x4", "112", "interpreters", "90", "ms", "100", "ms", "480", "MB"]
+    assert rows[2] == ["64x64", "112", "interpreters", "90", "ms", "too", "much", "3.8", "GB"]
     text = " ".join(" ".join(table[6:]).split())
     assert "3 % below. 64x64: 60 more workers do not fit. Requests wait 83 % of their time for backends." in text
 
 
 def test_a_load_that_was_cut_off() -> None:
     """Where more was asked for than was completed, a setting has no time at that load."""
-    unknown = dict.fromkeys(("response_time", "p95", "queue_wait", "total_time", "total_p95"))
+    unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
     known = DOCUMENT.predictions[0]
     loads = tuple(msgspec.structs.replace(at, **unknown) for at in known.loads)
     document = msgspec.structs.replace(

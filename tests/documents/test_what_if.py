@@ -1,9 +1,8 @@
-"""Predictions of a watched server as documents, with the model's error in words; refusals; cancellation."""
+"""Predictions of a watched server as documents, with the model's error in words; refusals."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -11,20 +10,13 @@ import pytest
 from tests.documents.test_openapi import sent, validate
 from tools.support.scripted_watch import ScriptedWatch, replayed
 from tools.support.simulated_server import Server
-from uwsgi_headroom.analysis.what_if import Check, Observed, Setting, runs
-from uwsgi_headroom.documents import predict
+from uwsgi_headroom.analysis.what_if import Check, Observed, Setting
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.what_if import WhatIf, describe_check
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.record import Waits
 
 WAITS = Waits(threads={"cpu": 0.5, "backend": 3.0, "interpreter_lock": 0.3, "cpu_wait": 0.2}, busy=4)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short simulations: figures are tested elsewhere."""
-    monkeypatch.setattr(runs, "_REQUESTS", 200)
 
 
 def _watch(seconds: int = 200, waits: Waits | None = WAITS, each: Callable[[int], int] = lambda _: 10) -> ScriptedWatch:
@@ -102,30 +94,6 @@ def test_refusals(watch: ScriptedWatch, why: str) -> None:
     assert (document.predictions, document.check, document.setting) == ((), None, None)
 
 
-def test_cancellation_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a cancelled prediction, so its thread ends."""
-    began, ended = threading.Event(), threading.Event()
-
-    def run(*_arguments: object, cancelled: Callable[[], bool]) -> None:
-        began.set()
-        while not cancelled():
-            pass
-        ended.set()
-
-    monkeypatch.setattr(predict, "predict_settings", run)
-
-    async def cancel() -> None:
-        watch = _watch(70)
-        task = asyncio.create_task(predict_what_if(watch.watch, watch.clock, 60.0, [Setting(8, 4)]))
-        await asyncio.to_thread(began.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel())
-    assert ended.wait(60)
-
-
 @pytest.mark.parametrize(
     ("response_time_error", "throughput_error", "words"),
     [
@@ -141,9 +109,7 @@ def test_the_error_in_words(response_time_error: float | None, throughput_error:
         observed=Observed(throughput=50.0, response_time=0.1),
         throughput=52.5,
         response_time=0.11,
-        p95=None,
         throughput_error=throughput_error,
         response_time_error=response_time_error,
-        p95_error=None,
     )
     assert words in describe_check(check)

@@ -16,8 +16,8 @@ MOST_PROCESSES = 6
 ERROR = -0.08
 
 
-def setting(processes: int, threads: int, p95: float | None = 2.5) -> PredictedSetting:
-    """A setting whose time is 50 ms, more the busier its processes are. p95: as a multiple of the mean."""
+def setting(processes: int, threads: int) -> PredictedSetting:
+    """A setting whose time is 50 ms, more the busier its processes are."""
     most = EACH * processes
     return PredictedSetting(
         setting=f"{processes}x{threads}",
@@ -26,46 +26,40 @@ def setting(processes: int, threads: int, p95: float | None = 2.5) -> PredictedS
         is_observed=(processes, threads) == PRESENT,
         most_throughput=most,
         limit="interpreters" if threads > 4 else "threads",
-        loads=tuple(_load(load, most, threads, p95) for load in (1.0, 1.5)),
+        loads=tuple(_load(load, most, threads) for load in (1.0, 1.5)),
         memory=processes * 400e6,
         fits=processes <= MOST_PROCESSES,
         memory_sentence=None if processes <= MOST_PROCESSES else f"{processes - 4} more workers do not fit.",
     )
 
 
-def _load(load: float, most: float, threads: int, p95: float | None) -> PredictedLoad:
+def _load(load: float, most: float, threads: int) -> PredictedLoad:
     busy = min(1.0, load * PEAK / most)
     serves = busy < 1
     time = 0.05 / (1 - busy / 2) + 0.0001 * threads if serves else None
-    slow = time * p95 if time and p95 else None
     return PredictedLoad(
         load=load,
         throughput=load * PEAK,
         sustained=serves,
         response_time=time,
-        p95=slow,
         queue_wait=0.0 if serves else None,
         total_time=time,
-        total_p95=slow,
         threads=busy / 2,
         interpreters=busy,
         cpu=busy / 3,
     )
 
 
-def document(error: float | None = ERROR, p95: float | None = 2.5) -> WhatIf:
+def document(error: float | None = ERROR) -> WhatIf:
     """The whole grid. error: of the model's response time."""
-    grid = tuple(setting(processes, threads, p95) for processes in PROCESSES for threads in THREADS)
+    grid = tuple(setting(processes, threads) for processes in PROCESSES for threads in THREADS)
     check = ModelCheck(
         throughput=PEAK,
         response_time=0.075,
-        p95=None,
         predicted_throughput=PEAK,
         predicted_response_time=0.069,
-        predicted_p95=None,
         throughput_error=None,
         response_time_error=error,
-        p95_error=None,
         sentence="The model has a response time of 69 ms, 8 % below the 75 ms observed.",
     )
     return WhatIf(
@@ -76,7 +70,7 @@ def document(error: float | None = ERROR, p95: float | None = 2.5) -> WhatIf:
         peak=PEAK,
         demands_measured=True,
         check=check,
-        today=setting(*PRESENT, p95),
+        today=setting(*PRESENT),
         predictions=grid,
         cautions=("Requests wait 60 % of their time for backends.",),
     )
@@ -91,6 +85,6 @@ def cut_off() -> WhatIf:
 
 
 def _without_times(prediction: PredictedSetting) -> PredictedSetting:
-    unknown = dict.fromkeys(("response_time", "p95", "queue_wait", "total_time", "total_p95"))
+    unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
     loads = tuple(msgspec.structs.replace(at, **unknown) for at in prediction.loads)
     return msgspec.structs.replace(prediction, loads=loads)

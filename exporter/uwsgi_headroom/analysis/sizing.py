@@ -4,10 +4,8 @@ The step is for the offered work (`demand`) with a reserve: where all of it was 
 arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's formula for M/M/c (L. Kleinrock,
 "Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in the system must find a thread.
 
-What a setting serves at most is a closed form of the what-if model, whose simulation takes too long for advice that is
-given with each reading: the threads of a worker alternate between its interpreter and waiting, which is the machine
-repairman's model (exact mean value analysis: M. Reiser, S. S. Lavenberg, Journal of the ACM 27 (2), 1980). Workers that
-compute at the same time share the CPUs that they use now or that are idle, so computing takes longer.
+What a setting serves at most is the closed form of `repairman`, with the CPUs that the workers use now or that are
+idle.
 """
 
 from __future__ import annotations
@@ -16,17 +14,17 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, sqrt
-from statistics import NormalDist
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait, shows_a_limit
+from uwsgi_headroom.analysis.repairman import Model
 from uwsgi_headroom.analysis.shortages import LOCKED
 from uwsgi_headroom.analysis.usable import erlang_wait
-from uwsgi_headroom.analysis.what_if.demands import own_waiting
-from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
+from uwsgi_headroom.analysis.what_if.measured import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
+from uwsgi_headroom.analysis.what_if.predict import own_waiting
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
 
@@ -43,8 +41,9 @@ LARGEST_STEP = 8
 of how many more are needed, and each takes memory that grows."""
 
 MARGIN = 0.93
-"""The part of the model's most throughput that is promised: in the bench of what-if, settings served up to 7 % less
-than the model had."""
+"""The part of the model's most throughput that is promised. On a quiet machine (`make bench-model`, ten settings of a
+real uWSGI, docs/measured/what-if.md), one served 59.5 requests/s where the model has 63.7, and the others up to 5 %
+less than the model."""
 
 WORTH = 0.97
 """The part of what a larger setting would serve for which a smaller one does as well."""
@@ -78,68 +77,17 @@ class Step:
     """Why the step is smaller, or serves less, than the offered work needs; None if nothing stops it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What a mean request asks for, in seconds, and how many requests the server's resources serve."""
-
-    computing: float
-    """CPU time; 0 if unknown."""
-    waiting: float
-    cpus: float
-    """CPUs that the workers can use beside the other programs; infinite if unknown."""
-    efficiency: float = 1.0
-    """The part of the model's throughput that the server served while all its threads were busy."""
-
-    def most_throughput(self, processes: int, threads: int) -> float:
-        """Requests per second at most."""
-        slower = 1.0
-        for _ in range(_ROUNDS if processes > self.cpus else 0):
-            busy = self.computing * slower * self.of_worker(threads, slower)
-            slower = slow_down(processes, min(1.0, busy), self.cpus)
-        return min(processes * self.of_worker(threads, slower), self.of_cpus)
-
-    def promise(self, processes: int, threads: int) -> float:
-        """Requests per second that a setting serves at least."""
-        return min(MARGIN, self.efficiency) * self.most_throughput(processes, threads)
-
-    def of_worker(self, threads: int, slower: float = 1.0) -> float:
-        """Requests per second that one worker serves. slower: the factor by which computing takes longer, because other
-        workers compute at the same time; 1 if there is always a CPU."""
-        if not self.computing:
-            return threads / self.waiting
-        queue = throughput = 0.0
-        for number in range(1, threads + 1):
-            spent = self.computing * slower * (1 + queue)
-            throughput = number / (spent + self.waiting)
-            queue = throughput * spent
-        return throughput
-
-    @property
-    def of_cpus(self) -> float:
-        """Requests per second for which the CPUs suffice."""
-        return self.cpus / self.computing if self.computing else inf
-
-    def find_limit(self, processes: int, threads: int) -> Stop | None:
-        """The resource that keeps a setting below what its threads alone would serve; None if they do."""
-        alone = processes * threads / (self.computing + self.waiting)
-        if self.most_throughput(processes, threads) >= CONTENDED * alone:
-            return None
-        return "cpu" if WORTH * self.cpus <= processes else "interpreters"
+def promise(model: Model, processes: int, threads: int) -> float:
+    """Requests per second that a setting serves at least."""
+    return min(MARGIN, model.efficiency) * model.most_throughput(processes, threads)
 
 
-_ROUNDS = 8
-
-
-def slow_down(workers: int, busy: float, cpus: float) -> float:
-    """The factor by which computing takes longer where workers share the CPUs evenly. busy: the fraction of its time in
-    which each one computes, independently of the others, so that the number that computes beside one of them is about
-    normal."""
-    mean, variance = 1 + (workers - 1) * busy, (workers - 1) * busy * (1 - busy)
-    beyond = mean - cpus
-    if variance <= 0:
-        return max(1.0, mean / cpus)
-    normal = NormalDist(0.0, sqrt(variance))
-    return 1 + (variance * normal.pdf(beyond) + beyond * normal.cdf(beyond)) / cpus
+def find_limit(model: Model, processes: int, threads: int) -> Stop | None:
+    """The resource that keeps a setting below what its threads alone would serve; None if they do."""
+    alone = processes * threads / (model.computing + model.waiting)
+    if model.most_throughput(processes, threads) >= CONTENDED * alone:
+        return None
+    return "cpu" if WORTH * model.cpus <= processes else "interpreters"
 
 
 def more_threads(figures: Figures, each: int) -> Step:
@@ -151,7 +99,7 @@ def more_threads(figures: Figures, each: int) -> Step:
     model = measure(figures)
     if model is None:
         return Step(processes, threads, None, wanted, stop)
-    if limit := model.find_limit(processes, threads):
+    if limit := find_limit(model, processes, threads):
         enough = WORTH * model.most_throughput(processes, threads)
         larger = range(each + 1, threads)
         threads = larger.start + bisect_left(larger, enough, key=partial(model.most_throughput, processes))
@@ -191,7 +139,7 @@ def _promise(figures: Figures, model: Model, processes: int, threads: int) -> fl
     they start, or something unknown, of which the model knows nothing. A lock permits no more than it does."""
     if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
-    promised, lock = model.promise(processes, threads), figures.lock
+    promised, lock = promise(model, processes, threads), figures.lock
     if lock is None or not lock.is_known:
         return promised
     more = processes / len(figures.server.workers) if lock.scope == "worker" else 1.0

@@ -271,7 +271,7 @@ def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
 _TOO_MUCH = "too much"
 _NOT_KNOWN = "unknown"
 _HEAD = "  {:<10}{:>9}  {:<12}"
-_TIMES = "{:>9}{:>9}"
+_TIME = "{:>14}"
 _MEMORY = "{:>9}"
 
 
@@ -283,14 +283,13 @@ def _what_if(document: WhatIf) -> Iterator[str]:
     today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
     rows = [*today, *document.predictions]
     loads = rows[0].loads if rows else ()
-    yield "What if (times with the wait in the listen queue; *: the observed setting)"
+    yield "What if (mean times with the wait in the listen queue; *: the observed setting)"
     yield (
         _HEAD.format("", "most", "limited")
-        + "".join(f"{f'at {rate(at.throughput)}':>18}" for at in loads)
+        + "".join(_TIME.format(f"at {rate(at.throughput)}") for at in loads)
         + _MEMORY.format("")
     ).rstrip()
-    head = "".join(_TIMES.format("mean", "p95") for _ in loads)
-    yield _HEAD.format("setting", "req/s", "by") + head + _MEMORY.format("memory")
+    yield _HEAD.format("setting", "req/s", "by") + _TIME.format("time") * len(loads) + _MEMORY.format("memory")
     for row in rows:
         yield _row(row).rstrip()
     yield ""
@@ -303,18 +302,16 @@ def _what_if(document: WhatIf) -> Iterator[str]:
 def _row(row: PredictedSetting) -> str:
     name = f"{row.setting}{'*' if row.is_observed else ''}"
     memory = "-" if row.memory is None else byte_size(row.memory)
-    times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
+    times = "".join(_TIME.format(_total_time(at)) for at in row.loads)
     return (
         _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
     )
 
 
-def _times(at: PredictedLoad) -> tuple[str, str]:
+def _total_time(at: PredictedLoad) -> str:
     if not at.sustained:
-        return _TOO_MUCH, ""
-    if at.total_time is None:
-        return _NOT_KNOWN, ""
-    return fit_duration(at.total_time, 7), "-" if at.total_p95 is None else fit_duration(at.total_p95, 7)
+        return _TOO_MUCH
+    return _NOT_KNOWN if at.total_time is None else fit_duration(at.total_time, 7)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:

@@ -134,7 +134,7 @@ _SETTINGS = {
     "name": "settings",
     "in": "query",
     "description": f"Processes x threads, separated by commas, at most {MOST_SETTINGS}; by default some around the "
-    "observed setting. A prediction takes a second or more, and is then kept for a minute.",
+    "observed setting. A prediction takes up to 0.1 s of CPU, and is then kept for a minute.",
     "schema": {"type": "string", "examples": ["8x4,4x8"]},
 }
 _COMPARE = [

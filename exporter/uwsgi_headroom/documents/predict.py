@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.demand import compute_demand
@@ -13,7 +12,6 @@ from uwsgi_headroom.analysis.what_if import (
     Measured,
     Observed,
     Setting,
-    WhatIf,
     choose_settings,
     describe_flow,
     measure_server,
@@ -25,7 +23,7 @@ from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
+from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
 PEAK_SECONDS = 60.0
@@ -36,10 +34,11 @@ async def predict_what_if(
     watch: Watch, clock: Clock, seconds: float, settings: Sequence[Setting] = ()
 ) -> what_if.WhatIf:
     """Predict settings, or those around the observed one, from the last `seconds` of a server. If that is impossible,
-    the document says why. Cancellation ends the thread."""
+    the document says why."""
     try:
         covered, measured = await _measure(watch, seconds)
-        result = await _run(measured, settings or choose_settings(measured.setting, measured.cpus))
+        wanted = settings or choose_settings(measured.setting, measured.cpus)
+        result = await run_in_thread(lambda _turns: predict_settings(measured, wanted))
     except CannotPredictError as error:
         return what_if.WhatIf(name=watch.name, time=clock.epoch(), refusal=str(error))
     return what_if.build_what_if(watch.name, clock.epoch(), covered, result)
@@ -79,16 +78,3 @@ async def _find_peak(watch: Watch, server: ServerRecord) -> Observed | None:
     flow = compute_flow(window)
     demand = compute_demand(window, server, flow, window.available)
     return describe_flow(flow, compute_percentiles(watch.response_times(window)), demand)
-
-
-async def _run(measured: Measured, settings: Sequence[Setting]) -> WhatIf:
-    """Run the model in a thread that lets the event loop take the interpreter lock every fraction of a millisecond."""
-
-    def predict(turns: ThreadTurns) -> WhatIf:
-        def is_cancelled() -> bool:
-            time.sleep(0)  # releases the lock: otherwise samples would wait for it, 5 ms each time
-            return turns.is_given_up
-
-        return predict_settings(measured, settings, cancelled=is_cancelled)
-
-    return await run_in_thread(predict)

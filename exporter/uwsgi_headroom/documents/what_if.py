@@ -37,18 +37,15 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
 class ModelCheck(Struct, frozen=True, kw_only=True):
     """The model of the observed setting against what was observed at an observed load. predicted_throughput,
-    predicted_response_time, predicted_p95: by the model. Errors are relative: 0.1 means that the model is 10 % above
-    what was observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
+    predicted_response_time: by the model. Errors are relative: 0.1 means that the model is 10 % above what was
+    observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
 
     throughput: float
     response_time: float | None
-    p95: float | None
     predicted_throughput: float
     predicted_response_time: float
-    predicted_p95: float | None
     throughput_error: float | None
     response_time_error: float | None
-    p95_error: float | None
     sentence: str
 
 
@@ -73,20 +70,17 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
 class PredictedLoad(Struct, frozen=True, kw_only=True):
     """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
     sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
-    too if `peak_is_floor`, because more requests would arrive. response_time, p95: time in service; queue_wait: mean
-    time in the listen queue; total_time, total_p95: both together. p95 and total_p95 are null while the 95th percentile
-    is not known from observation. threads, interpreters, cpu, lock: utilization, 0 to 1, of the threads, the
-    interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the load is not
-    sustained, at the highest throughput."""
+    too if `peak_is_floor`, because more requests would arrive. response_time: mean time in service; queue_wait: mean
+    time in the listen queue; total_time: both together. threads, interpreters, cpu, lock: utilization, 0 to 1, of the
+    threads, the interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the
+    load is not sustained, at the highest throughput."""
 
     load: float
     throughput: float
     sustained: bool
     response_time: float | None
-    p95: float | None
     queue_wait: float | None
     total_time: float | None
-    total_p95: float | None
     threads: float
     interpreters: float
     cpu: float
@@ -101,7 +95,7 @@ def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf
         time=time,
         setting=str(measured.setting),
         seconds=seconds,
-        peak=(measured.peak or measured.window).throughput,
+        peak=measured.busiest.throughput,
         peak_is_floor=measured.offered_at_least is not None,
         demands_measured=result.demands_measured,
         check=_build_check(result),
@@ -116,13 +110,10 @@ def _build_check(result: what_if.WhatIf) -> ModelCheck:
     return ModelCheck(
         throughput=check.observed.throughput,
         response_time=check.observed.response_time,
-        p95=check.observed.p95,
         predicted_throughput=check.throughput,
         predicted_response_time=check.response_time,
-        predicted_p95=check.p95,
         throughput_error=check.throughput_error,
         response_time_error=check.response_time_error,
-        p95_error=check.p95_error,
         sentence=describe_check(check),
     )
 
@@ -135,33 +126,18 @@ def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -
         processes=prediction.setting.processes,
         threads=prediction.setting.threads,
         is_observed=prediction.setting == measured.setting,
-        loads=tuple(_build_load(at) for at in prediction.at),
+        loads=tuple(copy_fields(PredictedLoad, at) for at in prediction.at),
         memory_sentence=describe_memory(prediction, measured),
-    )
-
-
-def _build_load(at: what_if.AtLoad) -> PredictedLoad:
-    return copy_fields(
-        PredictedLoad,
-        at,
-        threads=at.utilization.threads,
-        interpreters=at.utilization.interpreters,
-        cpu=at.utilization.cpu,
-        lock=at.utilization.lock,
     )
 
 
 def describe_check(check: Check) -> str:
     """The model's error on the observed setting, as one or two sentences."""
     at = f"At {amount(check.observed.throughput)} requests/s"
-    parts = [
-        _compare(what, duration(predicted), duration(observed), error)
-        for what, predicted, observed, error in (
-            ("response time", check.response_time, check.observed.response_time, check.response_time_error),
-            ("95th percentile", check.p95, check.observed.p95, check.p95_error),
-        )
-        if error is not None and predicted is not None and observed is not None
-    ]
+    parts, seen_time = [], check.observed.response_time
+    if check.response_time_error is not None and seen_time is not None:
+        times = duration(check.response_time), duration(seen_time)
+        parts.append(_compare("response time", *times, check.response_time_error))
     if check.throughput_error is not None:
         most, seen = f"{amount(check.throughput)} requests/s", f"{amount(check.observed.throughput)} requests/s"
         parts.append(_compare("most throughput", most, seen, check.throughput_error))

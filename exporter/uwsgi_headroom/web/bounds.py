@@ -85,8 +85,8 @@ MOST_HISTORIES = 8
 Each takes up to a second."""
 
 MOST_PREDICTIONS = 4
-"""Most predictions for other settings that are made or wait for their turn. Each takes a second of CPU, or up to ten
-with twelve of the largest settings."""
+"""Most predictions for other settings that are made or wait for their turn. Each takes up to 0.1 s of CPU, or a few
+seconds with twelve of the largest settings."""
 
 MOST_ANSWERS = 64
 """Most answers that are kept for later requests."""

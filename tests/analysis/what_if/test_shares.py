@@ -8,9 +8,7 @@ import pytest
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.what_if import Measured, Observed, Setting, predict_settings
-from uwsgi_headroom.analysis.what_if.measured import find_uneven_shares
-from uwsgi_headroom.analysis.what_if.simulation import System
+from uwsgi_headroom.analysis.what_if import Measured, Observed, Setting, find_uneven_shares, predict_settings
 
 EVEN = Measured(
     setting=Setting(4, 8),
@@ -31,16 +29,6 @@ def test_the_present_setting_has_its_shares() -> None:
     assert others[1] == pytest.approx(others[0], rel=0.03)
     assert not any("One worker takes" in sentence for sentence in even.cautions)
     assert any("One worker takes 55 % of the requests." in sentence for sentence in uneven.cautions)
-
-
-def test_idle_threads_are_chosen_by_share() -> None:
-    """Among workers with an idle thread, and never another one."""
-    system = System(processes=3, threads=1, cpus=1.0, shares=(0.5, 0.3, 0.2))
-    chosen = [system.choose_worker([0, 1, 2], number / 1000) for number in range(1000)]
-    assert [chosen.count(place) for place in range(3)] == pytest.approx([500, 300, 200], abs=1)
-    chosen = [system.choose_worker([2, 1], number / 1000) for number in range(1000)]
-    assert [chosen.count(place) for place in range(2)] == pytest.approx([400, 600], abs=1)
-    assert System(processes=3, threads=1, cpus=1.0).choose_worker([0, 1, 2], 0.999) == 2
 
 
 @pytest.mark.parametrize(

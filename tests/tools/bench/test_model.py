@@ -8,31 +8,30 @@ from tools.bench.clients import Kind
 from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS
 from tools.bench.model.run import Truth
-from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting, Utilization
+from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting
 
 TRUTH = Truth(
     throughput=100.0,
     service=0.1,
     service_p95=0.2,
     total=0.1,
-    total_p95=0.2,
     failed=0,
     other_programs=0.25,
     clients=0.05,
 )
 
 
-def _row(load: float | None, most: float, time: float | None, p95: float | None) -> judge.Row:
-    use = Utilization(threads=0.5, interpreters=0.5, cpu=0.5)
+def _row(load: float | None, most: float, time: float | None) -> judge.Row:
     at = AtLoad(
         load=1.0,
         throughput=50.0,
         sustained=time is not None,
         response_time=time,
-        p95=p95,
         queue_wait=None if time is None else 0.0,
-        total_p95=p95,
-        utilization=use,
+        threads=0.5,
+        interpreters=0.5,
+        cpu=0.5,
+        lock=0.0,
     )
     predicted = Prediction(
         setting=Setting(8, 4), most_throughput=most, limit="threads", at=(at,), memory=None, fits=None
@@ -43,23 +42,17 @@ def _row(load: float | None, most: float, time: float | None, p95: float | None)
 def test_misses_are_marked_and_counted() -> None:
     """A prediction beyond the tolerance is a miss, and so is a load that the model takes for too much."""
     rows = [
-        _row(None, 114.0, 0.1, 0.2),
-        _row(None, 116.0, 0.1, 0.2),
-        _row(0.5, 100.0, 0.12, 0.3),
-        _row(0.8, 1.0, None, None),
+        _row(None, 114.0, 0.1),
+        _row(None, 116.0, 0.1),
+        _row(0.5, 100.0, 0.13),
+        _row(0.8, 1.0, None),
     ]
     lines = judge.table(rows).splitlines()[2:]
     assert "100 → 114 (+14%) |" in lines[0]
     assert "100 → 116 (+16% ✗)" in lines[1]
-    assert "| mix | 8x4 | 50% | 0.25 |  | 100 → 120 (+20%) | 200 → 300 (+50% ✗) |" in lines[2]
-    assert lines[3].count("too much ✗") == 4
-    assert judge.summary(rows).startswith("3 of 10 predictions")
-
-
-def test_an_unknown_percentile_is_not_judged() -> None:
-    """Without an observed percentile there is none to predict: its cells are empty."""
-    row = _row(0.5, 100.0, 0.1, None)
-    assert [name for name, *_ in row.errors()] == ["time in service", "time with queue"]
+    assert "| mix | 8x4 | 50% | 0.25 |  | 100 → 130 (+30% ✗) | 100 → 130 (+30% ✗) |" in lines[2]
+    assert lines[3].count("too much ✗") == 2
+    assert judge.summary(rows).startswith("1 of 6 predictions")
 
 
 def test_eight_settings_from_one() -> None:

@@ -18,8 +18,7 @@ from tools.bench.model import judge
 from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS, Workload
 from tools.bench.model.run import Truth, measure
 from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting
-from uwsgi_headroom.analysis.what_if.demands import calibrate
-from uwsgi_headroom.analysis.what_if.predict import predict_setting
+from uwsgi_headroom.analysis.what_if.predict import calibrate, predict_setting
 
 OBSERVE_SECONDS = 30.0
 QUIET = 0.2
@@ -108,10 +107,8 @@ def _wait_until_quiet() -> None:
 
 def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
     """The prediction from the observed setting, beside the other programs of the run that it is compared with."""
-    calibrated = calibrate(measured, lambda: None)
-    server = replace(calibrated.server, others=truth.other_programs, others_per_request=0.0)
-    load = truth.throughput / measured.window.throughput
-    return predict_setting(measured, replace(calibrated, server=server), setting, (load,), (truth.throughput,))
+    server = replace(calibrate(measured), others=truth.other_programs, others_per_request=0.0)
+    return predict_setting(server, setting, (truth.throughput / measured.window.throughput,))
 
 
 def _describe(workload: Workload, truth: Truth, measured: Measured) -> str:

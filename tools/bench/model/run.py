@@ -13,8 +13,7 @@ from tools.bench.exporters import cpu_seconds
 from tools.bench.window import serving, watch
 from tools.environments import ROOT
 from tools.support import real_uwsgi
-from uwsgi_headroom.analysis.what_if import Measured, Setting
-from uwsgi_headroom.analysis.what_if.measured import measure_server
+from uwsgi_headroom.analysis.what_if import Measured, Setting, measure_server
 from uwsgi_headroom.numbers import percentile
 
 WARM_UP_SECONDS = 2.0
@@ -24,7 +23,7 @@ WARM_UP_SECONDS = 2.0
 class Truth:
     """What uWSGI's own log and the clients say of the completed requests. Times in seconds.
 
-    service, service_p95: in service, from the log; total, total_p95: from connecting to the end of the response.
+    service, service_p95: in service, from the log; total: from connecting to the end of the response.
     other_programs: CPUs that all other programs used, the clients among them; clients: those of the clients.
     """
 
@@ -32,7 +31,6 @@ class Truth:
     service: float
     service_p95: float
     total: float
-    total_p95: float
     failed: int
     other_programs: float
     clients: float
@@ -58,7 +56,6 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
         service=sum(times) / len(times),
         service_p95=percentile(sorted(times), 0.95),
         total=sum(totals) / len(totals),
-        total_p95=percentile(sorted(totals), 0.95),
         failed=seen.failed,
         other_programs=other_programs,
         clients=used / (end - began),

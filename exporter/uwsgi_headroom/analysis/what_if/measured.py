@@ -1,10 +1,12 @@
-"""Makes the input of a prediction: what is known of a server as it runs, from the figures of a window."""
+"""The input of a prediction: the settings that are asked for, and what is known of a server as it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from itertools import product
+from math import ceil, isfinite
 
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import Balance
@@ -15,34 +17,92 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
-from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
+
+MOST_PROCESSES = 1024
+MOST_THREADS = 1024
+MOST_IN_ALL = 4096
+"""The largest setting that can be asked for: 64x64."""
+
+MOST_SETTINGS = 12
+"""The most settings in one prediction."""
+
+_PATTERN = re.compile(r"(\d{1,9})[xX](\d{1,9})")
+
+
+class SettingError(HeadroomError):
+    """A text is not a setting."""
 
 
 class CannotPredictError(HeadroomError):
     """A prediction is impossible; the message is a sentence that says why."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """processes, and threads per process. With cheaper mode, processes is its ceiling."""
+
+    processes: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.processes}x{self.threads}"
+
+    @property
+    def in_all(self) -> int:
+        """The number of threads of all processes together."""
+        return self.processes * self.threads
+
+
+def parse_setting(text: str) -> Setting:
+    """Parse `8x4`: 8 processes with 4 threads each. Raises SettingError."""
+    match = _PATTERN.fullmatch(text.strip())
+    if match is None or not text.isascii():
+        raise SettingError(f"{text[:40]!r} is not a setting; write processes x threads, such as 8x4")
+    setting = Setting(int(match[1]), int(match[2]))
+    if not (1 <= setting.processes <= MOST_PROCESSES and 1 <= setting.threads <= MOST_THREADS):
+        raise SettingError(
+            f"{setting}: processes can be 1 to {MOST_PROCESSES}, and threads per process 1 to {MOST_THREADS}"
+        )
+    if setting.in_all > MOST_IN_ALL:
+        raise SettingError(f"{setting} has {setting.in_all:,} threads; a prediction is for at most {MOST_IN_ALL:,}")
+    return setting
+
+
+def parse_settings(texts: Iterable[str]) -> tuple[Setting, ...]:
+    """Parse several, in their order and each once. Raises SettingError, also for more than MOST_SETTINGS."""
+    different = dict.fromkeys(text.strip() for text in texts)
+    if len(different) > MOST_SETTINGS:  # before they are parsed: a request may contain thousands
+        raise SettingError(f"{len(different)} settings are too many; at most {MOST_SETTINGS} are predicted at a time")
+    return tuple(dict.fromkeys(map(parse_setting, different)))
+
+
+def choose_settings(observed: Setting, cpus: float) -> tuple[Setting, ...]:
+    """A grid around the observed setting, sorted: at most four numbers of processes with three of threads."""
+    processes, threads = observed.processes, observed.threads
+    rows = (processes, 2 * processes, processes // 2, ceil(cpus), ceil(1.5 * processes), 3 * processes, 4 * processes)
+    columns = (threads, 2 * threads, threads // 2, 4 * threads)
+    grid = product(_some(rows, 4, MOST_PROCESSES), _some(columns, 3, MOST_THREADS))
+    return tuple(setting for setting in sorted(Setting(*each) for each in grid) if setting.in_all <= MOST_IN_ALL)
+
+
+def _some(numbers: Iterable[int], most: int, largest: int) -> list[int]:
+    return list(dict.fromkeys(number for number in numbers if 0 < number <= largest))[:most]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was observed in some period. None: unknown.
-
-    p50, p90, p95, p99: percentiles of the response time.
-    """
+    """What was observed in some period. None: unknown."""
 
     throughput: float
     """Requests per second."""
     response_time: float | None
     """Mean seconds in service, without the listen queue, as uWSGI measures them."""
-    p50: float | None = None
-    p90: float | None = None
     p95: float | None = None
-    p99: float | None = None
-    queue_wait: float | None = None
-    """Mean seconds in the listen queue."""
+    """Their 95th percentile: it says how much requests vary."""
     concurrency: float | None = None
     """Mean requests in service."""
     requests: int | None = None
@@ -91,6 +151,11 @@ class Measured:
     """The parts of the requests that the workers take, if these differ by more than chance; empty: even."""
 
     @property
+    def busiest(self) -> Observed:
+        """The period whose throughput is the load 1.0."""
+        return self.peak or self.window
+
+    @property
     def offered_at_least(self) -> float | None:
         """The largest number of requests in the system that was only a floor, in the window or at the peak; None if all
         that was offered was served."""
@@ -108,7 +173,6 @@ class Measured:
 CHEAPER = 0.98
 """With workers up for less than this part of the window, their mean number counts, not the ceiling."""
 
-
 UNEVEN = 1.1
 """The least hot ratio from which on the prediction of the present setting has the observed shares."""
 
@@ -118,17 +182,7 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
 
     Raises CannotPredictError if the server is of a kind that the model does not know, or if figures are missing.
     """
-    if name_slots(figures.server) == ASYNC:
-        raise CannotPredictError(
-            "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for "
-            "threads."
-        )
-    if not figures.configured:
-        raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
-    cpus, off = figures.server.cpus, figures.server.processes_off
-    if cpus is None:
-        why = f": {off}" if off else ", so it is not known how requests share the CPUs."
-        raise CannotPredictError(f"The number of CPUs is not known{why}")
+    workers, cpus = figures.window.workers, _count_cpus(figures)
     if figures.saturation is not None:
         raise CannotPredictError(
             f"{_which(figures.saturation)} is saturated: in any other setting, requests would also wait in this "
@@ -136,14 +190,13 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         )
     if unknown := _find_unknown(figures):
         raise CannotPredictError(f"{unknown}: how many of them could run at once in another setting is not known.")
-    workers = figures.window.workers
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds
     up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
     setup, memory = figures.server.setup, figures.server.memory
     return Measured(
-        setting=Setting(len(workers), max(1, round(figures.configured / len(workers)))),
-        cpus=cpus.count,
+        setting=Setting(len(workers), max(1, round((figures.configured or 0) / len(workers)))),
+        cpus=cpus,
         window=describe_flow(figures.flow, figures.response_times, figures.demand),
         peak=peak,
         cpu_per_request=cpu / figures.flow.requests if cpu is not None and figures.flow.requests else None,
@@ -159,6 +212,22 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         mapped=bool(setup.mapped),
         shares=find_uneven_shares(figures.balance),
     )
+
+
+def _count_cpus(figures: Figures) -> float:
+    """The CPUs of a server whose threads are known."""
+    if name_slots(figures.server) == ASYNC:
+        raise CannotPredictError(
+            "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for "
+            "threads."
+        )
+    if not figures.configured:
+        raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
+    cpus, off = figures.server.cpus, figures.server.processes_off
+    if cpus is None:
+        why = f": {off}" if off else ", so it is not known how requests share the CPUs."
+        raise CannotPredictError(f"The number of CPUs is not known{why}")
+    return cpus.count
 
 
 def _find_unknown(figures: Figures) -> str:
@@ -192,15 +261,10 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
     if not flow.requests or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     known = response_times.percentiles if response_times else {}
-    p50, p90, p95, p99 = (known[share].seconds if share in known else None for share in (0.5, 0.9, 0.95, 0.99))
     return Observed(
         throughput=flow.throughput,
         response_time=flow.response_time,
-        p50=p50,
-        p90=p90,
-        p95=p95,
-        p99=p99,
-        queue_wait=flow.queue_wait,
+        p95=known[0.95].seconds if 0.95 in known else None,
         concurrency=flow.observed,
         requests=flow.requests,
         offered_at_least=find_floor(demand),

@@ -1,87 +1,381 @@
-"""Predicts settings from one that was observed, compares the model with what was observed, and names what it cannot
-know of the server: the cautions."""
+"""Predicts settings by the closed form of `repairman`, and compares it with what was observed.
+
+The demands of a request come from the observed setting. Time in the states `cpu_wait` and `interpreter_lock` is
+queueing, which another setting changes. Without wait states, the waiting is what makes the model's response time the
+observed one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import fsum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, isfinite, log
+from typing import Literal
 
-from uwsgi_headroom.analysis.what_if.demands import Calibrated, calibrate
-from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
-from uwsgi_headroom.analysis.what_if.runs import (
-    Check,
-    Prediction,
-    WhatIf,
-    describe_load,
-    find_most,
-    mean,
-    name_limit,
-    run_observed,
-    was_full,
-)
-from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.numbers import percentile
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
+from uwsgi_headroom.analysis.littles_law import add_wait
+from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
+from uwsgi_headroom.analysis.what_if.cautions import list_cautions
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting, choose_settings
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import amount, duration, percent
+
+Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
-def predict_settings(
-    measured: Measured,
-    settings: Sequence[Setting],
-    loads: Sequence[float] = (1.0, 1.5),
-    cancelled: Callable[[], bool] = lambda: False,
-) -> WhatIf:
-    """Predict these settings at these multiples of the peak load. The same input gives the same output.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtLoad:
+    """A setting under one load. threads, interpreters, cpu, lock: the fraction in use, 0 to 1, of the threads, the
+    interpreter locks, the CPUs (with the use by other programs), and the locks of the application."""
 
-    cancelled: asked now and then; once it is true, CannotPredictError ends the work. Raises CannotPredictError also if
-    the measurements do not support a prediction.
+    load: float
+    """As a multiple of the peak."""
+    throughput: float
+    """The requests per second that arrive."""
+    sustained: bool
+    """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and utilization
+    is that of the most that it serves. No times are given either if more was offered than was completed: the load is
+    then less than the setting would get."""
+    response_time: float | None = None
+    """Mean seconds in service."""
+    queue_wait: float | None = None
+    """Mean seconds in the listen queue."""
+    threads: float
+    interpreters: float
+    cpu: float
+    lock: float
+
+    @property
+    def total_time(self) -> float | None:
+        """Mean seconds from the arrival in the listen queue to the response."""
+        return add_wait(self.response_time, self.queue_wait)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The prediction for one setting."""
+
+    setting: Setting
+    most_throughput: float
+    """Requests per second, at which `limit` is used up."""
+    limit: Resource
+    at: tuple[AtLoad, ...]
+    """In the order of the loads that were asked for."""
+    memory: float | None
+    """Bytes that all workers take together; None if unknown."""
+    fits: bool | None
+    """Whether the memory available now is enough; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The model against what was observed: the observed setting at an observed load, in `observed`.
+
+    throughput, response_time: as the model has them, in requests per second and seconds. Errors are relative: 0.1 means
+    that the model is 10 % above what was observed. They are None if that was not observed, or if the model was fitted
+    to it, so that agreement would prove nothing; that of the throughput also if all that arrived was served.
     """
 
-    def look() -> None:
-        if cancelled():
-            raise CannotPredictError("The prediction was cancelled.")
+    observed: Observed
+    throughput: float
+    response_time: float
+    throughput_error: float | None
+    response_time_error: float | None
 
-    calibrated = calibrate(measured, look)
-    peak = measured.peak or measured.window
-    rates = [load * peak.throughput for load in loads]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Predictions of settings, and how far to trust them."""
+
+    measured: Measured
+    today: Prediction
+    """The prediction of the observed setting, at the same loads."""
+    check: Check
+    """That setting at the load it was observed at: at the peak if its response time is known, else in the window."""
+    predictions: tuple[Prediction, ...]
+    demands_measured: bool
+    """Whether the demands of a request come from wait states, not only from CPU and response time."""
+    cautions: tuple[str, ...]
+    """Sentences about what the model cannot know here."""
+
+
+def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
+    """Predict these settings at these multiples of the peak load. Raises CannotPredictError if the measurements do not
+    support a prediction."""
+    server = calibrate(measured)
     wanted = dict.fromkeys((measured.setting, *settings))
-    predicted = {setting: predict_setting(measured, calibrated, setting, loads, rates) for setting in wanted}
+    predicted = {setting: predict_setting(server, setting, loads) for setting in wanted}
     return WhatIf(
         measured=measured,
         today=predicted[measured.setting],
-        check=_check(measured, calibrated),
+        check=_check(server),
         predictions=tuple(predicted[setting] for setting in settings),
-        demands_measured=calibrated.from_waits,
-        cautions=list_cautions(measured, calibrated, settings, rates),
+        demands_measured=server.from_waits,
+        cautions=tuple(
+            list_cautions(
+                measured,
+                server.model,
+                settings,
+                lock_wait=server.find_lock_wait() if server.from_waits else None,
+                highest=max(loads, default=0.0) * measured.busiest.throughput,
+            )
+        ),
     )
 
 
-def predict_setting(
-    measured: Measured, calibrated: Calibrated, setting: Setting, loads: Sequence[float], rates: Sequence[float]
-) -> Prediction:
-    """Predict one setting at these loads, which are `rates` requests per second."""
-    most, use = find_most(calibrated.server, setting)
-    memory, fits = _memory(measured, setting)
+ALIKE = 0.03
+"""Settings whose times, or whose most throughput, differ by less count as equally good: the error of the model."""
+
+
+def propose(measured: Measured, count: int = 5, load: float | None = 1.5) -> tuple[Prediction, ...]:
+    """At most `count` settings, the most promising first; the observed one is not among them.
+
+    A setting is the better the shorter its mean time is at `load` times the peak; those that do not serve it, and all
+    if no time is known or `load` is None, follow by their most throughput. Of those alike, the one with fewer threads
+    is better. Settings that do not fit into memory are left out. Raises CannotPredictError.
+    """
+    found = predict_settings(
+        measured, choose_settings(measured.setting, measured.cpus), () if load is None else (load,)
+    )
+    able = [each for each in found.predictions if each.fits is not False and each.setting != measured.setting]
+
+    def rank(prediction: Prediction) -> tuple[bool, float, int, int]:
+        time = next((at.total_time for at in prediction.at), None)
+        worth = time if time is not None else 1 / prediction.most_throughput
+        return time is None, round(log(worth) / ALIKE), prediction.setting.in_all, prediction.setting.processes
+
+    return tuple(sorted(able, key=rank)[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What no setting changes: the demands with which the model of the observed setting agrees with the observation."""
+
+    measured: Measured
+    model: Model
+    """With all CPUs."""
+    from_waits: bool
+    """Whether wait states gave the demands; else the time spent waiting was derived from the response time."""
+    others: float
+    """CPUs that other programs use whatever the load is."""
+    others_per_request: float
+    """CPU seconds that other programs use for each request besides."""
+    spread: float
+    """The coefficient of variation of a request's time."""
+
+    def beside_others(self, rate: float) -> Model:
+        """The model with the CPUs that other programs leave at `rate` requests per second."""
+        others = self.others + rate * self.others_per_request
+        return replace(self.model, cpus=max(self.model.cpus - others, LEAST_OWN * self.model.cpus))
+
+    def chain(self, setting: Setting, rate: float) -> Sequence[tuple[float, float]]:
+        """The flow-equivalent server of a setting, beside the other programs at this rate."""
+        shares = self.measured.shares if setting == self.measured.running else ()
+        shares = shares if len(shares) == setting.processes else ()
+        return flow_equivalent(self.beside_others(rate), setting.processes, setting.threads, shares)
+
+    def find_most(self, setting: Setting) -> float:
+        """The most requests per second: all threads are busy, beside the other programs at just this rate."""
+        low = high = self.chain(setting, 0.0)[-1][0]
+        if self.others_per_request:
+            low = 0.0
+            for _ in range(_HALVINGS):
+                rate = (low + high) / 2
+                served = self.beside_others(rate).most_throughput(setting.processes, setting.threads)
+                low, high = (rate, high) if served > rate else (low, rate)
+        return min(low or high, self.chain(setting, low)[-1][0])
+
+    def find_times(self, setting: Setting, rate: float, *, is_full: bool = False) -> Times:
+        """The times at a rate; of a rate that is not sustained, or if all threads are busy, those at the most."""
+        most = self.find_most(setting)
+        chain = self.chain(setting, rate)
+        if is_full or rate > MOST_LOAD * min(most, chain[-1][0]):
+            return Times(setting.in_all / most, 0.0, chain[-1][1])
+        return find_times(chain, rate, self.spread)
+
+    def observe(self, observed: Observed) -> Times:
+        """The times of the observed setting at an observed load."""
+        setting = self.measured.running
+        return self.find_times(setting, observed.throughput, is_full=is_full(setting, observed))
+
+    def find_lock_wait(self) -> float:
+        """Seconds that a mean request of the window waits for the interpreter lock."""
+        times, model = self.observe(self.measured.window), self.model
+        own = model.waiting + model.serial + (model.computing + model.unlocked) * times.slower
+        return max(0.0, times.service - own)
+
+
+MOST_LOAD = 0.97
+"""A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
+much on small differences, that a figure would mean nothing."""
+
+SATURATED = 0.97
+"""The part of the threads in service from which on all of them count as in use."""
+
+LEAST_LOCK_WAIT = 0.05
+"""The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
+CPU time is under the lock."""
+
+LESS_LOCK_WAIT = 0.6
+"""With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
+
+MOST_LOCK_LOAD = 0.98
+"""The most of a second that an interpreter lock can be held, on average."""
+
+QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
+"""States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
+
+P95_OF_SPREAD = 1.9
+"""The 95th percentile of a gamma distribution, in standard deviations above the mean: 1.8 for a coefficient of
+variation of 0.25 to 2.0 for one of 1 and more."""
+
+MOST_SPREAD = 2.0
+
+_LEAST_DEMAND = 0.01
+_HALVINGS = 20
+_ROUNDS = 6
+_CLOSE = 0.005
+
+
+def is_full(setting: Setting, observed: Observed) -> bool:
+    """Whether all threads were in use, so that the observed throughput was the most that the setting serves."""
+    return (observed.concurrency or 0.0) >= SATURATED * setting.in_all
+
+
+def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
+    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time. What it waits
+    for while it holds the lock of the application is part of it."""
+    others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
+    own = fsum(seconds for state, seconds in waits.items() if state not in others)
+    return response_time * own / fsum(waits.values())
+
+
+def calibrate(measured: Measured) -> Server:
+    """Find the demands from the measurements. Raises CannotPredictError if these do not support it."""
+    window, waits, lock = measured.window, measured.waits, measured.lock
+    response_time, cpu = _known(measured)
+    from_waits = waits is not None and fsum(waits.values()) > 0
+    waiting = own_waiting(waits, response_time, lock) if waits and from_waits else max(0.0, response_time - cpu)
+    if cpu + waiting < _LEAST_DEMAND * response_time:
+        waiting = response_time
+    serial = lock.seconds if lock else 0.0
+    # More of the CPU time cannot be under the locks than they can be held.
+    locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
+    others = measured.others if isfinite(measured.others) else 0.0
+    server = Server(
+        measured=measured,
+        model=Model(
+            computing=locked,
+            waiting=max(0.0, waiting - serial),
+            cpus=measured.cpus,
+            unlocked=cpu - locked,
+            serial=serial,
+            serial_is_shared=lock is not None and lock.scope == "file",
+        ),
+        from_waits=from_waits,
+        others=0.0 if measured.others_follow else others,
+        others_per_request=others / window.throughput if measured.others_follow else 0.0,
+        spread=_find_spread(window),
+    )
+    if waits and from_waits:
+        return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
+    return _fit_waiting(server, response_time)
+
+
+def _known(measured: Measured) -> tuple[float, float]:
+    """The response time and the CPU seconds of a request."""
+    if not measured.window.throughput > 0:
+        raise CannotPredictError("No request was completed, so there is nothing to predict from.")
+    if measured.window.response_time is None or not measured.window.response_time > 0:
+        raise CannotPredictError("The response time is not known, so nobody knows what a request needs.")
+    if measured.cpu_per_request is None or not measured.cpu_per_request >= 0 or not measured.cpus > 0:
+        raise CannotPredictError(
+            "The CPU time of the workers is not known, so it is not known what a request needs. Run the exporter on "
+            "uWSGI's host, in the same PID namespace."
+        )
+    return measured.window.response_time, measured.cpu_per_request
+
+
+def _find_spread(window: Observed) -> float:
+    """The coefficient of variation of response times, from their 95th percentile; 1 if that is unknown."""
+    if window.p95 is None or not isfinite(window.p95) or not window.p95 > 0 or not window.response_time:
+        return 1.0
+    return max(0.0, min(MOST_SPREAD, (window.p95 / window.response_time - 1) / P95_OF_SPREAD))
+
+
+def _fit_lock(server: Server, observed: float) -> Server:
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads
+    wait much less than they would with all of it under the lock."""
+    cpu = server.model.computing + server.model.unlocked
+    predicted = server.find_lock_wait()
+    if (
+        predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
+        or observed >= LESS_LOCK_WAIT * predicted
+    ):
+        return server
+    low, high = 0.0, server.model.computing
+    for _ in range(_ROUNDS):
+        locked = (high + low) / 2
+        server = replace(server, model=replace(server.model, computing=locked, unlocked=cpu - locked))
+        low, high = (low, locked) if server.find_lock_wait() > observed else (locked, high)
+    return server
+
+
+def _fit_waiting(server: Server, response_time: float) -> Server:
+    """The waiting with which the model's response time is the observed one."""
+    for _ in range(_ROUNDS):
+        surplus = server.observe(server.measured.window).service - response_time
+        if abs(surplus) <= _CLOSE * response_time:
+            break
+        server = replace(server, model=replace(server.model, waiting=max(0.0, server.model.waiting - surplus)))
+    return server
+
+
+USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
+"""Utilization at the most throughput from which on a resource is what limits it, the first of these; else the threads
+do."""
+
+
+def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
+    """Predict one setting at these multiples of the peak load."""
+    most = server.find_most(setting)
+    full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
+    memory, fits = _memory(server.measured, setting)
     return Prediction(
         setting=setting,
         most_throughput=most,
-        limit=name_limit(use),
-        at=tuple(
-            describe_load(
-                calibrated.server,
-                setting,
-                load=load,
-                rate=rate,
-                most=most,
-                most_use=use,
-                percentiles=calibrated.from_percentiles,
-                is_floor=measured.offered_at_least is not None,
-            )
-            for load, rate in zip(loads, rates, strict=True)
-        ),
+        limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
+        at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=memory,
         fits=fits,
     )
+
+
+def _describe_load(server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]) -> AtLoad:
+    rate = load * server.measured.busiest.throughput
+    if rate > MOST_LOAD * most:
+        return AtLoad(load=load, throughput=rate, sustained=False, **full)
+    times = server.find_times(setting, rate)
+    use = _describe_use(server, setting, rate, times)
+    if server.measured.offered_at_least is not None:
+        return AtLoad(load=load, throughput=rate, sustained=True, **use)
+    return AtLoad(
+        load=load, throughput=rate, sustained=True, response_time=times.service, queue_wait=times.queue_wait, **use
+    )
+
+
+def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
+    """The fraction of each resource in use (utilization law: P. J. Denning, J. P. Buzen, Computing Surveys 10 (3),
+    1978)."""
+    model, processes = server.model, setting.processes
+    others = server.others + rate * server.others_per_request
+    uses = {
+        "threads": rate * times.service / setting.in_all,
+        "interpreters": rate * model.computing * times.slower / processes,
+        "cpu": (rate * (model.computing + model.unlocked) + others) / model.cpus,
+        "lock": rate * model.serial / (1 if model.serial_is_shared else processes),
+    }
+    return {name: min(1.0, use) for name, use in uses.items()}
 
 
 def _memory(measured: Measured, setting: Setting) -> tuple[float | None, bool | None]:
@@ -95,170 +389,17 @@ def _memory(measured: Measured, setting: Setting) -> tuple[float | None, bool | 
     return setting.processes * each, None if fits is False and not measured.memory_is_exact else fits
 
 
-def _check(measured: Measured, calibrated: Calibrated) -> Check:
+def _check(server: Server) -> Check:
     """The model of the observed setting at the observed load: at the peak if its response time is known."""
-    peak = measured.peak
-    is_peak = peak is not None and peak.response_time is not None
-    observed = peak if peak is not None and is_peak else measured.window
-    server, setting = calibrated.server, measured.running
-    outcome = run_observed(server, setting, observed)
-    most, _ = find_most(server, setting)
-    times = mean(outcome.service)
-    p95 = percentile(sorted(outcome.service), 0.95) if calibrated.from_percentiles else None
-    full = was_full(setting, observed)
+    measured, setting = server.measured, server.measured.running
+    is_peak = measured.peak is not None and measured.peak.response_time is not None
+    observed = measured.busiest if is_peak else measured.window
+    most, time, full = server.find_most(setting), server.observe(observed).service, is_full(setting, observed)
+    known = observed.response_time if is_peak or server.from_waits else None
     return Check(
         observed=observed,
         throughput=most if full else min(most, observed.throughput),
-        response_time=times,
-        p95=p95,
-        throughput_error=_error(most, observed.throughput) if full or most < observed.throughput else None,
-        response_time_error=_error(times, observed.response_time) if is_peak or calibrated.from_waits else None,
-        p95_error=_error(p95, observed.p95) if is_peak else None,
+        response_time=time,
+        throughput_error=most / observed.throughput - 1 if full or most < observed.throughput else None,
+        response_time_error=time / known - 1 if known else None,
     )
-
-
-def _error(predicted: float | None, observed: float | None) -> float | None:
-    return predicted / observed - 1 if predicted is not None and observed else None
-
-
-NETWORK: tuple[State, ...] = ("backend", "dns")
-
-QUEUES: dict[State, str] = {"lock": "a lock of the application", "disk": "a disk", "child": "processes they start"}
-"""What requests may queue for outside of the model."""
-
-NOTABLE = 0.1
-"""Part of the response time from which on a state deserves a sentence."""
-
-FEW_REQUESTS = 200
-FAR = 3.0
-"""Predictions above this multiple of the observed throughput reach far beyond what was seen."""
-
-
-def list_cautions(
-    measured: Measured, calibrated: Calibrated, settings: Sequence[Setting], rates: Iterable[float]
-) -> tuple[str, ...]:
-    """The sentences that apply, most important first."""
-    found = [
-        *_about_demand(measured),
-        *_about_waits(measured, calibrated),
-        *_about_lock(measured, calibrated),
-        *_about_lock_of_application(measured),
-        *_about_server(measured, settings),
-        *_about_observation(measured, max(rates, default=0.0)),
-    ]
-    return tuple(found)
-
-
-def _about_demand(measured: Measured) -> list[str]:
-    offered = measured.offered_at_least
-    if offered is None:
-        return []
-    completed = amount((measured.peak or measured.window).throughput)
-    at_once = f", with at least {offered:.0f} requests at once for {measured.setting.in_all} threads" if offered else ""
-    return [
-        f"uWSGI completed {completed} requests/s, but more may have arrived: all threads were busy or a listen queue "
-        f"was full{at_once}. So it is not known how long requests would take in another setting, and no time is "
-        "predicted. The predicted highest throughput is valid."
-    ]
-
-
-def _about_waits(measured: Measured, calibrated: Calibrated) -> list[str]:
-    waits = measured.waits
-    if not calibrated.from_waits or waits is None:
-        waiting, whole = calibrated.server.work.waiting, measured.window.response_time
-        if not whole or waiting < NOTABLE * whole:
-            return []
-        return [
-            f"What requests wait for is not measured: {percent(min(1.0, waiting / whole))} of the response time counts "
-            "as waiting that no setting changes. If a backend is saturated, or requests wait for a lock, the "
-            "predictions are too good."
-        ]
-    total = fsum(waits.values())
-    network = fsum(waits.get(state, 0.0) for state in NETWORK) / total
-    found = []
-    if network >= NOTABLE:
-        found.append(
-            f"Requests wait for backends for {percent(network)} of their time. The predictions hold if the backends "
-            "answer as fast with more requests at once; whether a backend is saturated cannot be seen from here."
-        )
-    for state, what in QUEUES.items():
-        share = waits.get(state, 0.0) / total
-        if share >= NOTABLE and not (state == "lock" and measured.lock):
-            found.append(
-                f"Requests wait for {what} for {percent(share)} of their time. In the model, this wait stays the same, "
-                "but in fact it grows with the number of requests at once."
-            )
-    return found
-
-
-def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
-    waits, whole = measured.waits, measured.window.response_time
-    if not calibrated.from_waits or waits is None or not whole:
-        return []
-    observed = waits.get("interpreter_lock", 0.0)
-    if observed >= NOTABLE * whole and observed >= 2 * calibrated.lock_wait:
-        return [
-            f"A request waits {duration(observed)} for the interpreter lock, but only {duration(calibrated.lock_wait)} "
-            "in the model: something holds the lock without computing. Predictions with several threads are too good."
-        ]
-    work = calibrated.server.work
-    if work.unlocked > NOTABLE * (work.locked + work.unlocked):
-        share = percent(work.unlocked / (work.locked + work.unlocked))
-        return [f"{share} of the CPU time counts as outside the interpreter lock, because few threads wait for it."]
-    return []
-
-
-def _about_lock_of_application(measured: Measured) -> list[str]:
-    lock = measured.lock
-    if lock is None:
-        return []
-    whose = "its process" if lock.scope == "worker" else "a file"
-    raises = "only more processes raise" if lock.scope == "worker" else "neither threads nor processes raise"
-    between = (
-        ""
-        if lock.most_limit - lock.least_limit < NOTABLE * lock.limit
-        else (
-            f" (between {lock.least_limit:.3g} and {lock.most_limit:.3g}, because the lock is not read at every moment)"
-        )
-    )
-    return [
-        f"A mean request holds a lock of {whose} for {duration(lock.seconds)}, so the present setting serves at most "
-        f"{lock.limit:.3g} requests/s{between}: {raises} this limit."
-    ]
-
-
-def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
-    found = []
-    if measured.shares:
-        found.append(
-            f"One worker takes {percent(max(measured.shares))} of the requests. The prediction for the present "
-            "setting has these shares; for every other setting, all workers take the same share."
-        )
-    if measured.cheaper:
-        found.append("Cheaper mode starts and stops workers. Each prediction is for all processes of the setting.")
-    if measured.mapped:
-        found.append(
-            "Workers have sockets of their own (`map-socket`). The model has one listen queue, from which every worker "
-            "takes requests."
-        )
-    if measured.setting.threads == 1 and any(setting.threads > 1 for setting in settings):
-        found.append("Settings with several threads need an application that is safe to run in several threads.")
-    if measured.others >= NOTABLE * measured.cpus:
-        use = "need more CPU with more requests" if measured.others_follow else "need the same CPU"
-        found.append(
-            f"Other programs use {measured.others:.1f} of {measured.cpus:g} CPUs. The predictions assume that "
-            f"these programs {use}."
-        )
-    return found
-
-
-def _about_observation(measured: Measured, highest: float) -> list[str]:
-    found = []
-    if measured.window.requests is not None and measured.window.requests < FEW_REQUESTS:
-        found.append(f"Only {measured.window.requests} requests were observed, so what a request needs is uncertain.")
-    if highest > FAR * measured.window.throughput:
-        found.append(
-            f"The predictions are for up to {highest:.4g} requests/s, but what a request needs was observed at only "
-            f"{measured.window.throughput:.3g} requests/s."
-        )
-    return found

@@ -34,7 +34,7 @@ from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
-"""With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""
+"""With more services, only those with less headroom are predicted in section 8."""
 
 
 def build_review(data: ReviewData) -> Review:

@@ -371,15 +371,13 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """A setting in the what-if table. at: for each load, response time and p95 in seconds; None: not sustained or
-    unknown."""
+    """A setting in the what-if table. response_times: for each load, in seconds; None: not sustained or unknown."""
 
     setting: str
     is_today: bool
     most_throughput: float
     limit: str
     response_times: tuple[float | None, ...]
-    p95: tuple[float | None, ...]
     sustained: tuple[bool, ...]
     memory: float | None
     fits: bool | None
@@ -388,15 +386,14 @@ class SettingRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfReview:
     """Predictions for one server, the one that reaches a limit first. loads: multiples of the peak load of `peak`
-    requests per second. errors: of the model against what was observed, relative. demands_measured: whether the demands
-    of a request come from wait states."""
+    requests per second. response_time_error: of the model against what was observed, relative. demands_measured:
+    whether the demands of a request come from wait states."""
 
     server: str
     peak: float
     loads: tuple[float, ...]
     rows: tuple[SettingRow, ...]
     response_time_error: float | None
-    p95_error: float | None
     demands_measured: bool
     cautions: tuple[str, ...]
 

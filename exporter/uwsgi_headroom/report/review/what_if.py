@@ -23,7 +23,7 @@ from uwsgi_headroom.report.columns import PERCENTILES, ServerData, mean
 from uwsgi_headroom.report.review.sections import Absent, SettingRow, WhatIfReview
 from uwsgi_headroom.report.review.windows import places_of
 
-LOADS = (1.0, 1.5, 2.0)
+LOADS = (1.0, 1.5)
 """Multiples of the load at peak."""
 
 _LEAST_REQUESTS = 100
@@ -42,11 +42,10 @@ def review_what_if(server: ServerData, figures: Figures) -> WhatIfReview | Absen
     rows = [_row(found.today, agree, is_today=True), *(_row(prediction, agree) for prediction in found.predictions)]
     return WhatIfReview(
         server=server.server,
-        peak=(measured.peak or measured.window).throughput,
+        peak=measured.busiest.throughput,
         loads=LOADS,
         rows=tuple(rows),
         response_time_error=found.check.response_time_error,
-        p95_error=found.check.p95_error,
         demands_measured=found.demands_measured,
         cautions=found.cautions,
     )
@@ -63,16 +62,17 @@ def measure(server: ServerData, figures: Figures) -> Measured | Absent:
     if flow.requests < _LEAST_REQUESTS or flow.throughput is None:
         return Absent(reason=f"Too few requests at peak for a prediction: {flow.requests} in the quarter hour.")
     places = places_of(server.time, [figures.window.until])
-    percentiles = {share: mean(column[places]) for share, column in zip(PERCENTILES, server.percentiles, strict=False)}
+    p95 = next(
+        (mean(column[places]) for share, column in zip(PERCENTILES, server.percentiles, strict=False) if share == 0.95),
+        None,
+    )
     return Measured(
         setting=Setting(processes, max(1, round(threads / processes))),
         cpus=cpus.count,
         window=Observed(
             throughput=flow.throughput,
             response_time=flow.response_time,
-            p50=percentiles.get(0.5),
-            p95=percentiles.get(0.95),
-            queue_wait=flow.queue_wait,
+            p95=p95,
             concurrency=flow.observed,
             offered_at_least=find_floor(figures.demand),
         ),
@@ -120,7 +120,6 @@ def _row(prediction: Prediction, agree: Callable[[Prediction], float], *, is_tod
         most_throughput=agree(prediction),
         limit=prediction.limit,
         response_times=tuple(load.response_time for load in at),
-        p95=tuple(load.p95 for load in at),
         sustained=tuple(load.sustained for load in at),
         memory=prediction.memory,
         fits=prediction.fits,

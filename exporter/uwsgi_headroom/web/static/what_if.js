@@ -3,7 +3,7 @@
 import { el, marked, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { clock } from "./moments.js";
-import { axes, change, grid, settingsOf } from "./what_if_grid.js";
+import { change, grid } from "./what_if_grid.js";
 import { LIMITS } from "./words.js";
 
 const LONGEST_MS = 60000;
@@ -37,7 +37,7 @@ export function whatIf() {
     again.hidden = true;
     say(state, "Predicting …");
     try {
-      const answer = await fetch(`${server.path}/what-if${queryOf(server)}`, { signal: mine.signal });
+      const answer = await fetch(`${server.path}/what-if`, { signal: mine.signal });
       const known = await answer.json();
       if (request !== mine) return;
       if (answer.ok && !known.refusal) {
@@ -79,13 +79,6 @@ export function whatIf() {
   return { node, open, now: (document) => (server = document) };
 }
 
-/** Asks for a grid around the setting of a document, or for that of the exporter if the setting is not known. */
-function queryOf({ workers }) {
-  const threads = Math.max(0, ...workers.map((worker) => worker.threads ?? 0));
-  const settings = workers.length && threads ? settingsOf(axes(workers.length, threads)) : [];
-  return settings.length ? `?settings=${settings}` : "";
-}
-
 const explain = ({ peak, peak_is_floor: isFloor }) =>
   isFloor
     ? `Each cell has the most requests per second: predicted, and compared with the prediction for the present setting. ${format.rate(peak)} were completed at today's peak, and more was asked for, so times are not known. Click a cell for more.`
@@ -118,8 +111,6 @@ function details(prediction, known) {
 const ROWS = [
   ["Mean time, with the queue", ({ total_time: time }) => format.duration(time)],
   ["Mean wait in the queue", ({ queue_wait: wait }) => format.duration(wait)],
-  ["p95 in service", ({ p95 }) => format.duration(p95)],
-  ["p95 with the queue", ({ total_p95: p95 }) => format.duration(p95)],
   ["Threads in use", ({ threads }) => format.percent(threads)],
   ["Interpreter locks held", ({ interpreters }) => format.percent(interpreters)],
   ["CPUs in use", ({ cpu }) => format.percent(cpu)],

@@ -4,30 +4,13 @@ import { el, mark } from "./dom.js";
 import * as format from "./format.js";
 import { STATUS } from "./words.js";
 
-const [MOST_ROWS, MOST_COLUMNS] = [4, 3]; // as many settings as one request may have
-const [MOST_EACH, MOST_THREADS] = [1024, 8192]; // more are refused
 const ALIKE = 0.02; // of the shortest time: these settings differ by chance
 const LEAST_CHANGE = 0.005;
 const LEAST_ERROR = 0.05; // no model is closer to what will be
 
-const half = (number) => Math.max(1, Math.round(number / 2));
-
-/** The processes and the threads of a grid around a setting. */
-export function axes(processes, threads) {
-  const some = (numbers, most) => [...new Set(numbers)].filter((number) => number <= MOST_EACH).slice(0, most).sort((one, other) => one - other);
-  return {
-    processes: some([processes, 2 * processes, half(processes), Math.ceil(1.5 * processes), 3 * processes, 4 * processes], MOST_ROWS),
-    threads: some([threads, 2 * threads, half(threads), 4 * threads], MOST_COLUMNS),
-  };
-}
-
-/** The settings of a grid, as the API writes them. */
-export const settingsOf = ({ processes, threads }) =>
-  processes.flatMap((row) => threads.filter((column) => row * column <= MOST_THREADS).map((column) => `${row}x${column}`));
-
 /** The largest error of the model of the present setting, as a part; null if no error is known. */
-export function largestError({ response_time_error: mean, p95_error: p95, throughput_error: most }) {
-  const known = [mean, p95, most].filter((error) => error !== null).map(Math.abs);
+export function largestError({ response_time_error: mean, throughput_error: most }) {
+  const known = [mean, most].filter((error) => error !== null).map(Math.abs);
   return known.length ? Math.max(...known) : null;
 }
 

@@ -31,10 +31,10 @@ def write(found: WhatIfReview) -> Iterator[Block]:
     )
     loads = [f"at {load:g}x" for load in found.loads]
     yield Table(
-        heads=("setting", "most requests/s", "limit", *loads, *(f"p95 {load}" for load in loads), "memory"),
+        heads=("setting", "most requests/s", "limit", *loads, "memory"),
         rows=[_row(row) for row in found.rows],
-        caption="Response time, and p95, at multiples of the load at peak. More than a setting can serve: `no`.",
-        numbers=range(1, 3 + 2 * len(loads) + 1),
+        caption="Response time at multiples of the load at peak. More than a setting can serve: `no`.",
+        numbers=range(1, 3 + len(loads) + 1),
         strong=[place for place, row in enumerate(found.rows) if row.is_today],
     )
     if found.cautions:
@@ -44,8 +44,7 @@ def write(found: WhatIfReview) -> Iterator[Block]:
 def _error(found: WhatIfReview) -> str:
     if found.response_time_error is None:
         return "The model's error is not known: there is nothing to compare with."
-    p95 = "" if found.p95_error is None else f", and p95 by {signed(found.p95_error)}"
-    return f"The model misses the response time observed there by {signed(found.response_time_error)}{p95}."
+    return f"The model misses the response time observed there by {signed(found.response_time_error)}."
 
 
 def _row(row: SettingRow) -> tuple[str, ...]:
@@ -55,7 +54,6 @@ def _row(row: SettingRow) -> tuple[str, ...]:
         amount(row.most_throughput),
         limit_name(row.limit),
         *(_time(value, served) for value, served in zip(row.response_times, row.sustained, strict=True)),
-        *(_time(value, served) for value, served in zip(row.p95, row.sustained, strict=True)),
         UNKNOWN if row.memory is None else f"{size(row.memory)}{fits}",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.what_if.setting import (
+from uwsgi_headroom.analysis.what_if.measured import (
     MOST_IN_ALL,
     Setting,
     SettingError,
@@ -57,7 +57,7 @@ def test_several_settings() -> None:
 
 @pytest.mark.parametrize("observed", ["1x1", "4x8", "8x1", "1x64", "64x64", "1024x1", "1x1024", "3x5"])
 def test_the_grid(observed: str) -> None:
-    """The grid has the observed setting, others of as many threads, and none twice."""
+    """The grid has the observed setting, smaller and larger ones, and none twice."""
     setting = parse_setting(observed)
     chosen = choose_settings(setting, cpus=2)
     assert setting in chosen
@@ -67,7 +67,5 @@ def test_the_grid(observed: str) -> None:
 
 
 def test_the_grid_has_the_obvious_questions() -> None:
-    """Somebody with 4x8 asks for 8x4 and 32x1."""
-    assert {Setting(8, 4), Setting(2, 16), Setting(32, 1), Setting(8, 8), Setting(4, 16)} <= set(
-        choose_settings(Setting(4, 8), cpus=8)
-    )
+    """Somebody with 4x8 asks for 8x4."""
+    assert {Setting(8, 4), Setting(2, 16), Setting(8, 8), Setting(4, 16)} <= set(choose_settings(Setting(4, 8), cpus=8))

@@ -1,24 +1,15 @@
-"""Simulates a server's requests, one by one, through threads, interpreter locks and CPUs.
-
-The rules are those of uWSGI with CPython:
+"""Simulates a server's requests one by one, through threads, interpreter locks and CPUs: the oracle of the closed form.
 
 * A request holds one thread from its start to its end. With no thread free, it waits in one listen queue for all
-  workers, first come, first served. One idle thread of each worker waits for the next request, so each worker with an
-  idle thread is equally likely to get it, however many idle threads it has; or as likely as it was observed to be.
+  workers, first come, first served. Each worker with an idle thread is equally likely to get the next request, however
+  many idle threads it has; or as likely as its share says.
 * A request alternates between computing and waiting. Computing takes a CPU and, for its part under the lock, also the
-  interpreter lock of the worker; both are held together. Waiting takes only the thread.
-* A request may hold a lock of the application for a part of the time for which it waits: its process's own, or one that
-  all processes share. The lock goes to the thread that waited longest, and is kept until it is released.
+  interpreter lock of the worker. Waiting takes only the thread.
+* A request may hold a lock of the application, of its process or of all processes, besides the time for which it waits.
 * The interpreter lock goes to the thread that waited longest. A thread that computes gives it up SWITCH_SECONDS after
-  another began to wait (`sys.setswitchinterval`), so a thread that returns from a wait gets it that much later, at
-  most, for each thread before it.
-* All threads that compute share the CPUs evenly, as Linux divides them: processor sharing (L. Kleinrock, "Queueing
-  Systems", volume 2, 1976, chapter 4). Each runs on one CPU at most.
-
-CPU time passes on a clock of its own, which runs as fast as one thread computes: a burst ends at a fixed instant of
-that clock, however often its speed changes.
-
-A run takes a `System` and the `Work` of its requests, and gives an `Outcome`. This module knows no measurements.
+  another began to wait (`sys.setswitchinterval`).
+* All threads that compute share the CPUs evenly: processor sharing (L. Kleinrock, "Queueing Systems", volume 2, 1976,
+  chapter 4). CPU time passes on a clock of its own, which runs as fast as one thread computes.
 """
 
 from __future__ import annotations
@@ -26,21 +17,11 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import fsum, inf, log
-
-from uwsgi_headroom.analysis.capacity import LEAST_OWN
-
-
-def left_beside(others: float, cpus: float) -> float:
-    """The CPUs that the server's threads can use if other programs use `others` of them.
-
-    The others keep what they use, as the headroom of CPUs assumes too.
-    """
-    return max(cpus - others, LEAST_OWN * cpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +32,11 @@ class System:
     threads: int
     """Of each process."""
     cpus: float
-    others: float = 0.0
-    """CPUs that other programs use."""
     shares: tuple[float, ...] = ()
     """For each worker, how likely it is to get a request, relative to the others. Empty: all are equally likely."""
 
-    def thread_speeds(self) -> list[float]:
-        """The CPUs that each thread gets while n threads compute, for every n from 0. A single thread uses one CPU at
-        most; without any, the clock of CPU time runs at full speed."""
-        cpus = left_beside(self.others, self.cpus)
-        return [1.0, *(min(1.0, cpus / running) for running in range(1, self.processes * self.threads + 1))]
-
     def choose_worker(self, idle: Sequence[int], chance: float) -> int:
-        """Choose which of the workers with an idle thread gets the next request; returns its index in `idle`.
-
-        idle: numbers of workers, from 0. chance: a random number, at least 0 and below 1.
-        """
+        """Choose which of the workers with an idle thread gets the next request; returns its place in `idle`."""
         if not self.shares:
             return int(chance * len(idle))
         bounds = list(accumulate([self.shares[worker] for worker in idle]))
@@ -86,21 +56,8 @@ class Work:
     """The time for which it holds a lock of the application, besides `waiting`."""
     serial_is_shared: bool = False
     """Whether all processes share that lock."""
-    pauses: int = 1
-    """How many times it waits, at least 1. It computes before and after each wait."""
     factors: tuple[float, ...] = (1.0,)
     """A request takes the mean times one of these, which are equally likely; their mean is 1."""
-
-    def bound_throughput(self, system: System) -> float:
-        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
-        P. Buzen, Computing Surveys 10 (3), 1978)."""
-        computing = self.locked + self.unlocked
-        bounds = [system.processes * system.threads / (computing + self.waiting + self.serial)]
-        if computing:
-            bounds.append(system.cpus / computing)
-        if self.serial:
-            bounds.append((1 if self.serial_is_shared else system.processes) / self.serial)
-        return min(bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,34 +72,15 @@ class Outcome:
     """The same, with its time in the listen queue."""
     busy: float
     """Mean threads in service."""
-    locks: float
-    """Mean interpreter locks held."""
     lock_waiters: float
-    """Mean threads that wait for a lock."""
-    computing: float
-    """Mean CPUs used."""
-    serial_locks: float = 0.0
-    """Mean locks of the application held."""
+    """Mean threads that wait for the interpreter lock."""
 
 
-COUNT = 400
-"""Factors in a deck: each request of a run takes one, and then none twice until all were taken."""
-
-
-def exponential_factors(count: int = COUNT) -> tuple[float, ...]:
-    """Factors of an exponential distribution: what queueing theory assumes where nothing is known."""
-    return normalize([-log(1 - share) for share in spread_shares(count)])
-
-
-def spread_shares(count: int = COUNT) -> list[float]:
-    """Shares from 0 to 1 at even distances: the ranks of the factors in their distribution."""
-    return [(number + 0.5) / count for number in range(count)]
-
-
-def normalize(values: Sequence[float]) -> tuple[float, ...]:
-    """The values divided by their mean; all 1 if that is not positive."""
-    mean = fsum(values) / len(values)
-    return tuple(value / mean for value in values) if mean > 0 else tuple(1.0 for _ in values)
+def exponential_factors(count: int = 400) -> tuple[float, ...]:
+    """Factors of an exponential distribution, at even distances of their rank, whose mean is 1. Each request of a run
+    takes one from a shuffled deck, and then none twice until all were taken."""
+    values = [-log(1 - (number + 0.5) / count) for number in range(count)]
+    return tuple(value * count / fsum(values) for value in values)
 
 
 SWITCH_SECONDS = 0.005
@@ -150,9 +88,6 @@ SWITCH_SECONDS = 0.005
 
 _MOST_SLICES = 8
 """The most slices of a mean burst under the lock: more of them change no figure and take long to simulate."""
-
-_LOOK = 64
-"""Requests between two calls of `look`."""
 
 _INTERVALS = exponential_factors(1000)
 
@@ -172,16 +107,16 @@ class _Request:
 
 
 class Simulation:
-    """One run. `look` is called now and then; it may raise to end the run."""
+    """One run."""
 
-    def __init__(self, system: System, work: Work, seed: int, look: Callable[[], None] = lambda: None) -> None:
-        self._system, self._work, self._look = system, work, look
-        self._chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
-        self._bursts = work.pauses + 1 if work.waiting or work.serial else 1
+    def __init__(self, system: System, work: Work, seed: int) -> None:
+        self._system, self._work = system, work
+        self._chance = random.Random(seed)
+        self._bursts = 2 if work.waiting or work.serial else 1
         self._locked, self._unlocked = work.locked / self._bursts, work.unlocked / self._bursts
         self._least_slice = self._locked / _MOST_SLICES
-        self._wait = work.waiting / work.pauses
-        self._speeds = system.thread_speeds()
+        # By how many threads compute; without any, the clock of CPU time runs at full speed.
+        self._speeds = [1.0, *(min(1.0, system.cpus / n) for n in range(1, system.processes * system.threads + 1))]
         self._rate: float | None = None
         self._now = self._cpu_now = 0.0
         self._next_arrival = inf
@@ -193,11 +128,10 @@ class Simulation:
         locks = 1 if work.serial_is_shared else system.processes
         self._serial_held = [False] * locks
         self._serial_queues: list[deque[_Request]] = [deque() for _ in range(locks)]
-        self._serial_time = 0.0
         self._idle = [system.threads] * system.processes
         self._workers_with_idle = list(range(system.processes))
         self._listen_queue: deque[_Request] = deque()
-        self._busy = self._held = self._lock_waiters = self._running = 0
+        self._busy = self._lock_waiters = self._running = 0
         self._service: list[float] = []
         self._total: list[float] = []
         self._factors: list[float] = []
@@ -216,25 +150,21 @@ class Simulation:
         began = self._now
         self._service.clear()
         self._total.clear()
-        self._serial_time = 0.0
-        busy, locks, lock_waiters, computing = self._advance(requests)
+        busy, lock_waiters = self._advance(requests)
         length = self._now - began
         return Outcome(
             throughput=requests / length,
             service=tuple(self._service),
             total=tuple(self._total),
             busy=busy / length,
-            locks=locks / length,
             lock_waiters=lock_waiters / length,
-            computing=computing / length,
-            serial_locks=min(float(len(self._serial_held)), self._serial_time / length),
         )
 
-    def _advance(self, requests: int) -> tuple[float, float, float, float]:
-        """Run until this many requests are complete; returns integrals of the busy threads, the locks held, the threads
-        that wait for one, and the CPUs used."""
+    def _advance(self, requests: int) -> tuple[float, float]:
+        """Run until this many requests are complete; returns integrals of the busy threads and of those that wait for
+        an interpreter lock."""
         slices, waits, speeds, ended = self._slices, self._waits, self._speeds, self._service
-        busy = locks = lock_waiters = computing = 0.0
+        busy = lock_waiters = 0.0
         while len(ended) < requests:
             speed = speeds[self._running]
             slice_ends = self._now + (slices[0][0] - self._cpu_now) / speed if slices else inf
@@ -242,9 +172,7 @@ class Simulation:
             now = min(slice_ends, wait_ends, self._next_arrival)
             step = now - self._now
             busy += step * self._busy
-            locks += step * self._held
             lock_waiters += step * self._lock_waiters
-            computing += step * speed * self._running
             self._now = now
             self._cpu_now += step * speed
             if now == slice_ends:
@@ -255,7 +183,7 @@ class Simulation:
                 self._end_wait(heappop(waits)[2])
             else:
                 self._arrive()
-        return busy, locks, lock_waiters, computing
+        return busy, lock_waiters
 
     def _arrive(self) -> None:
         assert self._rate is not None
@@ -299,7 +227,6 @@ class Simulation:
         holder = self._holders[request.worker]
         if holder is None:
             self._holders[request.worker] = request
-            self._held += 1
             self._run_slice(request, request.left)
             return
         queue = self._lock_queues[request.worker]
@@ -342,7 +269,6 @@ class Simulation:
         queue = self._lock_queues[worker]
         if not queue:
             self._holders[worker] = None
-            self._held -= 1
             return
         following = queue.popleft()
         self._holders[worker] = following
@@ -369,7 +295,7 @@ class Simulation:
             self._hold_serial(self._serial_queues[lock].popleft())
         else:
             self._serial_held[lock] = False
-        self._pause(request, self._wait)
+        self._pause(request, self._work.waiting)
 
     def _take_serial(self, request: _Request) -> None:
         """A request needs the lock of the application."""
@@ -382,7 +308,6 @@ class Simulation:
 
     def _hold_serial(self, request: _Request) -> None:
         request.holds = True
-        self._serial_time += self._work.serial * request.factor
         self._pause(request, self._work.serial)
 
     def _end_burst(self, request: _Request) -> None:
@@ -392,12 +317,10 @@ class Simulation:
             self._take_serial(request)
             return
         if request.phase < self._bursts:
-            self._pause(request, self._wait)
+            self._pause(request, self._work.waiting)
             return
         self._service.append(self._now - request.started)
         self._total.append(self._now - request.arrived)
-        if not len(self._service) % _LOOK:
-            self._look()
         self._busy -= 1
         self._idle[request.worker] += 1
         if self._idle[request.worker] == 1:
