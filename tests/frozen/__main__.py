@@ -60,11 +60,11 @@ def _collect(folders: list[Path]) -> Iterator[tuple[str, list[Any], dict[str, An
     for folder in folders:
         names = folder / "names"
         rows = [line.split("\t") for line in names.read_text().splitlines()] if names.exists() else []
-        by_address = {re.sub(r"^unix://", "", address): name for address, name in rows}
+        by_address = {re.sub(r"^\w+://", "", address): name for address, name in rows}
         for file in sorted(folder.glob("*.jsonl")):
             last: dict[str, dict[str, Any]] = {}
             for number, line in enumerate(read_lines(file)):
-                key = re.sub(r"^unix://", "", line["address"])
+                key = re.sub(r"^\w+://", "", line["address"])
                 name = f"{line['test']} {number}" if line["test"] else by_address.get(key, "")
                 if name:
                     last[name] = line
