@@ -22,9 +22,9 @@ PACKAGE = "exporter/uwsgi_headroom/"
 
 APART = re.compile(
     r"^(alerts/rules|dashboards/out|deploy/man|docs/examples|docs/measured/lab)/|/static/vendor/|/static/words\.js$"
-    r"|^tests/(budgets\.txt|frozen/windows\.jsonl)$"
+    r"|^tests/(budgets\.txt|flaky\.txt|frozen/\w+\.jsonl)$|^CHANGELOG\.md$"
 )
-"""Files that are generated, measured or another project's. Generated sections of documents count."""
+"""Files that are generated, another project's, or lists that grow by their purpose. Generated sections of documents count."""
 
 LONGEST = 600
 """Lines of a module. Those that were longer on the first day have a budget of their own."""
