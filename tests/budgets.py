@@ -24,7 +24,7 @@ APART = re.compile(
     r"^(alerts/rules|dashboards/out|deploy/man|docs/examples|docs/measured/lab)/|/static/vendor/|/static/words\.js$"
     r"|^tests/(budgets\.txt|flaky\.txt|frozen/\w+\.jsonl)$|^CHANGELOG\.md$"
 )
-"""Files that are generated, another project's, or lists that grow by their purpose. Generated sections of documents count."""
+"""Files that are generated or of another project, and lists that grow by their purpose."""
 
 LONGEST = 600
 """Lines of a module. Those that were longer on the first day have a budget of their own."""
