@@ -19,6 +19,9 @@ from tools.support.real_uwsgi import wait_until
 PATIENCE = 60.0
 """Seconds that `check` may take to begin, and by which its end may be late."""
 
+RUNNER: tuple[str, ...] = ()
+"""Arguments of Python before `-m` and the module of `check`, such as a program that runs it."""
+
 BEGUN = b"watching for"
 """Text that `check` shows on a terminal after its first reading."""
 
@@ -52,9 +55,9 @@ class Terminal:
 def check(row: Scenario, place: Place, *more: str) -> Seen:
     """Runs `check`, with these arguments more, and returns its result."""
     if row.as_nobody:
-        command = [sys.executable, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
+        command = [sys.executable, *RUNNER, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
     else:
-        command = [sys.executable, "-m", "uwsgi_headroom", "check", place.stats]
+        command = [sys.executable, *RUNNER, "-m", "uwsgi_headroom", "check", place.stats]
         command += ["--seconds", f"{row.seconds:g}", "--format", "json", *more]
         command += ["--log", str(place.uwsgi.log)] if row.log else []
     terminal = Terminal()

@@ -1,0 +1,96 @@
+"""Frozen windows are judged as on the day on which they were captured, or otherwise for a reason that is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from tests.frozen.form import decode, encode
+from tests.frozen.judgement import DIFFERENCES, WINDOWS, differs, find_different, read_lines
+from tests.support.windows import the_example
+from tools.scenarios.everything import plan
+from tools.scenarios.table import ROWS
+from uwsgi_headroom.history.window import Window
+
+MOST_SHOWN = 20
+
+
+def test_every_window_is_judged_as_before() -> None:
+    """Codes, severities, harms, causes in their order, headroom, usable headroom and advised numbers are the same."""
+    different = find_different()
+    shown = [
+        f"{name}:\n"
+        + "\n".join(f"  {part}: {was[part]} -> {now[part]}" for part in was if differs(was[part], now[part]))
+        for name, (now, was) in list(different.items())[:MOST_SHOWN]
+    ]
+    text = "\n".join(shown)
+    assert not different, f"""
+{text}
+{len(different)} windows are judged otherwise. If that is wanted: python -m tests.frozen accept "the reason"
+"""
+
+
+def test_expected_differences_have_reasons() -> None:
+    """Each has a sentence, and differs from what was frozen."""
+    frozen = {line["name"]: line["judged"] for line in read_lines(WINDOWS)}
+    for line in read_lines(DIFFERENCES):
+        assert len(line["reason"].split()) >= 4, line["reason"]
+        assert line["judged"]
+        assert line["judged"].keys() <= frozen.keys()
+
+
+def test_every_scenario_and_twin_is_there() -> None:
+    """One without a window was added since: `python -m tests.frozen.capture scenarios FOLDER` captures it."""
+    names = [line["name"] for line in read_lines(WINDOWS)]
+    assert len(set(names)) == len(names)
+    rows = [each.row for each in plan(ROWS, 1)]
+    assert not {row.name for row in rows if row.expected.outcome != "unknown" and not row.server.bare} - set(names)
+    assert sum(name.startswith("hostile: ") for name in names) > 10
+
+
+def test_windows_show_every_finding_that_scenarios_expect() -> None:
+    """Each code that a scenario expects is found in a window, or is a harm that a cause explains."""
+    found = [finding for line in read_lines(WINDOWS) for finding in line["judged"]["findings"]]
+    codes = {code for each in found for code in (each["code"], *(harm for harm, _ in each.get("harms", ())))}
+    assert {code for row in ROWS if not row.server.bare for code in row.expected.first} <= codes
+
+
+class _Pair(NamedTuple):
+    first: str
+    second: int = 7
+
+
+class _Row(Struct, frozen=True):
+    pairs: Mapping[_Pair, float]
+    name: str | None = None
+    times: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Whole:
+    rows: tuple[_Row, ...]
+    by_id: Mapping[int, float | None]
+    on: bool
+    more: Mapping[str, int] = field(default_factory=dict)
+
+
+def test_a_form_is_read_back() -> None:
+    """Records of all three kinds, keys that are no texts, infinity, zeros and what has its default."""
+    row = _Row({_Pair("a"): inf, _Pair("b", 8): 0.5}, times=(0.0,) * 30 + (1.5,))
+    whole = _Whole((row, _Row({})), {1: None, 2: 0.25}, on=False)
+    form = json.loads(json.dumps(encode(whole)))
+    assert form["rows"][0]["times"] == {"length": 31, "30": 1.5}
+    assert form.keys() == {"rows", "by_id"}
+    assert decode(_Whole, form) == whole
+
+
+def test_a_form_outlives_its_fields() -> None:
+    """A field that no longer exists is ignored, and one that is missing has its default or is empty."""
+    assert decode(_Whole, {"gone": 1}) == _Whole((), {}, on=False)
+    form: dict[str, Any] = encode(the_example())
+    assert decode(Window, form | {"gone": {"also": 1}}) == decode(Window, form)
