@@ -20,6 +20,7 @@ from uwsgi_headroom import discover
 from uwsgi_headroom.discover import FoundMaster, find
 from uwsgi_headroom.discover.report import render_report
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.source import Address, Unix
 
@@ -49,8 +50,10 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_another_users_uwsgi_is_reported() -> None:
+def test_another_users_uwsgi_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master whose sockets this user may not inspect is reported, with advice."""
+    # The other user may be unable to start this Python, and so the child process.
+    monkeypatch.setattr(aside, "ask", lambda question, *arguments, seconds: question(*arguments))
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
     assert "run it as uWSGI's user" in masters[server.pid].trouble

@@ -137,6 +137,8 @@ class Share:
         self.cost = self.spent(self._room.monotonic()) if self._needs else UNKNOWN_COST
 
     def end(self) -> None:
-        """End the read: its document has been decoded, or has failed."""
+        """End the read: its document has been decoded, or has failed. What a failed one has cost counts as its cost:
+        the next read of a server that only drips takes no room from others."""
         self.sock = None
+        self.cost = max(self.cost, self.spent(self._room.monotonic()))
         self._room.give_back(self)
