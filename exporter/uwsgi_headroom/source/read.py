@@ -45,6 +45,10 @@ _CERTIFICATE_ALERTS = {
 }
 
 
+_TRIES = 3
+"""How often a document is begun within its time: the second time it is known to be large, and may lose its room."""
+
+
 async def read_document(
     address: Address,
     *,
@@ -65,12 +69,12 @@ async def read_document(
     listeners: list[int] = []
     try:
         addresses = await _resolve(address, timeout) if isinstance(address, (Tcp, Http)) else ()
-        for _ in range(2):  # a document that is larger than was known is read again, once there is room for it
+        for _ in range(_TRIES):  # without room for a document, it is read again once there is
             await share.begin(size_cap, deadline)
             with contextlib.suppress(NoRoomError):
                 return await _read(address, addresses, share, deadline, listeners.append)
             share.end()
-        raise SourceError("too_large", "the document has grown while it was read")
+        raise share.loss or SourceError("too_large", "the document has grown while it was read")
     except asyncio.TimeoutError:
         why = explain_silence(listeners[0] if listeners else find_master(), is_uwsgi=is_uwsgi)
         raise SourceError("timeout", f"no complete answer within {timeout:g} s: {why}") from None

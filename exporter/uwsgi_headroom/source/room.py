@@ -26,8 +26,8 @@ MOST_BYTES = 16 * 2**20
 """Room for two documents of the default cap, or for 16 of 64 workers with 16 threads each (1 MB), which arrive within
 some 5 ms."""
 
-UNKNOWN_COST = 1e6
-"""The byte-seconds that an unknown document is expected to need: 6 MB, in a sixth of a second."""
+UNKNOWN_COST = 6e6
+"""The byte-seconds that an unknown document is expected to need: 6 MB in a second, as on a busy machine."""
 
 _RETRY_SECONDS = 0.25
 
@@ -36,7 +36,7 @@ _KNOWN = 1.1
 
 
 class NoRoomError(Exception):
-    """A document is larger than was known, and there is no room for the rest."""
+    """A document is larger than was known and there is no room for the rest, or others have taken its room."""
 
 
 class Room:
@@ -105,10 +105,10 @@ class Share:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def hold(self, size: int) -> None:
-        """Hold the `size` bytes of this document that have been received so far. Raises SourceError above the cap, and
-        if others have taken the room; NoRoomError if there is no more."""
+        """Hold the `size` bytes of this document that have been received so far. Raises SourceError above the cap;
+        NoRoomError if there is no more room, or others have taken it."""
         if self.loss:
-            raise self.loss
+            raise NoRoomError
         if size > self.cap:
             raise SourceError(
                 "too_large", "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores"
