@@ -8,6 +8,7 @@ removes the directory. If the guard is killed, the program gets SIGTERM.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -51,6 +52,7 @@ def guard_this_process(prefix: str) -> Path:
     os.close(reading)
     _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
     _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+    atexit.register(_clean_up, directory)  # if the guard was killed
     os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return directory
@@ -97,8 +99,7 @@ def _guard(runner: int, pipe: int, directory: Path) -> NoReturn:
         for number in os.read(signals, 512):
             if number in _PASSED_ON:
                 os.kill(runner, number)
-    kill_descendants()
-    shutil.rmtree(directory, ignore_errors=True)
+    _clean_up(directory)
     os._exit(1 if status is None else status if status >= 0 else 128 - status)
 
 
@@ -109,6 +110,11 @@ def _reap(wanted: int = 0) -> int | None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             found = os.waitstatus_to_exitcode(ended[1]) if ended[0] == wanted else found
     return found
+
+
+def _clean_up(directory: Path) -> None:
+    kill_descendants()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def kill_descendants() -> None:
