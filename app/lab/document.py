@@ -10,8 +10,8 @@ from app.lab import published
 from app.lab.experiment import Experiment, Length, Results, Section, render_table
 from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine
+from app.lab.results import Outcome
 from tools.environments import ROOT
-from uwsgi_headroom.tune.experiment.results import Outcome
 
 FILE = ROOT / "docs" / "measured" / "lab.md"
 PICTURES = ROOT / "docs" / "measured" / "lab"

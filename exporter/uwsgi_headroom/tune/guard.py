@@ -19,7 +19,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import NoReturn
 
@@ -103,12 +103,12 @@ def _guard(runner: int, pipe: int, directory: Path) -> NoReturn:
     os._exit(1 if status is None else status if status >= 0 else 128 - status)
 
 
-def _reap(wanted: int = 0) -> int | None:
-    """Wait for all children that have ended. Returns the exit status of `wanted` if it is among them."""
+def _reap(runner: int) -> int | None:
+    """Wait for all children that have ended. Returns the exit status of the runner if it is among them."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found = os.waitstatus_to_exitcode(ended[1]) if ended[0] == wanted else found
+            found = os.waitstatus_to_exitcode(ended[1]) if ended[0] == runner else found
     return found
 
 
@@ -117,20 +117,23 @@ def _clean_up(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def kill_descendants() -> None:
-    """End all processes below this one with SIGKILL, and wait for them: for ten seconds at most. The children of those
-    that ended become children of this one."""
+def kill_descendants(spared: Collection[int] = ()) -> None:
+    """End the processes below this one with SIGKILL, and wait for them: for ten seconds at most. The children of those
+    that ended become children of this one. spared: children that stay."""
     end = time.monotonic() + _KILL_SECONDS
-    while (pids := list(_children(str(os.getpid()).encode()))) and time.monotonic() < end:
+    while (pids := children() - set(spared)) and time.monotonic() < end:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)
 
 
-def _children(parent: bytes) -> Iterator[int]:
+def children() -> set[int]:
+    """The PIDs of this process's children."""
+    found = set()
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            if file.read().rpartition(b")")[2].split()[1] == parent:
-                yield int(name)
+            if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.add(int(name))
+    return found

@@ -22,7 +22,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import HeadroomError, ReadError
 from uwsgi_headroom.source import Unix, read_document
-from uwsgi_headroom.tune.guard import die_with_parent, kill_descendants
+from uwsgi_headroom.tune.guard import children, die_with_parent, kill_descendants
 from uwsgi_headroom.tune.load import FAILED, ask
 
 START_SECONDS, FAILING_SECONDS, STOP_SECONDS = 60.0, 3.0, 5.0
@@ -107,7 +107,7 @@ def running(
     command: in which `{port}` is the port of 127.0.0.1 on which it listens, and `{directory}` the directory, for which
     `STATS` has its stats socket. Raises RunError.
     """
-    port = free_port()
+    port, others = free_port(), children()
     words = [word.replace("{port}", str(port)).replace("{directory}", str(directory)) for word in command]
     try:
         with open(directory / "log", "wb") as log:
@@ -128,7 +128,7 @@ def running(
         process.send_signal(signal.SIGINT)  # SIGTERM reloads some uWSGIs
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        kill_descendants()
+        kill_descendants(others)
 
 
 def free_port() -> int:

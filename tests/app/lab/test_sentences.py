@@ -11,8 +11,8 @@ from app.lab import affinity, flask_steps, processes, server_orders, unevenness,
 from app.lab.experiment import load_label
 from app.lab.figures import Finding
 from app.lab.programs import mask_file
+from app.lab.results import Outcome
 from tests.app.lab.made_up import observed, outcome, results
-from uwsgi_headroom.tune.experiment.results import Outcome
 
 E4 = "E4: 40 a second"
 
@@ -43,7 +43,7 @@ def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, ve
     finding = find(list(section.findings), "throughput of step 2")
     assert finding.verdict == verdict
     assert "published 3.08x" in finding.text
-    assert [path.name for path in tmp_path.glob("*.svg")] == list(section.pictures) == ["e1-ab.svg"]
+    assert [path.name for path in tmp_path.glob("*.svg")] == list(section.pictures) == ["e1-500.svg"]
 
 
 @pytest.mark.parametrize(("cpus", "is_said"), [((0.95, 0.93), True), ((0.9, 0.5), False)])
