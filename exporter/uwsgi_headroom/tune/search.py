@@ -27,8 +27,9 @@ ALIKE = 0.97
 POOR = 0.75
 """A setting that is predicted below this part of the best is proposed only if nothing else is left."""
 
-LEANER = 0.75
-"""A setting that is only as good as the present one is worth a change if it takes at most this part of the memory."""
+LEANER, LEAST_SAVED = 0.75, 100e6
+"""A setting that is only as good as the present one is worth a change if it takes at most this part of the memory, and
+saves at least so many bytes."""
 
 MORE_ERRORS, MOSTLY_FAILED = 0.01, 0.5
 """The part of the requests that a setting may fail more than the present one; and that the present one may fail."""
@@ -234,15 +235,16 @@ def pick(evidence: Evidence) -> Setting | None:
 
 
 def is_worth(evidence: Evidence, setting: Setting) -> bool:
-    """Whether a setting is worth a change: it is better than the present one beyond the noise, also in the last round,
-    or as good with clearly less memory. Any is, if the present one is out."""
+    """Whether a setting is worth a change: it is better than the present one beyond the noise, also in the last round
+    alone, or as good with clearly less memory. Any is, if the present one is out."""
     present = evidence.task.present
     if setting == present or evidence.find_fault(setting):
         return False
     found, last = evidence.compare(setting, present), max(evidence.runs[setting])
     rates = [evidence.runs[each][last].tally.throughput for each in (setting, present)]
-    is_lean = 0 < evidence.memory(setting) <= LEANER * evidence.memory(present)
-    is_better = found.is_better and rates[0] > rates[1]
+    is_better = found.is_better and rates[0] > rates[1] * exp(found.margin)
+    ours, theirs = evidence.memory(setting), evidence.memory(present)
+    is_lean = 0 < ours <= min(LEANER * theirs, theirs - LEAST_SAVED) and setting.processes >= min(2, present.processes)
     return is_better or (found.is_close and is_lean) or evidence.find_fault(present) is not None
 
 

@@ -1,0 +1,317 @@
+"""The command `tune`: what it asks, writes and says, with simulated runs; and with a real uWSGI."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.tune.simulated import Application
+from tests.tune.test_guard import MARK, marked
+from tools.environments import ROOT
+from tools.support.real_uwsgi import uwsgi_binary, wait_until
+from uwsgi_headroom import cli
+from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.tune import command, search
+from uwsgi_headroom.tune.command import Runs
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.request import TuneRequest
+from uwsgi_headroom.tune.search import Run
+from uwsgi_headroom.tune.server import RunError
+
+INI = """\
+[uwsgi]
+module = shop.wsgi
+env = PASSWORD=hunter2
+processes = 2
+threads = 1
+cron = -1 -1 -1 -1 -1 /usr/bin/clean
+http-socket = :8000
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with an ini file and a uWSGI that is never started. Nothing is guarded."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.ini").write_text(INI)
+    (tmp_path / "uwsgi").write_text("#!/bin/false\n")
+    (tmp_path / "uwsgi").chmod(0o755)
+    (tmp_path / "private").mkdir()
+    monkeypatch.setattr(command, "guard_this_process", lambda _prefix: tmp_path / "private")
+    monkeypatch.setattr(command, "interrupt_on_signals", lambda: None)
+    return tmp_path
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Application:
+    """In place of a real one: its requests wait, and the present setting has too few threads."""
+    application = Application(cpu=0.0005, waiting=0.05)
+    monkeypatch.setattr(Runs, "measure", lambda _, setting: application.measure(setting))
+    monkeypatch.setattr(Runs, "ask_alone", lambda _, setting: application.alone(setting))
+    monkeypatch.setattr(
+        command,
+        "make_task",
+        lambda ini, clients, memory: search.Task(
+            present=ini.present, clients=clients, cpus=2.0, memory=memory or 1e12, fewest=ini.cheaper + 1
+        ),
+    )
+    return application
+
+
+def request(**options: object) -> TuneRequest:
+    return TuneRequest(**{"ini": "shop.ini", "uwsgi": "./uwsgi", "yes": True, **options})  # type: ignore[arg-type]
+
+
+def test_a_recommendation(place: Path, server: Application, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is printed as a diff with its evidence, and written; the given file stays as it is."""
+    assert command.run(request()) == 0
+    said = capsys.readouterr()
+    assert "Use 2x8 instead of 2x1: 8 times as many requests/s" in said.out
+    assert "\n-threads = 1\n+threads = 8\n" in said.out
+    assert re.search(r"^\* 2x8 +3 +31\d", "\n".join(line.strip() for line in said.out.splitlines()), re.MULTILINE)
+    assert "The application uses its own databases" in said.err
+    assert "Left out of the ini file and the environment: cron, http-socket." in " ".join(said.err.split())
+    assert (place / "shop.ini").read_text() == INI
+    patch = ["patch", "shop.ini", "shop.ini.diff"]
+    assert f"{' '.join(patch)}; then reload uWSGI" in said.out
+    subprocess.run(patch, check=True, capture_output=True)
+    assert (place / "shop.ini").read_text() == INI.replace("threads = 1", "threads = 8")
+
+
+def test_secrets_stay_with_their_owner(place: Path, server: Application) -> None:
+    """The lines around a change may hold one."""
+    command.run(request())
+    assert stat.S_IMODE((place / "shop.ini.diff").stat().st_mode) == 0o600
+
+
+def test_nothing_to_change(place: Path, server: Application, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no file to apply then."""
+    (place / "shop.ini").write_text(INI.replace("threads = 1", "threads = 8"))
+    assert command.run(request()) == 0
+    assert "Keep 2x8: of 6 settings, none is better beyond the noise." in capsys.readouterr().out
+    assert not (place / "shop.ini.diff").exists()
+
+
+def test_several_threads_need_an_application_that_is_safe(
+    place: Path, server: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This is said if the present setting has one thread, and only then."""
+    warning = "2x8 needs an application and libraries that are thread-safe."
+    command.run(request())
+    assert warning in " ".join(capsys.readouterr().out.split())
+    (place / "shop.ini").write_text(INI.replace("threads = 1", "threads = 2"))
+    command.run(request(output="again.diff"))
+    assert warning not in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("status", "is_said"), [({}, False), ({404: 0.05}, False), ({404: 0.5, 302: 0.25}, True)])
+def test_redirects_and_errors_are_no_pages(
+    place: Path, server: Application, status: dict[int, float], is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many of them are worth a sentence: they are answered faster."""
+    measure = server.measure
+
+    def redirect(setting: Setting) -> Run:
+        run = measure(setting)
+        counts = {number: round(share * run.tally.answered) for number, share in status.items()}
+        return replace(run, tally=replace(run.tally, unsuccessful=Counter(counts)))
+
+    server.measure = redirect  # type: ignore[method-assign]
+    command.run(request())
+    assert ("Many answers were redirects or errors (status 404: " in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(("clients", "others"), [(0.95, 0.5), (0.2, 0.1)])
+def test_what_else_takes_cpu(
+    place: Path, server: Application, clients: float, others: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clients that may be the limit, and other programs, are worth a sentence."""
+    measure = server.measure
+    server.measure = lambda setting: replace(measure(setting), clients_cpu=clients, other_cpu=others)  # type: ignore[method-assign]
+    command.run(request())
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"They took {clients:.2f} CPUs of this machine" in said
+    assert ("they may be the limit" in said) == (clients > 0.9)
+    assert ("Other programs used 0.5 CPUs meanwhile. Run tune again" in said) == (others > 0.3)
+
+
+def test_an_interrupt(
+    place: Path, server: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no recommendation then, and no file."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runs, "measure", interrupt)
+    assert command.run(request()) == 1
+    assert "Interrupted: there is no recommendation." in capsys.readouterr().err
+    assert not (place / "shop.ini.diff").exists()
+
+
+def test_a_diff_that_cannot_be_written(place: Path, server: Application) -> None:
+    """The message is the kernel's, and the diff is in it."""
+    with pytest.raises(HeadroomError, match="no/a.diff cannot be written: No such file or directory") as caught:
+        command.run(request(output="no/a.diff"))
+    assert "+threads = 8" in caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ini": "none.ini"}, "none.ini cannot be read"),
+        ({"uwsgi": "./none"}, "--uwsgi: ./none is not a program"),
+        ({"urls": ("http://host/",)}, "--url: expected a path such as /items, not http://host/"),
+        ({"urls": ("/",), "access_log": "a.log"}, "give --url or --access-log, not both"),
+        ({"output": "shop.ini"}, "--output: shop.ini exists already"),
+        ({"yes": False}, "give --yes to start without a question"),
+    ],
+)
+def test_options_that_cannot_be(
+    place: Path, server: Application, options: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is run, and the message says what is wrong."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        command.run(request(**options))
+    assert not server.ran
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1), ("", 1)])
+def test_a_question_on_a_terminal(
+    place: Path, server: Application, answer: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only yes starts."""
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert command.run(request(yes=False)) == status
+    assert bool(server.ran) == (status == 0)
+
+
+def test_no_uwsgi(place: Path, server: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says how to give one."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(place / "python"))
+    (place / "uwsgi").unlink()
+    with pytest.raises(ConfigError, match="no uwsgi was found: give --uwsgi FILE"):
+        command.run(request(uwsgi=None))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clients", "0"], "expected a whole number from 1 to 2,000, not 0"),
+        (["--max-memory", "much"], "expected a size, such as 800M or 1.5G, not much"),
+        (["--max-memory", "0M"], "expected a size, such as 800M or 1.5G, not 0M"),
+        (["--seconds", "0.1"], "expected 1 to 600 seconds, not 0.1"),
+        (["--max-p99", "1s"], "unknown option --max-p99"),
+    ],
+)
+def test_wrong_flags(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The usage is that of tune, and the exit status 2."""
+    assert cli.main(["tune", "--ini", "a.ini", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_ini_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is nothing to measure without it."""
+    assert cli.main(["tune"]) == 2
+    assert "--ini" in capsys.readouterr().err
+
+
+APPLICATION = """\
+import os, time
+def application(environ, start):
+    time.sleep(0.02)
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [" ".join(sorted(name for name in os.environ if name.startswith("UWSGI_"))).encode()]
+"""
+BEYOND = """\
+[uwsgi]
+wsgi-file = {place}/app.py
+processes = 2
+cron = -1 -1 -1 -1 -1 touch {place}/cron
+attach-daemon = touch {place}/daemon
+mule = {place}/mule.py
+spooler = {place}/spool
+hook-asap = write:{place}/hook started
+exec-asap = touch {place}/exec
+logto = {place}/log
+pidfile = {place}/pid
+socket = {place}/socket
+stats = {place}/stats
+safe-pidfile = {place}/pid2
+"""
+
+
+@pytest.fixture
+def real(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with an application, whose ini file would leave a trace of each kind, and a short TMPDIR."""
+    place = tmp_path_factory.mktemp("r")
+    (place / "app.py").write_text(APPLICATION)
+    (place / "mule.py").write_text(f"open('{place}/mule', 'w').close()\n")
+    for name in ("spool", "t"):
+        (place / name).mkdir()
+    (place / "shop.ini").write_text(BEYOND.replace("{place}", str(place)))
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("UWSGI_CRON", "-1 -1 -1 -1 -1 touch cron2")
+    yield place
+    assert {path.name for path in place.iterdir()} - {"__pycache__", "shop.ini.diff"} == {
+        "app.py", "mule.py", "spool", "t", "shop.ini", "private",
+    } - ({"private"} if not (place / "private").exists() else set())  # fmt: skip
+    assert not list((place / "spool").iterdir())
+
+
+@pytest.mark.integration
+def test_a_real_run(real: Path) -> None:
+    """The copied file starts no cron, daemon, mule, spooler, hook or log file; the figures are those of the load; a
+    setting that does not run is out, unless it is the present one."""
+    (real / "private").mkdir()
+    ini = command.read_ini("shop.ini")
+    load = Load(clients=3, warm_up=0.1, seconds=0.5)
+    runs = Runs(ini, Path(uwsgi_binary()), load, real / "private", ["UWSGI_CRON"])
+    run, alone = runs.measure(Setting(2, 1)), runs.ask_alone(Setting(2, 1))
+    assert 0 < run.tally.throughput <= 2 / 0.02
+    assert run.tally.errors == {}
+    assert 0.02 <= alone.mean < run.tally.mean
+    assert 0 < run.server_cpu < os.cpu_count()  # type: ignore[operator]
+    assert run.clients_cpu > 0
+    assert run.memory > 5_000_000
+    (real / "app.py").write_text("import nothing_there\n")
+    out = runs.measure(Setting(4, 1))
+    assert out.tally.errors == {"it did not run": 1}
+    with pytest.raises(RunError, match=r"2x1 ended \(status 22\)"):
+        runs.measure(Setting(2, 1))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("moment", ["One client alone", "Run 1 of", "x1, mean|requests/s"])
+def test_an_end_at_any_moment_leaves_nothing(real: Path, number: signal.Signals, moment: str) -> None:
+    """Neither a process nor a file: Ctrl-C, a service manager, a closed terminal, and SIGKILL."""
+    environment = {**os.environ, MARK: f"{real}", "TMPDIR": f"{real}/t", "PYTHONPATH": f"{ROOT / 'exporter'}"}
+    words = ["tune", "--ini", "shop.ini", "--uwsgi", uwsgi_binary(), "--yes", "--seconds", "1", "--clients", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uwsgi_headroom", *words], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr
+    while not re.search(moment, process.stderr.readline()):
+        assert process.poll() is None
+    assert len(marked(str(real))) >= 3
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 1)
+    wait_until(lambda: not marked(str(real)) and not list((real / "t").iterdir()), what="everything to go")
