@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from uwsgi_headroom.arguments.parser import Parser, expecting, seconds_between, whole_between
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
@@ -14,49 +14,27 @@ DESCRIPTION = (
     "your files. The application connects to its databases and other backends as usual, so let it use test databases."
 )
 
-_SIZE = expecting("a size, such as 800M or 1.5G", parse_size)
-
-_FLAGS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "--ini": (
-        "FILE",
-        {"required": True},
-        "the ini file of your server, perhaps with a section (shop.ini:staging). tune keeps what loads the application "
-        "and decides how fast it is, and prints what it leaves out",
-    ),
-    "--uwsgi": ("FILE", {}, "the uWSGI program (default: that of the virtual environment, else the one on PATH)"),
-    "--url": (
-        "PATH",
-        {"action": "append", "default": []},
-        "a path to request, such as '/items?page=2' (default /); tune requests several paths in turn",
-    ),
-    "--access-log": (
-        "FILE",
-        {},
-        "instead of --url: an access log in the common or combined log format, whose GET requests tune repeats",
-    ),
-    "--clients": (
-        "NUMBER",
-        {"type": whole_between(1, 2000)},
-        "the number of simulated clients; each sends its next request as soon as it has a response (default: the total "
-        f"number of threads in the present setting, but at least {LEAST_CLIENTS})",
-    ),
-    "--seconds": (
-        "SECONDS",
-        {"type": seconds_between(1.0, 600.0), "default": DEFAULT_SECONDS},
-        f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})",
-    ),
-    "--max-memory": (
-        "SIZE",
-        {"type": _SIZE},
-        "recommend only settings whose processes together take at most this much memory, such as 800M (default: the "
-        "memory that is available)",
-    ),
-    "--output": ("FILE", {}, "the file for the diff (default: the ini file's name with .diff, in this directory)"),
-}
+INI = "the ini file of your server, perhaps with a section (shop.ini:staging)"
+UWSGI = "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"
+URL = "a path to request, such as '/items?page=2' (default /); repeat it for several paths, which take turns"
+LOG = "instead of --url: an access log in the common or combined format, whose GET requests tune repeats"
+CLIENTS = f"clients that ask without a pause (default: as many as the present threads, but at least {LEAST_CLIENTS})"
+SECONDS = f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})"
+MEMORY = "recommend nothing that takes more memory in all, such as 800M (default: the memory that is available)"
+OUTPUT = "the file for the diff of the ini file (default: its name with .diff, in the working directory)"
 
 
 def add_tune_flags(parser: Parser) -> None:
     """Add the options of `tune`."""
-    for flag, (metavar, more, text) in _FLAGS.items():
-        parser.add_argument(flag, metavar=metavar, help=text, **more)
+    size = expecting("a size, such as 800M or 1.5G", parse_size)
+    file = partial(parser.add_argument, metavar="FILE")
+    file("--ini", required=True, help=INI)
+    file("--uwsgi", help=UWSGI)
+    parser.add_argument("--url", metavar="PATH", action="append", default=[], help=URL)
+    file("--access-log", help=LOG)
+    parser.add_argument("--clients", metavar="NUMBER", type=whole_between(1, 2000), help=CLIENTS)
+    seconds = seconds_between(1.0, 600.0)
+    parser.add_argument("--seconds", metavar="SECONDS", type=seconds, default=DEFAULT_SECONDS, help=SECONDS)
+    parser.add_argument("--max-memory", metavar="SIZE", type=size, help=MEMORY)
+    file("--output", help=OUTPUT)
     parser.add_argument("--yes", action="store_true", help="start without asking")

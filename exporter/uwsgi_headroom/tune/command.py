@@ -32,17 +32,13 @@ from uwsgi_headroom.words.formats import byte_size, counted, duration, figure
 
 RECOMMENDED, NOTHING = 0, 1
 WIDTH = 100
-LONGEST_WARM_UP, BESIDE_SECONDS = 2.0, 3.0
-"""Of each run: seconds of the load before the measured time, and what it takes beside its load."""
-
+LONGEST_WARM_UP, BESIDE_SECONDS = 2.0, 3.0  # of each run: before the measured time, and beside its load
 UNSUCCESSFUL, OTHERS, CLIENTS = 0.1, 0.15, 0.85
-"""Redirects and errors from this part of the answers on, other programs from this part of the CPUs on, and clients that
-take so many CPUs, of which they can use one, are worth a sentence."""
+"""Worth a sentence: this part of redirects and errors; of the CPUs for other programs; CPUs of the clients, of one."""
 
 
 def run(request: TuneRequest) -> int:
-    """Run `tune` and return its exit status: 0 with a recommendation, 1 without one. Raises ConfigError if an option is
-    wrong, and HeadroomError if the application does not run or nothing can be written."""
+    """Run `tune` and return its exit status. Raises ConfigError, and HeadroomError if the application does not run."""
     logs.configure("critical", "logfmt")  # messages report errors
     ini = read_ini(request.ini)
     output = Path(request.output or f"{ini.path.name}.diff")
@@ -56,25 +52,24 @@ def run(request: TuneRequest) -> int:
     # uWSGI would take them as options: `UWSGI_INI` as `ini`.
     withheld = [name for name in variables if not is_kept(name[6:].lower().replace("_", "-"))]
     _say(*list_notes(ini, uwsgi, load, words, withheld))
-    if not _is_confirmed(request.yes):
+    if not (request.yes or _is_confirmed()):
         _say("Nothing was started.")
         return NOTHING
     interrupt_on_signals()
     try:
         runs = Runs(ini, uwsgi, load, guard_this_process("headroom-tune-"), withheld)
-        result = search(make_task(ini, clients, request.max_memory), runs.measure, runs.ask_alone)
+        print_lines(finish(search(make_task(ini, request.max_memory, load), runs.measure, runs.ask_alone), ini, output))
     except KeyboardInterrupt:
         _say("Interrupted: there is no recommendation.")
         return NOTHING
-    print_lines(finish(result, ini, output))
     return RECOMMENDED
 
 
-def make_task(ini: Ini, clients: int, max_memory: float | None) -> Task:
+def make_task(ini: Ini, max_memory: float | None, load: Load) -> Task:
     usable, available = read_usable_cpus(os.getpid()), read_available_memory(os.getpid())
     cpus = usable.count if usable else float(len(os.sched_getaffinity(0)))
     memory = min(max_memory or inf, available.byte_count if available else inf)
-    return Task(present=ini.present, clients=clients, cpus=cpus, memory=memory, fewest=ini.cheaper + 1)
+    return Task(present=ini.present, clients=load.clients, cpus=cpus, memory=memory, fewest=ini.cheaper + 1)
 
 
 def list_notes(ini: Ini, uwsgi: Path, load: Load, words: str, withheld: list[str]) -> Iterator[str]:
@@ -86,15 +81,11 @@ def list_notes(ini: Ini, uwsgi: Path, load: Load, words: str, withheld: list[str
         yield "You are root, so the application runs as root, too: another user is safer."
     if left_out := [*ini.left_out, *withheld]:
         yield f"Left out of the ini file and the environment: {', '.join(left_out)}."
-    yield (
-        "The application uses its own databases and other backends during the runs. Make sure that these are not the "
-        "production ones: requests that change data do so here too."
-    )
+    yield "The application uses its own databases and other backends. Make sure that these are not the production ones."
 
 
 def find_uwsgi(given: str | None, ini: Ini) -> Path:
-    """The uWSGI to run: the one that was given, else that of the ini's virtual environment, of this Python, or on PATH.
-    Raises ConfigError."""
+    """The given uWSGI, else that of the ini's virtual environment, of this Python, or on PATH. Raises ConfigError."""
     homes = [f"{value}/bin/uwsgi" for key, value in ini.kept if key in ("virtualenv", "venv", "home", "pyhome")]
     wanted = [given] if given else [*homes, str(Path(sys.executable).with_name("uwsgi")), "uwsgi"]
     found = next(filter(None, map(shutil.which, wanted)), None)
@@ -103,9 +94,7 @@ def find_uwsgi(given: str | None, ini: Ini) -> Path:
     return Path(found).absolute()
 
 
-def _is_confirmed(yes: bool) -> bool:
-    if yes:
-        return True
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
         raise ConfigError("give --yes to start without a question, once you have checked which backends are used")
     print("Start? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -161,7 +150,7 @@ class Runs:
 
 
 def finish(result: Result, ini: Ini, output: Path) -> Iterator[str]:
-    """Write the diff, if a setting is recommended, and return the lines for the terminal. Raises HeadroomError."""
+    """Write the diff, if any, and return the lines for the terminal. Raises HeadroomError."""
     yield from ("", *wrap(" ".join(result.sentences), WIDTH), "")
     if result.chosen:
         diff = make_diff(ini.text, edit_ini(ini, result.chosen), ini.path)

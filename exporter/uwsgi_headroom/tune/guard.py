@@ -1,4 +1,4 @@
-"""Makes sure that nothing outlives this process, however it ends. Needs the standard library only.
+"""Makes sure that nothing outlives a process, however it ends. Needs the standard library only.
 
 `guard_this_process` splits it in three. The process that was started waits and passes signals on. Its child, the guard,
 adopts all orphans below it, as an init does. The guard's child goes on with the program. When that has ended, or the
@@ -30,11 +30,8 @@ _LIBC = ctypes.CDLL(None)
 
 
 def guard_this_process(prefix: str) -> Path:
-    """Return in a process of which nothing is left when it has ended. Returns its directory, which is TMPDIR, too.
-
-    prefix: of the directory's name; short, because the path of a UNIX socket holds 107 bytes. Call it before there are
-    threads.
-    """
+    """Return in a process of which nothing is left when it has ended, with its directory, which is TMPDIR, too. Call it
+    before there are threads. prefix: of the directory's name; short, because the path of a UNIX socket is."""
     directory = Path(tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(4)}"
     sys.stdout.flush()
     sys.stderr.flush()
@@ -60,19 +57,18 @@ def guard_this_process(prefix: str) -> Path:
 
 def interrupt_on_signals() -> None:
     """Turn the first SIGINT, SIGTERM or SIGHUP into KeyboardInterrupt; ignore further ones, which would disturb it."""
-    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(*_: object) -> None:
-        for number in every:
+        for number in _PASSED_ON[:3]:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in every:
+    for number in _PASSED_ON[:3]:
         signal.signal(number, interrupt)
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process with its parent, even if all three are killed: a `preexec_fn`."""
+    """Have the kernel end this process with its parent: a `preexec_fn`."""
     _LIBC.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
@@ -118,8 +114,7 @@ def _clean_up(directory: Path) -> None:
 
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
-    """End the processes below this one with SIGKILL, and wait for them: for ten seconds at most. The children of those
-    that ended become children of this one. spared: children that stay."""
+    """End the processes below this one with SIGKILL, and wait for them. Orphans become children of this one."""
     end = time.monotonic() + _KILL_SECONDS
     while (pids := children() - set(spared)) and time.monotonic() < end:
         for pid in pids:

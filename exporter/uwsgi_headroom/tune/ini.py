@@ -1,8 +1,7 @@
-"""Reads a uWSGI ini file for `tune`: which of its lines are measured, and which setting it has; and edits it.
+"""Reads a uWSGI ini file for `tune`, and edits it.
 
-A line is kept only if its option is known to load the application or to decide how fast it is. So a copied file starts
-no cron, daemon, mule, spooler, hook or log file, also none of an option that nobody here knows. The names are those of
-uWSGI 2.0 (core/uwsgi.c and its plugins).
+A line is measured only if its option is known to load the application or to decide how fast it is. So a copied file
+starts no cron, daemon, mule, spooler, hook or log file. The names are those of uWSGI 2.0 (core/uwsgi.c and plugins).
 """
 
 from __future__ import annotations
@@ -52,17 +51,16 @@ def is_kept(option: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ini:
+    """text: of the file itself. kept: the options that are measured, with their values; left_out: the names of the
+    others. cheaper: the value of that option, else 0."""
+
     path: Path
     section: str
     text: str
-    """The file itself, without those that it includes."""
     kept: tuple[tuple[str, str], ...]
-    """The options that are measured."""
     left_out: tuple[str, ...]
-    """The names of the others."""
     present: Setting
     cheaper: int
-    """Processes that always run, with the option of that name; else 0."""
 
     def render(self) -> str:
         """The ini file that is measured, without the setting."""
@@ -72,8 +70,7 @@ class Ini:
 
 
 def read_ini(name: str) -> Ini:
-    """Read an ini file and those that it includes. name: perhaps with a section: `shop.ini:staging`. Raises
-    ConfigError."""
+    """Read an ini file, perhaps of a section (`shop.ini:staging`), and those that it includes. Raises ConfigError."""
     file, section = (name, DEFAULT_SECTION) if Path(name).exists() else ini_syntax.split_name(name)
     path = Path(file)
     lines = list(_list_lines(path, section, path, [path]))
@@ -116,8 +113,7 @@ def _list_lines(
     path: Path, section: str, first: Path, read: list[Path], is_conditional: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """The options in a section of a file, with those of included files in their place, and inherited ones last; and
-    whether each is within a condition or a loop. first: the file that was given; read: all files so far, the latest of
-    which has the sections without a file."""
+    whether each is within a condition or a loop. read: all files so far; the last has the sections without a file."""
     if len(read) > _MOST_FILES:
         raise ConfigError(f"{first} includes more than {_MOST_FILES} files")
     inherited, options = list[str](), list(ini_syntax.list_options(_read_text(path), section))
@@ -164,15 +160,14 @@ def _read_text(path: Path) -> str:
 
 
 def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
-    """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file. `%%`
-    stays, and so `%%d` too."""
+    """Replace the variables that stand for the file, in capitals the first one: the measured file is another one."""
 
     def substitute(match: re.Match[str]) -> str:
         file = Path(os.path.abspath(first if match[1].isupper() else path))
         found = {str(number): part for number, part in enumerate(file.parts[1:-1])}
         found |= {"o": str(file), "p": str(file), "s": file.name, "d": f"{file.parent}/", "n": file.stem}
         found |= {"e": file.suffix[1:], "c": file.parent.name, "x": "" if section == DEFAULT_SECTION else section}
-        # uWSGI reads the measured file, and takes two for one.
+        # `%%` stays: uWSGI reads the measured file, and takes two for one.
         return match[0] if match[1] == "%" else found.get(match[1].lower(), "").replace("%", "%%")
 
     return _MAGIC.sub(substitute, value)
@@ -191,8 +186,7 @@ def edit_ini(ini: Ini, chosen: Setting) -> str:
 
 
 def _set(lines: list[str], section: str, key: str, value: int) -> None:
-    """Change the last line of an option, which is the one that counts; or add one after the rest of the setting, or at
-    the end of the section."""
+    """Change the last line of an option, which counts; or add one after the rest of the setting, or of the section."""
     numbers = [option.number - 1 for option in ini_syntax.list_options("\n".join(lines), section)]
     options = [(number, match) for number in numbers if (match := _OPTION.fullmatch(lines[number]))]
     names = ("processes", "workers") if key == "processes" else (key,)
@@ -206,8 +200,7 @@ def _set(lines: list[str], section: str, key: str, value: int) -> None:
 
 
 def make_diff(before: str, after: str, path: Path) -> str:
-    """A unified diff, as `patch` reads it."""
-    # Not splitlines(): only \n ends a line of a diff.
+    """A unified diff, as `patch` reads it: only \\n ends a line."""
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{path.name}", f"b/{path.name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

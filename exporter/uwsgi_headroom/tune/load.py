@@ -1,7 +1,5 @@
-"""The one load client of the project: makes requests of a server on this machine, and counts the answers.
-
-Needs the standard library only, because the demo uses it before anything is installed.
-"""
+"""The one load client of the project. It needs the standard library only: the demo uses it before anything is
+installed."""
 
 from __future__ import annotations
 
@@ -17,15 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-Address = str | tuple[str, int]
-"""Path of a UNIX socket, or host and port."""
-
-RETRY = 0.05
-"""Seconds after which a client asks again when it got no answer."""
-
-NOT_SUCCESS, FAILED = 300, 500
-"""The lowest status of redirects and errors, and the lowest that counts as a failure."""
-
+Address = str | tuple[str, int]  # path of a UNIX socket, or host and port
+RETRY = 0.05  # seconds after which a client asks again when it got no answer
+REDIRECT, FAILED = 300, 500  # the lowest status of each
 _RESET = struct.pack("ii", 1, 0)  # struct linger
 _NO_CONNECTION = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOENT, errno.EADDRNOTAVAIL, errno.EMFILE)
 _STEP = math.log(1.02)  # times are counted in steps of 2 %
@@ -35,16 +27,12 @@ _STEP = math.log(1.02)  # times are counted in steps of 2 %
 class Tally:
     """What clients saw. Times in seconds."""
 
-    answered: int = 0
-    """Responses with a status below 500."""
+    answered: int = 0  # with a status below 500
     total: float = 0.0
     longest: float = 0.0
-    errors: Counter[str] = field(default_factory=Counter)
-    """The other requests, by kind: `refused` (no connection), `timeout`, `status 503`, ..."""
-    unsuccessful: Counter[int] = field(default_factory=Counter)
-    """The status of those answered with 300 or more."""
+    errors: Counter[str] = field(default_factory=Counter)  # `refused` (no connection), `timeout`, `status 503`, ...
+    unsuccessful: Counter[int] = field(default_factory=Counter)  # the status of those answered with 300 or more
     seconds: float = 0.0
-    """Of the measurement."""
     _times: Counter[int] = field(default_factory=Counter)
 
     def add(self, seconds: float, answer: int | str) -> bool:
@@ -52,7 +40,7 @@ class Tally:
         if isinstance(answer, str) or answer >= FAILED:
             self.errors[answer if isinstance(answer, str) else f"status {answer}"] += 1
             return False
-        if answer >= NOT_SUCCESS:
+        if answer >= REDIRECT:
             self.unsuccessful[answer] += 1
         self.answered += 1
         self.total += seconds
@@ -125,14 +113,12 @@ async def _exchange(sock: socket.socket, target: str, late: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A closed loop: clients that repeat their requests without a pause."""
+    """A closed loop: clients that repeat their requests without a pause. warm_up: seconds that do not count."""
 
     paths: tuple[str, ...] = ("/",)
     clients: int = 1
     warm_up: float = 2.0
-    """Seconds that do not count."""
     seconds: float = 10.0
-    """Of the measurement."""
 
 
 async def measure(load: Load, address: Address, begun: Callable[[], object], check: Callable[[], object]) -> Tally:
@@ -147,10 +133,10 @@ async def measure(load: Load, address: Address, begun: Callable[[], object], che
             answer: int | str = "no answer"
             try:
                 answer = await ask(address, next(targets))
-            finally:  # the end of the load, too: then only if there was no answer for all of the measured time
-                now = time.monotonic()
-                is_counted = answer != "no answer" or now - start > load.seconds
-                is_answered = is_counted and tallies[-1].add(now - start, answer)
+            finally:  # at the end of the load, too: then if there was no answer for all of the measured time
+                seconds = time.monotonic() - start
+                is_over = answer != "no answer" or seconds > load.seconds
+                is_answered = is_over and tallies[-1].add(seconds, answer)
             if not is_answered:
                 await asyncio.sleep(RETRY)
 

@@ -10,8 +10,7 @@ from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.words.formats import counted
 
 MOST_PATHS = 500
-# The length of the time is bounded, so that a line of many brackets takes no longer than others. A proxy's log may have
-# the host, too.
+# The time is bounded, so that a line of many brackets takes no longer. A proxy's log may have the host, too.
 _GET = re.compile(rb'\S+ \S+ .*?\[[^\]]{0,99}\] "GET (?:https?://[^/ ]+)?(\S+)(?: HTTP/[\d.]+)?" \d{3} ')
 
 

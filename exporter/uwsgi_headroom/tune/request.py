@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 DEFAULT_SECONDS = 10.0
 LEAST_CLIENTS = 16
-"""Clients, if none are given: as many as the present setting has threads, and at least so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,13 @@
-"""Searches for the best setting: proposes some, has each measured against the present one, and picks one.
-
-The model of the advice (`analysis.sizing`) proposes, from what a mean request asks for: CPU time from the load on the
-present setting, waiting from one client alone, who waits for nobody. It may be wrong, so every proposal is measured.
-"""
+"""Searches for the best setting: the model of the advice (`analysis.sizing`) proposes some, each is measured against
+the present one, and the best is confirmed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import ceil, exp, fsum, inf, log, sqrt
+from operator import attrgetter
+from typing import NamedTuple
 
 from uwsgi_headroom.analysis.sizing import Model
 from uwsgi_headroom.analysis.what_if import Setting
@@ -18,33 +17,22 @@ from uwsgi_headroom.words.formats import byte_size, figure, percent
 
 MOST_PROPOSED, ROUNDS = 5, 2
 MOST_RUNS = ROUNDS * (MOST_PROPOSED + 1) + 2
-THREADS = (1, 2, 4, 8, 16, 32)
-"""Of a process; beyond, one interpreter rarely has CPU for more."""
-
-ALIKE = 0.97
-"""Settings that are predicted or measured within 3 % count as equally good: the smallest of them is taken."""
-
-POOR = 0.75
-"""A setting that is predicted below this part of the best is proposed only if nothing else is left."""
+THREADS = (1, 2, 4, 8, 16, 32)  # of a process; beyond, one interpreter rarely has CPU for more
+ALIKE, POOR = 0.97, 0.75
+"""Parts of the best from which on a setting is as good, and is proposed although another has as many processes."""
 
 LEANER, LEAST_SAVED = 0.75, 100e6
-"""A setting that is only as good as the present one is worth a change if it takes at most this part of the memory, and
-saves at least so many bytes."""
+"""The part of the memory that a setting takes at most, and the bytes that it saves at least, if it is no faster."""
 
-MORE_ERRORS, MOSTLY_FAILED = 0.01, 0.5
-"""The part of the requests that a setting may fail more than the present one; and that the present one may fail."""
+MORE_ERRORS, MOSTLY_FAILED, BUSY = 0.01, 0.5, 0.3
+"""The part of the requests that a setting may fail more, and that the present one may; of the CPUs for others."""
 
-BUSY = 0.3
-"""The part of the CPUs that other programs may take."""
+USUAL, USUAL_COUNT, LEAST_MARGIN = 0.03, 2, 0.02
+"""The spread of the difference of two runs on a quiet machine, its weight, and the least that anybody acts on."""
 
-USUAL, USUAL_COUNT = 0.03, 2
-"""The relative spread of the difference of two runs on a quiet machine, and as how many differences it counts."""
-
-LEAST_MARGIN = 0.02
-"""Nobody acts on a smaller difference."""
-
+SIZE = attrgetter("in_all", "processes")
+# Student's t, 95 %, one-sided, for 1 degree of freedom and more.
 _QUANTILES = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80)
-"""Student's t, 95 %, one-sided, for 1 degree of freedom and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +57,16 @@ class Task:
     fewest: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """How two settings differ.
-
-    Only runs of one round are compared: they follow each other closely, so what else the machine does matters less. The
-    spread of these differences is pooled over all settings and combined with a usual one (an empirical Bayes estimate:
-    G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 3 (1), 2004).
-    """
+class Comparison(NamedTuple):
+    """The first throughput divided by the second, a geometric mean; and the factor that noise explains, by 95 %."""
 
     ratio: float
-    """The first throughput divided by the second: a geometric mean."""
-    margin: float
-    """The difference that noise explains with 95 % confidence, as a logarithm of a ratio."""
-
-    @property
-    def is_better(self) -> bool:
-        return log(self.ratio) > self.margin
+    noise: float
 
     @property
     def is_close(self) -> bool:
         """Whether the first is as good as the second."""
-        return self.ratio >= ALIKE and log(self.ratio) >= -self.margin
+        return self.ratio >= max(ALIKE, 1 / self.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +77,7 @@ class Evidence:
     runs: dict[Setting, dict[int, Run]] = field(default_factory=dict)
 
     def of(self, setting: Setting) -> list[Run]:
-        return list(self.runs.get(setting, {}).values())
+        return list(self.runs[setting].values())
 
     def memory(self, setting: Setting) -> int:
         return max(run.memory for run in self.of(setting))
@@ -117,13 +93,16 @@ class Evidence:
         return None
 
     def compare(self, first: Setting, second: Setting) -> Comparison:
+        """Compare runs of one round: they follow each other closely, so what else the machine does matters less. The
+        spread of these differences is pooled over all settings and combined with a usual one (an empirical Bayes
+        estimate: G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 3 (1), 2004)."""
         differences = self._differences(first, second)
         squares, freedom = USUAL_COUNT * USUAL**2, USUAL_COUNT
         for pairs in (self._differences(each, self.task.present) for each in self.runs if each != self.task.present):
             squares += fsum((pair - fsum(pairs) / len(pairs)) ** 2 for pair in pairs)
             freedom += max(0, len(pairs) - 1)
         margin = _QUANTILES[min(freedom, len(_QUANTILES)) - 1] * sqrt(squares / freedom / len(differences))
-        return Comparison(exp(fsum(differences) / len(differences)), max(LEAST_MARGIN, margin))
+        return Comparison(exp(fsum(differences) / len(differences)), exp(max(LEAST_MARGIN, margin)))
 
     def _differences(self, first: Setting, second: Setting) -> list[float]:
         """The logarithms of the ratios of the throughputs, in each round that both answered."""
@@ -132,12 +111,9 @@ class Evidence:
         return [log(ours / theirs) for ours, theirs in rates if ours and theirs]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """chosen: None if the present setting stays."""
-
+class Result(NamedTuple):
     evidence: Evidence
-    chosen: Setting | None
+    chosen: Setting | None  # None: the present setting stays
     sentences: tuple[str, ...]
 
 
@@ -177,7 +153,8 @@ def describe_errors(tally: Tally) -> str:
 
 
 def make_model(first: Run, alone: Tally, cpus: float) -> Model:
-    """The model of the application. The clients take their part of the CPUs."""
+    """The model of the application: CPU time from the load, of which the clients take their part; waiting from one
+    client alone, who waits for nobody."""
     computing = max(1e-6, first.server_cpu / first.tally.throughput)
     asking = first.clients_cpu / first.tally.throughput
     return Model(computing, max(0.0, alone.mean - computing), cpus * computing / (computing + asking))
@@ -201,7 +178,7 @@ def propose(task: Task, model: Model, memory: int) -> list[Setting]:
         if max(others.values(), default=0.0) < POOR * best:
             others = scores
         enough = ALIKE * max(others.values())
-        chosen.append(min((setting for setting, score in others.items() if score >= enough), key=_size))
+        chosen.append(min((setting for setting, score in others.items() if score >= enough), key=SIZE))
         del scores[chosen[-1]]
     return chosen
 
@@ -219,10 +196,6 @@ def _list_settings(task: Task, memory: int) -> list[Setting]:
     ]
 
 
-def _size(setting: Setting) -> tuple[int, int]:
-    return setting.in_all, setting.processes
-
-
 def pick(evidence: Evidence) -> Setting | None:
     """The setting to recommend; None for the present one. Of those that are worth a change and as good as the best, the
     smallest: with two processes or more if one of them has, since requests wait while a single one restarts."""
@@ -231,7 +204,7 @@ def pick(evidence: Evidence) -> Setting | None:
     worth = [setting for setting in within if is_worth(evidence, setting)]
     close = [setting for setting in worth if best and evidence.compare(setting, best).is_close]
     several = [setting for setting in close if setting.processes > 1]
-    return min(several or close, key=_size, default=None)
+    return min(several or close, key=SIZE, default=None)
 
 
 def is_worth(evidence: Evidence, setting: Setting) -> bool:
@@ -242,7 +215,7 @@ def is_worth(evidence: Evidence, setting: Setting) -> bool:
         return False
     found, last = evidence.compare(setting, present), max(evidence.runs[setting])
     rates = [evidence.runs[each][last].tally.throughput for each in (setting, present)]
-    is_better = found.is_better and rates[0] > rates[1] * exp(found.margin)
+    is_better = found.ratio > found.noise and rates[0] > rates[1] * found.noise
     ours, theirs = evidence.memory(setting), evidence.memory(present)
     is_lean = 0 < ours <= min(LEANER * theirs, theirs - LEAST_SAVED) and setting.processes >= min(2, present.processes)
     return is_better or (found.is_close and is_lean) or evidence.find_fault(present) is not None
@@ -255,7 +228,7 @@ def _describe(evidence: Evidence, best: Setting | None, chosen: Setting | None, 
     if chosen:
         found = evidence.compare(chosen, present)
         memory = f"{byte_size(evidence.memory(chosen))} of memory instead of {byte_size(evidence.memory(present))}"
-        noise = f"noise explains {percent(exp(found.margin) - 1)}"
+        noise = f"noise explains {percent(found.noise - 1)}"
         yield f"Use {chosen} instead of {present}: {found.ratio:.3g} times as many requests/s ({noise}), with {memory}."
     else:
         yield f"Keep {present}: of {len(evidence.runs)} settings, none is better beyond the noise."

@@ -1,7 +1,4 @@
-"""Starts a server on loopback, waits until it is ready for a load, and reads how much CPU and memory it uses.
-
-`guard_this_process` comes first, so that nothing outlives the run.
-"""
+"""Starts a server on loopback, waits until it is ready for a load, and reads how much CPU and memory it uses."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ from uwsgi_headroom.source import Unix, read_document
 from uwsgi_headroom.tune.guard import children, die_with_parent, kill_descendants
 from uwsgi_headroom.tune.load import FAILED, ask
 
-START_SECONDS, FAILING_SECONDS, STOP_SECONDS = 60.0, 3.0, 5.0
-"""How long a server may take until it is ready, the first answers may be errors, and it may take to end."""
-
+START_SECONDS, FAILING_SECONDS, STOP_SECONDS = 60.0, 3.0, 5.0  # until it is ready, of first errors, until it has ended
 STATS = "{directory}/stats"
 _POLL_SECONDS, _TAIL_LINES = 0.05, 15
 
@@ -102,11 +97,8 @@ class Server:
 def running(
     name: str, command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Run a server during the block, with its log in `directory`; then end it and all that it started.
-
-    command: in which `{port}` is the port of 127.0.0.1 on which it listens, and `{directory}` the directory, for which
-    `STATS` has its stats socket. Raises RunError.
-    """
+    """Run a server during the block, with its log in `directory`; then end it and all that it started. In the command,
+    `{port}` is the port of 127.0.0.1 on which it listens, and `STATS` its stats socket, if any. Raises RunError."""
     port, others = free_port(), children()
     words = [word.replace("{port}", str(port)).replace("{directory}", str(directory)) for word in command]
     try:
