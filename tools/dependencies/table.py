@@ -20,7 +20,7 @@ WHY = {
     "rich": "draws `top`",
     "bcrypt": "checks passwords",
     "Jinja2": "the report's HTML",
-    "matplotlib": "the report's charts and PDF, and the charts of `tune` (`[tune]`)",
+    "matplotlib": "the report's charts and PDF",
     "numpy": "the report's statistics",
     "scipy": "the report's statistics",
 }

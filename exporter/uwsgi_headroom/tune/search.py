@@ -1,5 +1,4 @@
-"""Searches for the best setting: the model of the advice (`analysis.sizing`) proposes some, each is measured against
-the present one, and the best is confirmed."""
+"""Searches: the model of the advice (`analysis.sizing`) proposes settings, each is measured, the best is confirmed."""
 
 from __future__ import annotations
 
