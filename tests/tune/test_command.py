@@ -63,8 +63,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Application:
     monkeypatch.setattr(
         command,
         "make_task",
-        lambda ini, clients, memory: search.Task(
-            present=ini.present, clients=clients, cpus=2.0, memory=memory or 1e12, fewest=ini.cheaper + 1
+        lambda ini, memory, load: search.Task(
+            present=ini.present, clients=load.clients, cpus=2.0, memory=memory or 1e12, fewest=ini.cheaper + 1
         ),
     )
     return application
@@ -163,7 +163,7 @@ def test_an_interrupt(
 
 def test_a_diff_that_cannot_be_written(place: Path, server: Application) -> None:
     """The message is the kernel's, and the diff is in it."""
-    with pytest.raises(HeadroomError, match="no/a.diff cannot be written: No such file or directory") as caught:
+    with pytest.raises(HeadroomError, match=r"no/a\.diff cannot be written: No such file or directory") as caught:
         command.run(request(output="no/a.diff"))
     assert "+threads = 8" in caught.value.details
 
@@ -310,7 +310,7 @@ def test_an_end_at_any_moment_leaves_nothing(real: Path, number: signal.Signals,
     assert process.stderr
     while not re.search(moment, process.stderr.readline()):
         assert process.poll() is None
-    assert len(marked(str(real))) >= 3
+    wait_until(lambda: len(marked(str(real))) >= 3, what="the guard and the runner")
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 1)

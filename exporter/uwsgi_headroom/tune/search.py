@@ -128,9 +128,11 @@ def search(task: Task, measure: Callable[[Setting], Run], alone: Callable[[Setti
             runs = evidence.runs.setdefault(setting, {})
             if number not in runs and (setting == task.present or not evidence.find_fault(setting)):
                 runs[number] = measure(setting)
+        _refuse(evidence.runs[task.present][number], task)
     best = pick(evidence)
     for setting in [task.present, best] if best else []:
         evidence.runs[setting][ROUNDS] = measure(setting)
+    _refuse(evidence.of(task.present)[-1], task)
     chosen = best if best and is_worth(evidence, best) else None
     return Result(evidence, chosen, tuple(_describe(evidence, best, chosen, predict(task.present, model, task))))
 
