@@ -31,7 +31,7 @@ DOORS: dict[str, str] = {
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.other_limits findings.queue findings.workers""",
     "arguments": "commands parser",
-    "check": "command compare_command failure pids request watching",
+    "check": "command compare_command failure pids request",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report",
     "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences

@@ -34,23 +34,12 @@ env = KEY=value
 http-socket = 0.0.0.0:80
 stats = :1717
 cron = -1 -1 -1 -1 -1 /usr/bin/clean
-unique-cron2 = minute=5 /usr/bin/mail
 attach-daemon = redis-server
-smart-attach-daemon = /run/celery.pid celery
 mule = shop.mule
-mules = 2
 spooler = /var/spool/shop
-emperor = /etc/vassals
 logto = /var/log/shop.log
-daemonize = /var/log/shop.log
-pidfile = /run/shop.pid
-touch-reload = /srv/reload
-py-autoreload = 1
 hook-post-app = exec:/usr/bin/notify
-exec-as-root = /bin/mount
 uid = www-data
-subscribe-to = 10.0.0.1:9000
-legion = web 10.0.0.1:1 1 bf:x
 cache2 = name=a,items=100,store=/var/cache/a,blocksize=64
 """
 
@@ -84,14 +73,8 @@ def test_what_decides_performance_is_kept(tmp_path: Path) -> None:
         "endif = ",
     ]
     assert (ini.present, ini.cheaper) == (Setting(4, 8), 0)
-
-
-def test_what_is_left_out_is_named(tmp_path: Path) -> None:
-    """All but the setting, without the values."""
-    left_out = read(tmp_path, EVERYTHING).left_out
-    assert left_out[:3] == ("http-socket", "stats", "cron")
-    assert {"attach-daemon", "mule", "spooler", "hook-post-app", "uid", "logto"} <= set(left_out)
-    assert not {"workers", "threads"} & set(left_out)
+    others = ("http-socket", "stats", "cron", "attach-daemon", "mule", "spooler", "logto", "hook-post-app", "uid")
+    assert ini.left_out == others
 
 
 BEYOND = """
@@ -184,13 +167,6 @@ def test_included_files(tmp_path: Path) -> None:
         ("buffer-size", "1"),
         ("home", f"{tmp_path}/shop.ini"),
     )
-
-
-def test_a_file_that_is_included_within_a_condition(tmp_path: Path) -> None:
-    """Its options are within the condition too."""
-    more = write(tmp_path, "[uwsgi]\nthreads = 8\n", "more.ini")
-    with pytest.raises(ConfigError, match="number of threads, not '8' or a condition"):
-        read(tmp_path, f"[uwsgi]\nmodule = a\nif-env = A\nini = {more}\nendif =\n")
 
 
 def test_a_section_of_the_file(tmp_path: Path) -> None:

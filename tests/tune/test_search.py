@@ -11,7 +11,6 @@ from uwsgi_headroom.analysis.sizing import Model
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune import search as search_module
-from uwsgi_headroom.tune.load import Tally
 from uwsgi_headroom.tune.search import (
     MOST_PROPOSED,
     MOST_RUNS,
@@ -84,12 +83,10 @@ def test_luck_does_not_come_back() -> None:
         measured.tally.answered = round(measured.tally.answered * factor)
         return measured
 
-    asked = task(2, 1)
-    result = search(asked, measure, server.alone)
-    if lucky in result.evidence.runs:
-        assert result.chosen is None
-        assert f"{lucky} seemed to be, and was not in the last round." in result.sentences
-    assert lucky in propose(asked, Model(0.03, 0.0, CPUS), 30_000_000)
+    result = search(task(2, 1), measure, server.alone)
+    assert lucky in result.evidence.runs
+    assert result.chosen is None
+    assert f"{lucky} seemed to be, and was not in the last round." in result.sentences
 
 
 def test_settings_take_turns() -> None:
@@ -211,21 +208,3 @@ def test_equal_settings_are_rarely_called_different() -> None:
         found = Evidence(task(2, 1), runs).compare(second, first)
         wrong += found.ratio > found.noise
     assert wrong <= 30
-
-
-def test_a_drift_of_the_machine_is_no_noise() -> None:
-    """Both settings are half as fast in the second round, so their ratio is as sure as before."""
-    steady, drifting = (
-        Evidence(
-            task(2, 1), {Setting(2, 1): {0: at(20), 1: at(20 / slow)}, Setting(2, 2): {0: at(19), 1: at(19 / slow)}}
-        )
-        for slow in (1, 2)
-    )
-    found = [evidence.compare(Setting(2, 2), Setting(2, 1)) for evidence in (steady, drifting)]
-    assert found[0].ratio == pytest.approx(found[1].ratio)
-    assert found[0].noise == pytest.approx(found[1].noise)
-
-
-def at(rate: float) -> search_module.Run:
-    tally = Tally(answered=round(rate * 100), seconds=100.0)
-    return search_module.Run(tally=tally, server_cpu=1.0, clients_cpu=0.0, other_cpu=0.0, memory=1)

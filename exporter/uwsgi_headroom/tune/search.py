@@ -17,8 +17,8 @@ from uwsgi_headroom.words.formats import byte_size, figure, percent
 MOST_PROPOSED, ROUNDS = 5, 2
 MOST_RUNS = ROUNDS * (MOST_PROPOSED + 1) + 2
 THREADS = (1, 2, 4, 8, 16, 32)  # of a process; beyond, one interpreter rarely has CPU for more
-ALIKE, POOR = 0.97, 0.75
-"""Parts of the best from which on a setting is as good, and is proposed although another has as many processes."""
+ALIKE, POOR, CLOSE = 0.97, 0.75, 0.95
+"""Parts of the best: predicted alike; proposed although another has as many processes; measured to be as good."""
 
 LEANER, LEAST_SAVED = 0.75, 100e6
 """The part of the memory that a setting takes at most, and the bytes that it saves at least, if it is no faster."""
@@ -61,11 +61,6 @@ class Comparison(NamedTuple):
 
     ratio: float
     noise: float
-
-    @property
-    def is_close(self) -> bool:
-        """Whether the first is as good as the second."""
-        return self.ratio >= max(ALIKE, 1 / self.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +198,7 @@ def pick(evidence: Evidence) -> Setting | None:
     within = [setting for setting in evidence.runs if not evidence.find_fault(setting)]
     best = max(within, key=lambda setting: evidence.compare(setting, evidence.task.present).ratio, default=None)
     worth = [setting for setting in within if is_worth(evidence, setting)]
-    close = [setting for setting in worth if best and evidence.compare(setting, best).is_close]
+    close = [setting for setting in worth if best and evidence.compare(setting, best).ratio >= CLOSE]
     several = [setting for setting in close if setting.processes > 1]
     return min(several or close, key=SIZE, default=None)
 
@@ -219,7 +214,7 @@ def is_worth(evidence: Evidence, setting: Setting) -> bool:
     is_better = found.ratio > found.noise and rates[0] > rates[1] * found.noise
     ours, theirs = evidence.memory(setting), evidence.memory(present)
     is_lean = 0 < ours <= min(LEANER * theirs, theirs - LEAST_SAVED) and setting.processes >= min(2, present.processes)
-    return is_better or (found.is_close and is_lean) or evidence.find_fault(present) is not None
+    return is_better or (found.ratio >= CLOSE and is_lean) or evidence.find_fault(present) is not None
 
 
 def _describe(evidence: Evidence, best: Setting | None, chosen: Setting | None, predicted: float) -> Iterator[str]:
