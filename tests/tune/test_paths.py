@@ -74,4 +74,3 @@ def test_what_is_no_path(text: str) -> None:
 def test_given_paths_are_named_without_their_queries() -> None:
     """A query may hold a token."""
     assert find_paths(("/a?token=7", "/b"), None) == (("/a?token=7", "/b"), "/a /b")
-    assert find_paths((), None) == (("/",), "/")

@@ -193,12 +193,6 @@ def test_the_model_is_that_of_the_runs() -> None:
     assert last.endswith(" requests/s of 4x4; it served 66.7.")
 
 
-def test_proposals_have_different_numbers_of_processes() -> None:
-    """The model may be wrong about what these cost."""
-    proposed = propose(task(1, 16), Model(0.03, 0.1, CPUS), 10_000_000)
-    assert len({setting.processes for setting in proposed}) == len(proposed) == MOST_PROPOSED
-
-
 def test_equal_settings_are_rarely_called_different() -> None:
     """At the usual noise, in at most one of ten comparisons of three rounds."""
     first, second, wrong = Setting(2, 1), Setting(2, 2), 0
