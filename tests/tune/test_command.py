@@ -286,18 +286,25 @@ def test_a_real_run(real: Path) -> None:
         runs.measure(Setting(2, 1))
 
 
+ON_A_BUSY_MACHINE = """\
+import sys; from uwsgi_headroom import cli; from uwsgi_headroom.tune import search
+search.BUSY = 99.0
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("moment", ["One client alone", "Run 1 of", "x1, mean|requests/s"])
+@pytest.mark.parametrize("moment", ["One client alone", "Run 1 of", "Run 2 of"])
 def test_an_end_at_any_moment_leaves_nothing(real: Path, number: signal.Signals, moment: str) -> None:
     """Neither a process nor a file: Ctrl-C, a service manager, a closed terminal, and SIGKILL."""
     environment = {**os.environ, MARK: f"{real}", "TMPDIR": f"{real}/t", "PYTHONPATH": f"{ROOT / 'exporter'}"}
     words = ["tune", "--ini", "shop.ini", "--uwsgi", uwsgi_binary(), "--yes", "--seconds", "1", "--clients", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "uwsgi_headroom", *words], env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", ON_A_BUSY_MACHINE, *words], env=environment, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr
-    while not re.search(moment, process.stderr.readline()):
+    while moment not in process.stderr.readline():
         assert process.poll() is None
     wait_until(lambda: len(marked(str(real))) >= 3, what="the guard and the runner")
     process.send_signal(number)

@@ -14,7 +14,6 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.kernel import procfs
@@ -39,7 +38,6 @@ UNSUCCESSFUL, OTHERS, CLIENTS = 0.1, 0.15, 0.85
 
 def run(request: TuneRequest) -> int:
     """Run `tune` and return its exit status. Raises ConfigError, and HeadroomError if the application does not run."""
-    logs.configure("critical", "logfmt")  # messages report errors
     ini = read_ini(request.ini)
     output = Path(request.output or f"{ini.path.name}.diff")
     if output.exists():
