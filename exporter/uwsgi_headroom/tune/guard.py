@@ -25,7 +25,7 @@ from typing import NoReturn
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of linux/prctl.h
-_KILL_SECONDS = 10.0
+_KILL_SECONDS, _END_SECONDS = 10.0, 20.0  # until descendants are given up, and until a runner obeys a signal
 _LIBC = ctypes.CDLL(None)
 
 
@@ -88,13 +88,15 @@ def _guard(runner: int, pipe: int, directory: Path) -> NoReturn:
     for each in (*_PASSED_ON, signal.SIGCHLD):
         signal.signal(each, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    end = float("inf")
     while (status := _reap(runner)) is None:
-        ready, _, _ = select.select([pipe, signals], [], [])
-        if pipe in ready:
+        ready, _, _ = select.select([pipe, signals], [], [], max(0.0, min(60.0, end - time.monotonic())))
+        if pipe in ready or time.monotonic() > end:
             break
-        for number in os.read(signals, 512):
+        for number in os.read(signals, 512) if ready else b"":
             if number in _PASSED_ON:
                 os.kill(runner, number)
+                end = min(end, time.monotonic() + _END_SECONDS)
     _clean_up(directory)
     os._exit(1 if status is None else status if status >= 0 else 128 - status)
 
