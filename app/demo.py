@@ -9,7 +9,6 @@ import argparse
 import itertools
 import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -17,9 +16,8 @@ from pathlib import Path
 from app import demo_monitoring, scenes, status_line
 from app.demo_monitoring import DemoMonitoring
 from app.demo_programs import Stage, programs, refuse_without_needs
-from app.guard import Guarded, GuardError, guarded
 from app.happenings import Happenings
-from app.listener import listener
+from app.listener import PREFIX, listener
 from app.loopback import address, get, why_taken
 from app.parent import end_with
 from app.programs import ProgramError, Running, running
@@ -28,6 +26,7 @@ from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from tools.progress import note
+from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
 
 PORT = 9238  # the exporter's own default
 EVERY = 1.5  # seconds between two lines of figures
@@ -50,20 +49,18 @@ def main(argv: list[str] | None = None) -> int:
     except LookupError as error:
         print(f"make demo: {error.args[0]}", file=sys.stderr)
         return 1
-    _interrupt_on_signals()
+    interrupt_on_signals()
     try:
         if chosen.parent is not None:
             end_with(chosen.parent)
         refuse_taken(chosen.port)
-        with guarded() as guard:
-            project = environments.project("demo,top")
-            uwsgi = environments.uwsgi_for_demo()
-            monitoring = demo_monitoring.prepare_monitoring(chosen.port, guard.directory, project.path / "bin")
-            refuse_without_needs(scene, uwsgi)
-            guard.check()
-            stage = Stage(scene, guard.directory)
-            show(stage, chosen.port, uwsgi, project.program("uwsgi-headroom"), monitoring, guard)
-    except (SetupError, CommandError, ProgramError, GuardError) as error:
+        directory = guard_this_process(PREFIX)
+        project = environments.project("demo,top")
+        uwsgi = environments.uwsgi_for_demo()
+        monitoring = demo_monitoring.prepare_monitoring(chosen.port, directory, project.path / "bin")
+        refuse_without_needs(scene, uwsgi)
+        show(Stage(scene, directory), chosen.port, uwsgi, project.program("uwsgi-headroom"), monitoring)
+    except (SetupError, CommandError, ProgramError) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -74,11 +71,11 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
+def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring) -> None:
     """Runs all programs and prints figures until an exception; `KeyboardInterrupt` is the normal end."""
     demo = programs(stage, uwsgi, exporter, port)
     everything = itertools.chain(demo, monitoring.programs())
-    with running(everything, guard.directory, cwd=ROOT, ending="stopping everything") as up:
+    with running(everything, stage.directory, cwd=ROOT, ending="stopping everything") as up:
         places = {
             "live page": {f"http://{address(port)}/": ""},
             "terminal": {f"{terminal(exporter)} top http://{address(port)}/": ""},
@@ -87,7 +84,7 @@ def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoM
             **monitoring.addresses(up.names()),
         }
         note(f"\n{_table(places)}\n\n{introduction(stage.scene)}\n")
-        _watch(port, up, guard, Happenings(stage.scene.happenings, up, demo[0], stage.directory))
+        _watch(port, up, Happenings(stage.scene.happenings, up, demo[0], stage.directory))
 
 
 def introduction(scene: Scene) -> str:
@@ -114,7 +111,7 @@ def _table(places: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def _watch(port: int, up: Running, guard: Guarded, happenings: Happenings) -> None:
+def _watch(port: int, up: Running, happenings: Happenings) -> None:
     """Prints a line of figures every `EVERY` seconds, and the verdict when it changes.
 
     On a terminal, each line of figures overwrites the one before.
@@ -135,7 +132,6 @@ def _watch(port: int, up: Running, guard: Guarded, happenings: Happenings) -> No
                 print(line, flush=True)
             until = time.monotonic() + EVERY
             while time.monotonic() < until:
-                guard.check()
                 for words in happenings.run_due():
                     _say(f"  {time.strftime('%H:%M:%S')}  {words}")
                 up.check()
@@ -166,19 +162,6 @@ def refuse_taken(port: int) -> None:
             f"port {port} on 127.0.0.1 cannot be used ({reason})"
             f"{f': {by} listens on it' if by else ''}.\nChoose another one: make demo PORT=9300"
         )
-
-
-def _interrupt_on_signals() -> None:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into `KeyboardInterrupt`; ignores further ones during shutdown."""
-    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def interrupt(*_: object) -> None:
-        for number in every:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for number in every:
-        signal.signal(number, interrupt)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.guard import PREFIX
+PREFIX = "headroom-demo-"
+"""Of the name of a demo's directory, which is TMPDIR for all that it starts; short, because the path of a UNIX socket
+holds 107 bytes."""
 
 PROC = Path("/proc")
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp

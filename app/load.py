@@ -1,8 +1,7 @@
-"""Defines loads on a uWSGI, and asyncio clients that make their requests and count the answers.
+"""Defines loads on a uWSGI, and the clients that make their requests with the package's load client.
 
-The scenes of the demo and the scenarios of `tools` use these loads. For measurements use a real load generator. This
-one needs only Python, and bounds the number of requests in flight. The clients of `tune` and of the benchmarks are
-apart from it: they time every request, and `tune` is a part of the package, which the demo may not have installed yet.
+The scenes of the demo and the scenarios of `tools` use these loads. `tune` measures with the same client, but its
+clients all do the same.
 
 `python3 -m app.load JSON` makes requests for the given time. JSON is a list of pairs: the fields of a load, and the
 address, which is the path of a UNIX socket or a list of host and port.
@@ -17,17 +16,12 @@ import json
 import math
 import random
 import re
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import cast
 
-RETRY = 0.05
-"""Seconds after which a closed-loop client retries when it was refused."""
-
-Address = str | tuple[str, int]
-"""Path of a UNIX socket, or host and port."""
+from uwsgi_headroom.tune import load
+from uwsgi_headroom.tune.load import RETRY, Address, ask, connect
 
 
 @dataclass(frozen=True)
@@ -64,23 +58,27 @@ class Load:
     seed: int = 1
 
 
-@dataclass
-class Tally:
-    """Results of the clients' requests. refused: no connection; failed: no answer, or a status of 500 and above;
-    left_out: arrivals beyond `most` in flight; total, longest: seconds of the answered requests."""
+class Tally(load.Tally):
+    """Results of the clients' requests."""
 
-    answered: int = 0
-    refused: int = 0
-    failed: int = 0
-    left_out: int = 0
-    total: float = 0.0
-    longest: float = 0.0
+    @property
+    def refused(self) -> int:
+        return self.errors["refused"]
+
+    @property
+    def left_out(self) -> int:
+        """Arrivals beyond `most` in flight."""
+        return self.errors["left out"]
+
+    @property
+    def failed(self) -> int:
+        """Requests with a connection, and without an answer or with a status of 500 and above."""
+        return self.errors.total() - self.refused - self.left_out
 
     def summary(self) -> dict[str, float]:
         """Returns the counts, and the mean and longest response time in seconds."""
-        mean = self.total / self.answered if self.answered else 0.0
         counts = {name: getattr(self, name) for name in ("answered", "refused", "failed", "left_out")}
-        return counts | {"mean": mean, "longest": self.longest}
+        return counts | {"mean": self.mean, "longest": self.longest}
 
 
 def awake_clients(load: Load, seconds: float) -> int:
@@ -103,50 +101,11 @@ def target(load: Load, chance: random.Random) -> str:
     return f"{load.path}{separator}io_ms={io_ms:g}&cpu_ms={cpu_ms:g}"
 
 
-async def ask(path: str, address: Address, tally: Tally, patience: float | None = None, late: float = 0.0) -> bool:
-    """Makes one request and counts it. Returns whether it was answered. patience: seconds until the client leaves;
-    None: not before the end of the load; late: seconds until it reads."""
-    start = time.monotonic()
-    try:
-        reader, writer = await _connect(address)
-    except OSError:
-        tally.refused += 1
-        return False
-    try:
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-        if late:
-            transport = cast(asyncio.Transport, writer.transport)
-            transport.pause_reading()  # a stream reads ahead
-            await asyncio.sleep(late)
-            transport.resume_reading()
-        answer = await asyncio.wait_for(reader.read(-1), patience)
-    except (OSError, asyncio.TimeoutError):
-        answer = b""
-    finally:
-        writer.close()
-    if not answer or answer.split(b" ", 2)[1] >= b"500":
-        tally.failed += 1
-        return False
-    seconds = time.monotonic() - start
-    tally.answered += 1
-    tally.total += seconds
-    tally.longest = max(tally.longest, seconds)
-    return True
-
-
-async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connects. With a full queue, connect(2) to a UNIX socket fails with EAGAIN, as for web servers; asyncio would
-    treat EAGAIN as "in progress"."""
-    if isinstance(address, tuple):
-        return await asyncio.open_connection(*address)
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.setblocking(False)
-        connection.connect(address)
-    except OSError:
-        connection.close()
-        raise
-    return await asyncio.open_unix_connection(sock=connection)
+async def count(load: Load, path: str, address: Address, tally: Tally) -> bool:
+    """Makes one request and counts it. Returns whether it was answered."""
+    begun = time.monotonic()
+    answer = await ask(address, path, patience_of(load), load.late_ms / 1000)
+    return tally.add(time.monotonic() - begun, answer)
 
 
 async def arrive(load: Load, address: Address, tally: Tally) -> None:
@@ -161,9 +120,9 @@ async def arrive(load: Load, address: Address, tally: Tally) -> None:
         await asyncio.sleep(max(0.0, due - loop.time()))
         arrivals += 1
         if len(tasks) >= load.most:
-            tally.left_out += 1
+            tally.add(0.0, "left out")
             continue
-        task = asyncio.create_task(ask(target(load, chance), address, tally, patience_of(load), load.late_ms / 1000))
+        task = asyncio.create_task(count(load, target(load, chance), address, tally))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
@@ -179,7 +138,7 @@ async def repeat(load: Load, number: int, address: Address, tally: Tally) -> Non
             await asyncio.sleep(RETRY)
             continue
         made += 1
-        answered = await ask(target(load, chance), address, tally, patience_of(load), load.late_ms / 1000)
+        answered = await count(load, target(load, chance), address, tally)
         await asyncio.sleep(load.think_ms / 1000 if answered else RETRY)
 
 
@@ -190,20 +149,18 @@ async def keep(load: Load, number: int, address: Address, tally: Tally) -> None:
     while True:
         writer = None
         try:
-            reader, writer = await _connect(address)
+            reader, writer = await asyncio.open_connection(sock=connect(address))
             while True:
                 start = time.monotonic()
                 writer.write(f"GET {target(load, chance)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
                 await reader.readexactly(int(length[1]) if length else 0)
-                seconds = time.monotonic() - start
-                tally.answered += 1
-                tally.total += seconds
-                tally.longest = max(tally.longest, seconds)
+                tally.add(time.monotonic() - start, int(head.split(None, 2)[1]))
                 await asyncio.sleep(load.think_ms / 1000)
-        except (OSError, asyncio.IncompleteReadError):
-            tally.refused += writer is None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            if writer is None or isinstance(error, ConnectionRefusedError):
+                tally.add(0.0, "refused")
             await asyncio.sleep(RETRY)
         finally:
             if writer:

@@ -18,7 +18,7 @@ def test_requirements_are_those_of_the_extras() -> None:
     setup.read(ROOT / "setup.cfg")
     ranges = {
         line.replace(" ", "")
-        for extra in ("login", "report", "top", "tune")
+        for extra in ("login", "report", "top")
         for line in setup["options.extras_require"][extra].splitlines()
         if line
     }

@@ -26,11 +26,12 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
-        percentiles polling routes settings settings_table shortages usable verdict wait_states what_if worker_states
+        percentiles polling repairman routes settings settings_table shortages usable verdict wait_states what_if
+        worker_states
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.other_limits findings.queue findings.workers""",
     "arguments": "commands parser",
-    "check": "command compare_command failure pids request watching",
+    "check": "command compare_command failure pids request",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report",
     "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences

@@ -59,11 +59,8 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "tune": (
         ("--ini /etc/uwsgi/shop.ini --url /items", "Find the setting for a server with this ini file."),
-        ("--app shop.wsgi:application --access-log access.log", "Request the paths of a log."),
-        (
-            "--ini shop.ini --clients 64 --max-memory 800M --max-p99 500ms",
-            "Recommend only what keeps to these limits under the load of 64 clients.",
-        ),
+        ("--ini shop.ini --access-log access.log", "Request the paths of a log."),
+        ("--ini shop.ini --clients 64 --max-memory 800M", "Keep to a limit, under the load of 64 clients."),
     ),
     "discover": (("", "List the uWSGI servers of this machine."),),
     "review": (

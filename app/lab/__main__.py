@@ -13,13 +13,13 @@ from app.lab.experiment import Experiment, Length
 from app.lab.figures import DISTURBED, other_cpus
 from app.lab.programs import Machine, Programs, describe_machine, find_programs, keep_machine, kept_machine, mask_file
 from app.lab.progress import Progress
+from app.lab.results import Outcome, open_results
+from app.lab.run import Planned, run_once
 from app.lab.series import run_series
 from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.tune.experiment.results import Outcome, open_results
-from uwsgi_headroom.tune.experiment.run import Planned, run_once
 
 EXPERIMENTS = (
     flask_steps.EXPERIMENT,

@@ -11,7 +11,7 @@ from statistics import median
 from app.lab.experiment import Results
 from app.lab.figures import Finding, change_words, hot_ratio, mean_ms, order, verdict_of
 from app.lab.programs import mask_file
-from uwsgi_headroom.tune.experiment.results import Outcome
+from app.lab.results import Outcome
 
 LEAST_CPU_SECONDS = 0.5
 """Of a worker whose residency counts: less is a few samples."""

@@ -10,7 +10,7 @@ from app.lab import published
 from app.lab.experiment import Experiment, Length, Results, Section, render_table
 from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine
-from uwsgi_headroom.tune.experiment.results import Outcome
+from app.lab.results import Outcome
 
 WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open", "beside": "Not published"}
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.lab.clients import Load
 from app.lab.figures import Figure, Finding, Runs
 from app.lab.programs import Machine, Programs
+from app.lab.results import Setup, Spread
+from app.lab.run import Planned
 from app.lab.series import interleave
-from uwsgi_headroom.tune.experiment.results import Spread
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
 
 NONE = "-"
 """In a table: not measured."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from uwsgi_headroom.tune.experiment.results import Outcome, Spread, spread
+from app.lab.results import Outcome, Spread, spread
 
 Figure = Callable[[Outcome], float | None]
 Verdict = Literal["agrees", "differs", "open", "beside"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from app.lab import affinity, published
+from app.lab.clients import Load
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -32,14 +33,12 @@ from app.lab.figures import (
     times,
 )
 from app.lab.programs import Machine, Programs
+from app.lab.results import Setup, Spread
+from app.lab.run import Planned
 from tools.lab_environment import COMPILED, compiled_module
-from uwsgi_headroom.tune.experiment.results import Spread
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E1"
-AB, OWN = "ab, 500 clients", "own clients, closed loop"
+AB, OWN = "500 clients", "32 clients"
 PATH = "/9000"
 SHORT_LIFETIME = 2
 """Seconds after which the control of step 4 recycles a worker, so that it happens in a run."""
@@ -52,8 +51,8 @@ ALL_CPUS = 0.9
 """The part of the machine's CPUs from which more processes find none that is idle."""
 
 WARM_UP, SECONDS = 0.5, 2.5
-"""Short: ab opens a connection for each request, and the router another, so that a kernel that tracks connections keeps
-some 16,000 entries a second, each for two minutes."""
+"""Short: clients open a connection for each request, and the router another, so that a kernel that tracks connections
+keeps some 16,000 entries a second, each for two minutes."""
 REPETITIONS = 4
 
 BASELINE = ("--http", "127.0.0.1:{port}", "--module", "app.api:app")
@@ -74,12 +73,10 @@ BESIDES = {
 
 
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
-    """Returns the runs. Without Cython, step 5 is left out; without ab, its load."""
-    ab = Load(paths=(PATH,), clients=published.E1_CLIENTS, tool="ab", warm_up=WARM_UP, seconds=SECONDS, timeout=90)
-    loads = {AB: ab}
-    if "ab" in programs.missing or length.full:
-        own = {OWN: Load(paths=(PATH,), clients=32, warm_up=WARM_UP, seconds=SECONDS)}
-        loads = own if "ab" in programs.missing else loads | own
+    """Returns the runs. Without Cython, step 5 is left out."""
+    loads = {AB: Load(paths=(PATH,), clients=published.E1_CLIENTS, warm_up=WARM_UP, seconds=SECONDS)}
+    if length.full:
+        loads[OWN] = Load(paths=(PATH,), clients=32, warm_up=WARM_UP, seconds=SECONDS)
     return plan_runs(KEY, _setups(programs), loads, REPETITIONS * (2 if length.full else 1))
 
 

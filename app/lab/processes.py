@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.lab import published
+from app.lab.clients import Load
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -30,10 +31,8 @@ from app.lab.figures import (
     verdict_of,
 )
 from app.lab.programs import Machine, Programs
-from uwsgi_headroom.tune.experiment.results import Spread
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
+from app.lab.results import Setup, Spread
+from app.lab.run import Planned
 
 KEY = "E2"
 FOUR, TWO = "4 clients, closed loop", "2 clients, closed loop"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import timeit
 from collections.abc import Callable
@@ -15,9 +14,9 @@ from pathlib import Path
 
 from app import fibonacci
 from app.lab import published
+from app.lab.results import Setup
 from tools import lab_environment
 from tools.environments import ROOT, Environment
-from uwsgi_headroom.tune.experiment.server import Setup
 
 MASKS = "app.lab.applications.masks"
 
@@ -27,7 +26,7 @@ class Programs:
     """What the experiments start, and where they keep what they record.
 
     uwsgi: the program. lab: the environment of the other servers. results: directory. missing: by the name of a
-    package, why it is not there; also `ab`.
+    package, why it is not there.
     """
 
     uwsgi: Path
@@ -72,8 +71,6 @@ def find_programs(uwsgi: Path, results: Path) -> Programs:
     lab = lab_environment.lab_environment()
     names = [*(package.name for package in lab_environment.PACKAGES), lab_environment.COMPILED]
     missing = {name: reason for name in names if (reason := lab_environment.why_missing(lab, name))}
-    if not shutil.which("ab"):
-        missing["ab"] = "this machine lacks ab; on Debian and Ubuntu: apt-get install apache2-utils"
     return Programs(uwsgi=uwsgi, lab=lab, results=results, missing=missing)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from uwsgi_headroom.tune.experiment.run import Planned
+from app.lab.run import Planned
 from uwsgi_headroom.words.formats import duration
 
 

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from uwsgi_headroom.tune.experiment.results import (
+from app.lab.clients import Load
+from app.lab.results import (
     Key,
     Line,
     Outcome,
     ResultsError,
     ResultsFile,
+    Setup,
     fingerprint,
     open_results,
 )
-from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
+from app.lab.run import Planned, run_once
 from uwsgi_headroom.words.formats import duration
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from app.lab import published
 from app.lab.experiment import Results, spreads
 from app.lab.figures import Figure, Finding, error_rate, mean_ms, memory_mb, order, replies_per_cpu
+from app.lab.results import Spread
 from app.lab.servers import NAMES
-from uwsgi_headroom.tune.experiment.results import Spread
 
 Pair = tuple[str, str]
 """Two servers: the first was better, as published."""

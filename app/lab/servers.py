@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from app.lab.programs import Programs
+from app.lab.results import Setup
 from tools.environments import ROOT
-from uwsgi_headroom.tune.experiment.server import Setup
 
 PONG = "app.lab.applications.pong:application"
 _FILE = "app/lab/applications/pong.py"

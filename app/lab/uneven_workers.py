@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from app.lab import affinity
+from app.lab.clients import Load
 from app.lab.experiment import Experiment, Length, Results, Section, failures, load_label, plan_runs
 from app.lab.programs import Machine, Programs
+from app.lab.results import Setup
+from app.lab.run import Planned
 from app.lab.unevenness import compare_costly_case, compare_interpreters, compare_shapes, compare_thunder_lock
 from app.lab.worker_tables import clients_table, published_table, waits_table
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E4"
 CPU_MS, IO_MS = 30, 100

@@ -22,8 +22,8 @@ from app.lab.figures import (
     verdict_of,
     wait_of_hottest,
 )
+from app.lab.results import Spread
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
-from uwsgi_headroom.tune.experiment.results import Spread
 
 SPARE = 0.9
 """A server that uses less than this part of the CPUs leaves some to spare."""

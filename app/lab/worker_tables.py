@@ -22,7 +22,7 @@ from app.lab.figures import (
     server_cpus,
     throughput,
 )
-from uwsgi_headroom.tune.experiment.results import Outcome
+from app.lab.results import Outcome
 
 STATES = ("cpu", "cpu_wait", "interpreter_lock", "sleep")
 """The wait states of docs/waits.md that this load has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.lab import published
+from app.lab.clients import Load
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -21,10 +22,9 @@ from app.lab.experiment import (
 )
 from app.lab.figures import clients_cpus, error_rate, mean_ms, memory_mb, replies_per_cpu, throughput
 from app.lab.programs import Machine, Programs
+from app.lab.run import Planned
 from app.lab.server_orders import compare_orders
 from app.lab.servers import NAMES, left_out, pong_setups
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E3"
 RATES = {False: (1000, 3000), True: (500, 1000, 1500, 2000, 3000, 4000)}

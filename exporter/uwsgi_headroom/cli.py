@@ -200,15 +200,7 @@ def _report(line: CommandLine, options: argparse.Namespace) -> int:
 def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.tune import command
-    return command.run(
-        copy_fields(
-            TuneRequest,
-            options,
-            pythonpath=tuple(options.pythonpath),
-            urls=tuple(options.url),
-            methods=options.allow_methods,
-        )
-    )
+    return command.run(copy_fields(TuneRequest, options, urls=tuple(options.url)))
 
 
 def _discover(_line: CommandLine, options: argparse.Namespace) -> int:

@@ -9,8 +9,7 @@ HeadroomError
 │   ├── NoSocketError the path is there, but it is no socket
 │   ├── StillRunsError nothing listens there now, but the process that did still runs
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
-├── RunError        a run of `tune` has no result
-├── ResultsError    a file with results of `tune` cannot be continued or written
+├── RunError        `tune` cannot measure a server
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
     └── DamagedError  uWSGI wrote them, but did not escape a name in them
 

@@ -20,7 +20,7 @@ import flask
 import psutil
 import pytest
 
-from app import demo, guard
+from app import demo
 from app.loopback import get
 from app.scenes import SCENES
 from tools import progress
@@ -47,9 +47,6 @@ sys.exit(demo.main(arguments[arguments.index("app.demo") + 1 :]))
 
 PIP = "echo > $TMPDIR/unpacked; echo > $TMPDIR/../beside; trap '' TERM; sleep 60 & sleep 60"
 """Leaves files, and starts a child; both processes ignore SIGTERM."""
-
-PIP_UNTIL_GO = PIP.replace("sleep 60 & sleep 60", "for _ in $(seq 600); do [ -e $TMPDIR/../go ] || sleep 0.1; done")
-"""Leaves files, and ends once there is one more."""
 
 
 def test_taken_port_ends_the_demo_before_anything_is_set_up():
@@ -83,7 +80,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
-        assert len(_processes_with(demo_.temporary)) >= 11  # the demo, its guard, 5 programs, 4 workers
+        assert len(_processes_with(demo_.temporary)) >= 12  # the demo, its guard and its runner, 5 programs, 4 workers
         for number in signals:
             demo_.process.send_signal(number)
         assert demo_.process.wait(60) == 0
@@ -116,7 +113,7 @@ def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
         assert prometheus.unwell() == {}
         assert Alertmanager(int(ports["Alertmanager"])).alerts("UwsgiDown") == []
         monkeypatch.setattr(demo, "LEAVE", 0.0)
-        with pytest.raises(SetupError, match=rf"another demo \(process {demo_.process.pid}\) listens on it"):
+        with pytest.raises(SetupError, match=rf"another demo \(process {demo_.find('runner').pid}\) listens on it"):
             demo.refuse_taken(port)
 
 
@@ -170,7 +167,6 @@ def test_demo_outlives_what_it_can_do_without():
         ("uwsgi", "make demo: uwsgi ended (SIGKILL)"),
         ("load", "make demo: load ended (SIGKILL)"),
         ("exporter", "make demo: uwsgi-headroom ended (SIGKILL)"),
-        ("guard", "make demo: its guard has ended"),
     ],
 )
 def test_demo_ends_with_what_it_needs(name, said):
@@ -184,7 +180,7 @@ def test_demo_ends_with_what_it_needs(name, said):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("victim", ["demo", "make", "group"])
+@pytest.mark.parametrize("victim", ["demo", "make", "group", "guard", "runner"])
 def test_killed_demo_leaves_nothing(victim):
     """Nothing is left if the demo, its process group or its `make` is killed, and the next demo can start at once."""
     port = real_uwsgi.free_port()
@@ -198,14 +194,10 @@ def test_killed_demo_leaves_nothing(victim):
 
 @pytest.mark.parametrize("victim", ["demo", "make", "group", "guard", "pip"])
 def test_demo_killed_during_the_installation_leaves_nothing(victim):
-    """Neither pip's processes nor its temporary files are left. Without its guard, the demo continues to the end of the
-    installation.
-    """
-    with _demo(real_uwsgi.free_port(), make=True, installs=PIP_UNTIL_GO if victim == "guard" else PIP) as demo_:
+    """Neither pip's processes nor its temporary files are left."""
+    with _demo(real_uwsgi.free_port(), make=True, installs=PIP) as demo_:
         demo_.wait_for_installation()
         demo_.kill(victim)
-        if victim == "guard":
-            next(demo_.temporary.glob("*/beside")).with_name("go").touch()
         demo_.process.wait(60)
         demo_.expect_nothing_left(within=5)
         assert demo_.process.returncode != 0
@@ -293,7 +285,8 @@ class Demo:
         word = {
             "demo": "app.demo",
             "pip": "$TMPDIR/unpacked",
-            "guard": "guard.py",
+            "guard": "app.demo",
+            "runner": "app.demo",
             "uwsgi": "uwsgi.ini",
             "load": "app.load",
             "exporter": "stand_in.py",
@@ -306,8 +299,9 @@ class Demo:
                 process = psutil.Process(pid)
                 if any(word in part for part in process.cmdline()[1:]):
                     matching.append(process)
-        # uWSGI's master, and the demo itself under make, are older than the processes that they have started.
-        return min(matching, key=lambda process: process.create_time())
+        # uWSGI's master is older than its workers, and the demo than its guard, which is older than the runner.
+        matching.sort(key=lambda process: process.create_time())
+        return matching[("demo", "guard", "runner").index(name)] if word == "app.demo" else matching[0]
 
     def kill(self, victim: str) -> None:
         """Kills `make`, its whole process group, or a process with SIGKILL."""
@@ -375,7 +369,13 @@ def _script(path: Path, *words: object) -> None:
 
 def _processes_with(temporary: Path) -> list[int]:
     """The pids of the demo and the processes that it has started: their TMPDIR is that of the demo or lies in it."""
-    return guard.carriers(temporary)
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
+            variables = entry.read_bytes().decode(errors="replace").split("\0")
+            if any(f"{variable}/".startswith(f"TMPDIR={temporary}/") for variable in variables):
+                found.append(int(entry.parent.name))
+    return found
 
 
 def test_it_begins_where_nothing_is_installed() -> None:

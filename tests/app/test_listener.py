@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from app.guard import PREFIX
-from app.listener import listener
+from app.listener import PREFIX, listener
 from tools.support import real_uwsgi
 
 LISTEN = """\

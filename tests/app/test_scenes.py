@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,8 +22,8 @@ from app.demo_programs import (
     refuse_without_needs,
     uwsgi_program,
 )
-from app.guard import guarded
 from app.happenings import Happenings
+from app.listener import PREFIX
 from app.loopback import address, free_port, get
 from app.programs import Program, Running, running
 from app.scene import Happening, Scene
@@ -105,10 +106,9 @@ def quick() -> Iterator[dict[str, Shown]]:
 
 @contextlib.contextmanager
 def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
-    """Runs these scenes until the block ends, or the tests are killed. Their uWSGI uses the Flask of the tests, however
-    uWSGI was built."""
+    """Runs these scenes until the block ends. Their uWSGI uses the Flask of the tests, however uWSGI was built."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        directory = stack.enter_context(guarded()).directory
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
         patch.setenv("PYTHONPATH", f"{ROOT / 'exporter'}:{ROOT}:{Path(flask.__file__).parent.parent}")
         stages = [Stage(scene, directory / scene.name) for scene in chosen]
         port = free_port()

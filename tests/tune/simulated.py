@@ -1,87 +1,60 @@
-"""A simulated uWSGI under a closed loop: its throughput follows from bounds, so the best setting is known."""
+"""A simulated application, whose best setting is known by the asymptotic bounds of its resources."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from math import exp
 
 from uwsgi_headroom.analysis.what_if import Setting
-from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.results import Observed, Outcome
-from uwsgi_headroom.tune.loads.load_tools import Answers, Load
+from uwsgi_headroom.tune.load import Tally
+from uwsgi_headroom.tune.search import Run, Task
 
-SHARPNESS = 8
-"""How close a server comes to the least of its bounds."""
+CPUS, CLIENTS = 2.0, 16
 
 
 @dataclass
-class Server:
-    """cpu, waiting: seconds of a request. each, base: bytes of a process, and of all together. noise: the relative
-    standard deviation of a run; drift: that of a round. uneven: the hot ratio of several processes without
-    `thunder-lock`, and what it costs. runs: what was measured."""
+class Application:
+    """cpu, waiting: seconds of a request. base, each: bytes of the master and of a process. noise: of a run, and drift:
+    of all runs of a round, as relative standard deviations. broken: settings of which all requests fail."""
 
-    cpu: float
-    waiting: float
-    cpus: int = 2
-    clients: int = 16
-    each: float = 30e6
-    base: float = 20e6
+    cpu: float = 0.03
+    waiting: float = 0.1
+    base: float = 10e6
+    each: float = 10e6
     noise: float = 0.0
     drift: float = 0.0
-    uneven: float = 1.0
-    thunder_lock: float = 1.0
+    others: float = 0.0
+    broken: tuple[Setting, ...] = ()
     seed: int = 1
-    failing: frozenset[Setting] = frozenset()
-    runs: list[tuple[str, int]] = field(default_factory=list)
+    ran: list[Setting] = field(default_factory=list)
 
-    @property
-    def load(self) -> Load:
-        return Load(clients=self.clients)
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._speed = 1.0
 
-    def throughput(self, variant: Variant) -> float:
-        """The true throughput of a variant, requests per second."""
-        setting = variant.setting
-        threads = min(self.clients, setting.in_all)
-        bounds = (threads / (self.cpu + self.waiting), self.cpus / self.cpu, setting.processes / self.cpu)
-        smooth = sum(bound**-SHARPNESS for bound in bounds) ** (-1 / SHARPNESS)
-        if variant.thunder_lock:
-            return float(smooth * self.thunder_lock)
-        return float(smooth / (self.uneven if setting.processes > 1 else 1.0))
+    def serve(self, setting: Setting, clients: int = CLIENTS) -> float:
+        """Requests per second at most."""
+        of_threads = min(setting.in_all, clients) / (self.cpu + self.waiting)
+        return min(of_threads, min(setting.processes, CPUS) / self.cpu)
 
-    def run(self, variant: Variant, number: int) -> Outcome:
-        """One run, with noise that depends on the seed, the round and the variant alone."""
-        self.runs.append((variant.name, number))
-        if variant.setting in self.failing:
-            return Outcome(setup=variant.name, load="load", number=number, answers=None, error="It dies at once.")
-        own = random.Random(f"{self.seed} {number} {variant.name}").gauss(0, self.noise)
-        common = random.Random(f"{self.seed} {number}").gauss(0, self.drift)
-        rate = self.throughput(variant) * exp(own + common)
-        threads = min(self.clients, variant.setting.in_all)
-        working, waiting = rate * self.cpu, rate * self.waiting
-        return Outcome(
-            setup=variant.name,
-            load="load",
-            number=number,
-            answers=Answers(
-                seconds=10, answered=round(10 * rate), mean=self.clients / rate, p99=3 * self.clients / rate
-            ),
-            cpus=tuple(min(1.0, working / self.cpus) for _ in range(self.cpus)),
-            server_cpu=working,
-            clients_cpu=0.0,
-            memory=round(self.base + self.each * variant.setting.processes),
-            observed=Observed(
-                throughput=rate,
-                response_time=threads / rate,
-                concurrency=threads,
-                shares={},
-                hot_ratio=1.0 if variant.thunder_lock or variant.setting.processes == 1 else self.uneven,
-                cost=None,
-                interpreter_load=min(1.0, working / variant.setting.processes),
-                waits={
-                    "cpu": working,
-                    "sleep": waiting,
-                    "interpreter_lock": max(0.0, threads - working - waiting),
-                },
-            ),
-        )
+    def alone(self, _setting: Setting) -> Tally:
+        return Tally(answered=100, total=100 * (self.cpu + self.waiting), seconds=100 * (self.cpu + self.waiting))
+
+    def measure(self, setting: Setting) -> Run:
+        if not self.ran or setting == self.ran[0]:
+            self._speed = exp(self._chance.gauss(0, self.drift))
+        self.ran.append(setting)
+        rate = self.serve(setting) * self._speed * exp(self._chance.gauss(0, self.noise))
+        memory = round(self.base + self.each * setting.processes)
+        usage = {"clients_cpu": 0.0, "other_cpu": self.others, "memory": memory}
+        if setting in self.broken:
+            return Run(tally=Tally(errors=Counter({"status 500": 90})), server_cpu=0.1, **usage)
+        answered = round(1000 * rate)
+        tally = Tally(answered=answered, total=CLIENTS / rate * answered, seconds=1000.0)
+        return Run(tally=tally, server_cpu=rate * self.cpu, **usage)
+
+
+def task(processes: int, threads: int, **more: float) -> Task:
+    return Task(present=Setting(processes, threads), clients=CLIENTS, cpus=CPUS, **more)  # type: ignore[arg-type]

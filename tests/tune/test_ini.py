@@ -1,7 +1,8 @@
-"""What of an ini file is measured, what is left out, and which setting it has."""
+"""What of an ini file is measured, what is left out, which setting it has, and how it is edited."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,7 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.tune.application.ini import TUNED, Ini, describe, find_group, read_ini
-from uwsgi_headroom.tune.application.variant import Variant
+from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
 
 EVERYTHING = """\
 # a comment
@@ -34,24 +34,12 @@ env = KEY=value
 http-socket = 0.0.0.0:80
 stats = :1717
 cron = -1 -1 -1 -1 -1 /usr/bin/clean
-unique-cron2 = minute=5 /usr/bin/mail
 attach-daemon = redis-server
-smart-attach-daemon = /run/celery.pid celery
 mule = shop.mule
-mules = 2
 spooler = /var/spool/shop
-emperor = /etc/vassals
 logto = /var/log/shop.log
-daemonize = /var/log/shop.log
-pidfile = /run/shop.pid
-safe-pidfile = /run/shop2.pid
-touch-reload = /srv/reload
-py-autoreload = 1
 hook-post-app = exec:/usr/bin/notify
-exec-as-root = /bin/mount
 uid = www-data
-subscribe-to = 10.0.0.1:9000
-legion = web 10.0.0.1:1 1 bf:x
 cache2 = name=a,items=100,store=/var/cache/a,blocksize=64
 """
 
@@ -62,8 +50,8 @@ def write(directory: Path, text: str, name: str = "shop.ini") -> Path:
     return path
 
 
-def read(directory: Path, text: str, **environment: str) -> Ini:
-    return read_ini(write(directory, text), cpus=2, environment=environment)
+def read(directory: Path, text: str) -> Ini:
+    return read_ini(str(write(directory, text)))
 
 
 def test_what_decides_performance_is_kept(tmp_path: Path) -> None:
@@ -74,100 +62,64 @@ def test_what_decides_performance_is_kept(tmp_path: Path) -> None:
         "module = shop.wsgi:application",
         f"chdir = {tmp_path}/",
         "master = true",
+        "thunder-lock = true",
+        "listen = 512",
         "harakiri = 30",
         "max-requests = 1000",
         "buffer-size = 32768",
         "cpu-affinity = 2",
         "env = KEY=value",
         "cache2 = name=a,items=100,blocksize=64",
+        "endif = ",
     ]
-    assert ini.present == Variant(Setting(4, 8), thunder_lock=True, listen=512)
-
-
-def test_what_is_left_out_is_named(tmp_path: Path) -> None:
-    """By what it is for; the values are not repeated."""
-    said = describe(read(tmp_path, EVERYTHING).off)
-    assert said[0] == "sockets and routers (http-socket, subscribe-to)"
-    assert "crons (cron, unique-cron2)" in said
-    assert "daemons (attach-daemon, smart-attach-daemon)" in said
-    assert "mules (mule, mules)" in said
-    assert said[-1] == "caches beyond this server (cache2)"
-    assert len(said) == 14
+    assert (ini.present, ini.cheaper) == (Setting(4, 8), 0)
+    others = ("http-socket", "stats", "cron", "attach-daemon", "mule", "spooler", "logto", "hook-post-app", "uid")
+    assert ini.left_out == others
 
 
 BEYOND = """
-legion-cron legion-attach-daemon smart-attach-daemon2 attach-control-daemon farm spooler-processes vassals-dir
-http https http-to fastrouter uwsgi-socket shared-socket stats-push carbon log-syslog req-logger logfile-chown
-pidfile2 daemonize2 touch-chain-reload fs-reload hook-as-user exec-asap chroot setns zerg-server alarm
-http11-socket protocol enable-proxy-protocol fallback-config file-write worker-exec re-fork rbtimer signal-timer
-listen-queue-alarm metric-dir wait-iface no-server upload-progress signal eval
-subscribe2 snmp master-fifo idle cheap reuse-port %(name)-socket
+cron legion-cron attach-daemon smart-attach-daemon2 attach-control-daemon mule mules farm spooler spooler-processes
+http https http-to fastrouter socket uwsgi-socket shared-socket stats stats-push carbon logto logto2 log-syslog logger
+req-logger daemonize daemonize2 pidfile touch-reload fs-reload hook-post-app hook-as-user exec-asap call-asap chroot
+setns zerg-server alarm emperor vassals-dir eval worker-exec re-fork timer rbtimer metric-dir snmp master-fifo idle
+cheap reuse-port uid gid log-route log-req-route log-drain listen-queue-alarm an-option-of-another-plugin %(x)-socket
 """
 KEPT = """
 module wsgi-file mount callable pythonpath virtualenv home plugins plugin-dir env chdir enable-threads harakiri
 lazy-apps single-interpreter need-app post-buffering socket-timeout max-worker-lifetime reload-on-rss static-map
 offload-threads route disable-logging log-format log-slow logdate cpu-affinity cache2 queue so-keepalive reload-mercy
-socket-sndbuf log-x-forwarded-for import if-env set-placeholder auto-procname threads-stacksize umask never-swap
-enable-metrics reload-on-exception die-on-term vacuum static-gzip-all
+log-x-forwarded-for import if-env endif set-placeholder threads-stacksize umask thunder-lock listen max-requests
 """
 
 
 @pytest.mark.parametrize("option", BEYOND.split())
-def test_options_that_reach_beyond_the_server(option: str) -> None:
+def test_options_that_reach_beyond_the_server_or_are_unknown(option: str) -> None:
     """They are left out."""
-    assert find_group(option) is not None
+    assert not is_kept(option)
 
 
 @pytest.mark.parametrize("option", KEPT.split())
 def test_options_that_decide_performance(option: str) -> None:
     """They are kept."""
-    assert find_group(option) is None
-
-
-NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True).filter(
-    lambda name: (
-        name not in TUNED
-        and name
-        not in ("ini", "include", "inherit", "set", "cache2", "map-socket", "async", "gevent", "asyncio", "ugreen")
-        and name not in ("xml", "yaml", "yml", "json", "js", "config", "tornado", "greenlet", "coroae", "loop")
-    )
-)
-VALUES = st.text(st.characters(exclude_characters="\n\r%\0", exclude_categories=["Cs", "Cc", "Zs"]), max_size=30)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=12))
-def test_kept_lines_are_unchanged(tmp_path_factory: pytest.TempPathFactory, options: list[tuple[str, str]]) -> None:
-    """Each option is either kept as it is, in its order, or left out and named."""
-    text = "[uwsgi]\n" + "".join(f"{name} = {value}\n" for name, value in options)
-    ini = read_ini(write(tmp_path_factory.getbasetemp(), text), cpus=2, environment={})
-    assert [(line.key, line.value) for line in ini.kept] == [
-        (name, value.strip()) for name, value in options if not find_group(name)
-    ]
-    assert ini.off == tuple(name for name, _ in options if find_group(name))
+    assert is_kept(option)
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("options", "expected", "cheaper"),
     [
-        ("", Variant(Setting(1, 1))),
-        ("processes = 3\nworkers = 5", Variant(Setting(5, 1))),
-        ("processes = %k", Variant(Setting(2, 1))),
-        ("processes = $(WORKERS)\nthreads = 2", Variant(Setting(6, 2))),
-        ("number = 3\nprocesses = %(number)", Variant(Setting(3, 1))),
-        ("set = processes=7", Variant(Setting(7, 1))),
-        ("processes = 4\ncheaper = 2", Variant(Setting(4, 1), cheaper=2)),
-        ("thunder-lock", Variant(Setting(1, 1), thunder_lock=True)),
-        ("thunder-lock = off", Variant(Setting(1, 1))),
-        ("listen = 100", Variant(Setting(1, 1))),
-        ("if-env = A\nharakiri = 3\nend =\nprocesses = 4", Variant(Setting(4, 1))),
-        ("if-env = A\nif-env = B\nharakiri = 3\nendif =\nprocesses = 4", Variant(Setting(4, 1))),
-        ("processes = 4\nif-exists = missing.ini\nini = missing.ini\nendif =", Variant(Setting(4, 1))),
+        ("", Setting(1, 1), 0),
+        ("processes = 3\nworkers = 5", Setting(5, 1), 0),
+        ("set = processes=7", Setting(7, 1), 0),
+        ("processes = 4\ncheaper = 2", Setting(4, 1), 2),
+        ("if-env = A\nharakiri = 3\nend =\nprocesses = 4", Setting(4, 1), 0),
+        ("if-env = A\nif-env = B\nharakiri = 3\nendif =\nprocesses = 4", Setting(4, 1), 0),
+        ("processes = 4\nif-exists = missing.ini\nini = missing.ini\nendif =", Setting(4, 1), 0),
     ],
 )
-def test_the_present_setting(tmp_path: Path, options: str, expected: Variant) -> None:
-    """As uWSGI counts: the last value, its defaults, and placeholders."""
-    assert read(tmp_path, f"[uwsgi]\nmodule = a\n{options}\n", WORKERS="6").present == expected
+def test_the_present_setting(tmp_path: Path, options: str, expected: Setting, cheaper: int) -> None:
+    """As uWSGI counts: the last value, and its defaults."""
+    ini = read(tmp_path, f"[uwsgi]\nmodule = a\n{options}\n")
+    assert (ini.present, ini.cheaper) == (expected, cheaper)
 
 
 @pytest.mark.parametrize(
@@ -175,17 +127,21 @@ def test_the_present_setting(tmp_path: Path, options: str, expected: Variant) ->
     [
         ("", "shop.ini has no options in a section [uwsgi]"),
         ("module = a\n", "has no options in a section"),
-        ("[uwsgi]\nmodule = a\0\n", "is not an ini file: it is binary"),
-        ("[uwsgi]\nprocesses = many\n", "line 2: tune needs the number of processes, and this is 'many'"),
-        ("[uwsgi]\nprocesses = %(x)\n", "this is '%(x)': write the number"),
-        ("[uwsgi]\nif-env = A\nthreads = 2\nendif =\n", "line 3: tune needs the number of threads, and this is within"),
-        ("[uwsgi]\nprocesses = 0\n", "0x1: processes can be 1 to 1024"),
-        ("[uwsgi]\ngevent = 100\n", "gevent serves many requests with one thread"),
-        ("[uwsgi]\nmap-socket = 0:1\n", "map-socket gives processes sockets of their own"),
+        ("[uwsgi]\nmodule = a\0\n", "is not an ini file: it is too large, or binary"),
+        ("[uwsgi]\nmodule = a\nprocesses = many\n", "tune needs the number of processes, not 'many'"),
+        ("[uwsgi]\nmodule = a\nprocesses = %k\n", "tune needs the number of processes, not '%k'"),
+        (
+            "[uwsgi]\nmodule = a\nif-env = A\nthreads = 2\nendif =\n",
+            "tune needs the number of threads, not '2' or a cond",
+        ),
+        ("[uwsgi]\nmodule = a\nprocesses = 0\n", "tune needs the number of processes, not '0'"),
+        ("[uwsgi]\ngevent = 100\n", "share their requests, not for gevent"),
+        ("[uwsgi]\nmap-socket = 0:1\n", "share their requests, not for map-socket"),
         ("[uwsgi]\nyaml = a.yml\n", "line 2: tune reads ini files only, and yaml loads another"),
-        ("[uwsgi]\nemperor = /etc/vassals\n", "is an emperor's, without an application"),
+        ("[uwsgi]\nemperor = /etc/vassals\n", "names no application; for an emperor"),
         ("[uwsgi]\nini = missing.ini\n", "missing.ini cannot be read: No such file"),
         ("[uwsgi]\nini = http://a/b.ini\n", "tune cannot follow http://a/b.ini"),
+        ("[uwsgi]\nini = %(base).ini\n", "tune cannot follow %(base).ini"),
         ("[uwsgi]\nini = :uwsgi\n", "includes more than 20 files"),
     ],
 )
@@ -200,48 +156,96 @@ def test_files_that_cannot_be_used(tmp_path: Path, text: str, message: str, monk
 def test_included_files(tmp_path: Path) -> None:
     """Their options stand where the file is included, and inherited ones at the end; paths are those of each file."""
     (tmp_path / "base").mkdir()
-    base = write(
-        tmp_path / "base", "[uwsgi]\nthreads = 2\nmount = %d\nfirst = %D\n[more]\nbuffer-size = 1\n", "base.ini"
-    )
+    text = "[uwsgi]\nthreads = 2\nmodule = %d\nchdir = %D\n[more]\nbuffer-size = 1\n"
+    base = write(tmp_path / "base", text, "base.ini")
     last = write(tmp_path, "[uwsgi]\nprocesses = 9\n", "last.ini")
-    ini = read(tmp_path, f"[uwsgi]\ninherit = {last}\nini = {base}\nini = {base}:more\nprocesses = 4\nchdir = %p\n")
-    assert ini.present == Variant(Setting(9, 2))
-    assert [(line.key, line.value) for line in ini.kept] == [
-        ("mount", f"{tmp_path}/base/"),
-        ("first", f"{tmp_path}/"),
+    ini = read(tmp_path, f"[uwsgi]\ninherit = {last}\nini = {base}\nini = :more\nprocesses = 4\nhome = %p\n")
+    assert ini.present == Setting(9, 2)
+    assert ini.kept == (
+        ("module", f"{tmp_path}/base/"),
+        ("chdir", f"{tmp_path}/"),
         ("buffer-size", "1"),
-        ("chdir", f"{tmp_path}/shop.ini"),
-    ]
+        ("home", f"{tmp_path}/shop.ini"),
+    )
 
 
-def test_a_file_that_includes_another(tmp_path: Path) -> None:
-    """What it inherits comes after all other options, and `:section` is of the file that was read last."""
-    write(tmp_path, "[uwsgi]\nprocesses = 3\n", "last.ini")
-    write(tmp_path, f"[uwsgi]\ninherit = {tmp_path}/last.ini\n[more]\nthreads = 2\n", "base.ini")
-    text = f"[uwsgi]\ninclude = {tmp_path}/base.ini\nprocesses = 2\nini = :more\n[more]\nthreads = 7\n"
-    assert read(tmp_path, text).present == Variant(Setting(3, 2))
+def test_a_section_of_the_file(tmp_path: Path) -> None:
+    """Only that one is measured and edited."""
+    path = write(tmp_path, "[uwsgi]\nmodule = a\n[staging]\nmodule = b\nthreads = 2\n")
+    ini = read_ini(f"{path}:staging")
+    assert (ini.kept, ini.present) == ((("module", "b"),), Setting(1, 2))
+    assert edit_ini(ini, Setting(1, 4)) == "[uwsgi]\nmodule = a\n[staging]\nmodule = b\nthreads = 4\n"
 
 
 def test_values_that_other_lines_refer_to(tmp_path: Path) -> None:
     """They are filled in: uWSGI knows only the options that its file has."""
-    ini = read(tmp_path, "[uwsgi]\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")
-    assert [(line.key, line.value) for line in ini.kept] == [("env", "A=/run/a 3 %(other)")]
-
-
-def test_a_file_that_is_included_within_a_condition(tmp_path: Path) -> None:
-    """Its options are within the condition too."""
-    more = write(tmp_path, "[uwsgi]\nthreads = 8\n", "more.ini")
-    with pytest.raises(ConfigError, match=r"more\.ini, line 2: tune needs the number of threads, and this is within a"):
-        read(tmp_path, f"[uwsgi]\nif-env = A\nini = {more}\nendif =\n")
+    ini = read(tmp_path, "[uwsgi]\nmodule = a\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")
+    assert ini.kept[1:] == (("env", "A=/run/a 3 %(other)"),)
 
 
 def test_variables_of_the_file(tmp_path: Path) -> None:
     """Digits are parts of its directory; `%%` is a percent sign, whatever follows."""
-    ini = read(tmp_path, "[uwsgi]\nenv = A=%0/%1/%9\nlog-date = %%d/%%m\n")
-    assert [line.value for line in ini.kept] == [f"A={tmp_path.parts[1]}/{tmp_path.parts[2]}/", "%%d/%%m"]
+    ini = read(tmp_path, "[uwsgi]\nmodule = %0/%1/%9\nlog-format = %%d/%%m\n")
+    assert [value for _, value in ini.kept] == [f"{tmp_path.parts[1]}/{tmp_path.parts[2]}/", "%%d/%%m"]
 
 
-def test_a_condition_without_an_end(tmp_path: Path) -> None:
-    """It ends with the file: the options that tune adds are not within it."""
-    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\n").render().endswith("\nharakiri = 3\nendif = \n")
-    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\nendif =\n").render().count("endif") == 1
+SHOP = """\
+[uwsgi]
+; how many
+workers=4
+  threads  =  8
+module = a
+[other]
+processes = 1
+"""
+
+
+def edit(directory: Path, text: str, chosen: Setting) -> str:
+    return edit_ini(read(directory, text), chosen)
+
+
+def test_values_are_replaced_where_they_are(tmp_path: Path) -> None:
+    """With the spelling and the spaces of the line."""
+    after = edit(tmp_path, SHOP, Setting(8, 2))
+    assert after == SHOP.replace("workers=4", "workers=8").replace("threads  =  8", "threads  =  2")
+
+
+def test_a_missing_option_is_added_beside_the_other(tmp_path: Path) -> None:
+    """In the section that uWSGI reads; an included file, which may belong to other servers, stays."""
+    base = write(tmp_path, "[uwsgi]\nmodule = a\n", "base.ini")
+    text = f"[uwsgi]\nprocesses = 2\nini = {base}\n[other]\nthreads = 5\n"
+    assert edit(tmp_path, text, Setting(2, 4)) == text.replace("processes = 2\n", "processes = 2\nthreads = 4\n")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["", "module = b"])
+def test_the_diff_can_be_applied(tmp_path: Path, ending: str, last: str) -> None:
+    """With and without a line break at the end, and with those of Windows."""
+    before = ending.join(["[uwsgi]", "module = a", "processes = 4", last])
+    after = edit(tmp_path, before, Setting(8, 2))
+    diff = make_diff(before, after, tmp_path / "shop.ini")
+    command = ["git", "apply", "--whitespace=nowarn"]
+    done = subprocess.run(command, cwd=tmp_path, input=diff.encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "shop.ini").read_bytes() == after.encode()
+
+
+NAMES = st.sampled_from(["harakiri", "cron", "env", "my-option", "processes", "workers", "threads"])
+VALUES = st.text(st.characters(exclude_characters="\n\r%\0", exclude_categories=["Cs", "Cc", "Zs"]), max_size=30)
+SETTINGS = st.builds(Setting, st.integers(1, 64), st.integers(1, 64))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8), SETTINGS)
+def test_only_the_setting_changes(
+    tmp_path_factory: pytest.TempPathFactory, options: list[tuple[str, str]], chosen: Setting
+) -> None:
+    """The edited file has the chosen setting, and all its other lines, in their order."""
+    tuned = ("processes", "workers", "threads")
+    lines = [f"{name} = {'3' if name in tuned else value}" for name, value in options]
+    text = "\n".join(["; before", "[uwsgi]", "module = a", *lines, "[other]", "threads = 5", ""])
+    directory = tmp_path_factory.getbasetemp()
+    after = edit(directory, text, chosen)
+    assert read(directory, after).present == chosen
+    others = [line for line in text.split("\n") if line.split(" = ")[0] not in tuned]
+    assert [line for line in after.split("\n") if line.split(" = ")[0] not in tuned] == others

@@ -13,8 +13,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
-from app.load import Address, Load, Tally, as_json, from_json, started
+from app.load import Load, Tally, as_json, from_json, started
 from tools.environments import ROOT
+from uwsgi_headroom.tune.load import Address
 
 
 async def run(loads: Sequence[tuple[Load, Address]]) -> Tally:

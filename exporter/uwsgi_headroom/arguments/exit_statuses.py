@@ -29,8 +29,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (0, "tune recommends a setting, which may be the present setting"),
         (
             1,
-            "tune recommends nothing: the application does not run, no setting is within your limits, or tune was "
-            "interrupted",
+            "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted",
         ),
         (2, "an argument, the ini file or the access log is wrong"),
     ),

@@ -1,134 +1,202 @@
-"""Runs `tune`: asks, measures what the search wants to know, and writes the recommendation."""
+"""Runs `tune`: says what it will do, runs the settings that the search wants, and writes the diff."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import os
+import shutil
 import sys
-from collections.abc import Callable
-from functools import partial
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
 from pathlib import Path
+from statistics import median
 
-from uwsgi_headroom import logs
+from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.cpus import parse_stat, read_usable_cpus
+from uwsgi_headroom.kernel.memory import read_available_memory
 from uwsgi_headroom.terminal_text import print_lines, wrap
-from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.results import Line, Outcome, ResultsFile, fingerprint, open_results
-from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.finish import MEASURED, RUNS, WIDTH, OutputDirectory, finish, open_output, render_table
-from uwsgi_headroom.tune.plan import BACKENDS, Plan, make_plan
-from uwsgi_headroom.tune.request import TuneRequest
-from uwsgi_headroom.tune.search.candidates import predict_scores
-from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.search import search
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
+from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
+from uwsgi_headroom.tune.load import Load, Tally, measure
+from uwsgi_headroom.tune.paths import find_paths
+from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
+from uwsgi_headroom.tune.search import MOST_RUNS, Evidence, Result, Run, Task, describe_errors, search
+from uwsgi_headroom.tune.server import STATS, RunError, running
+from uwsgi_headroom.words.formats import byte_size, counted, duration, figure
 
 RECOMMENDED, NOTHING = 0, 1
+WIDTH = 100
+LONGEST_WARM_UP, BESIDE_SECONDS = 2.0, 3.0  # of each run: before the measured time, and beside its load
+UNSUCCESSFUL, OTHERS, CLIENTS = 0.1, 0.15, 0.85
+"""Worth a sentence: this part of redirects and errors; of the CPUs for other programs; CPUs of the clients, of one."""
 
 
-def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] | None = None) -> int:
-    """Run `tune` and return its exit status: 0 with a recommendation, 1 without one. Raises ConfigError if an option is
-    wrong, and HeadroomError if the application does not run or nothing can be written.
-
-    run_planned: in place of `run_once`.
-    """
-    logs.configure("critical", "logfmt")  # messages report errors
-    try:
-        return _run(request, run_planned or partial(run_once, say=_say))
-    except KeyboardInterrupt:
-        _say("Interrupted.")
-        return NOTHING
-
-
-def _run(request: TuneRequest, run_planned: Callable[[Planned], Outcome]) -> int:
-    plan = make_plan(request)
-    _say(*plan.list_lines(), BACKENDS)
-    if not _is_confirmed(request.yes):
+def run(request: TuneRequest) -> int:
+    """Run `tune` and return its exit status. Raises ConfigError, and HeadroomError if the application does not run."""
+    ini = read_ini(request.ini)
+    output = Path(request.output or f"{ini.path.name}.diff")
+    if output.exists():
+        raise ConfigError(f"--output: {output} exists already: give another file")
+    paths, words = find_paths(request.urls, request.access_log)
+    clients = request.clients or max(LEAST_CLIENTS, ini.present.in_all)
+    warm_up = min(LONGEST_WARM_UP, request.seconds / 5)
+    load = Load(paths=paths, clients=clients, seconds=request.seconds, warm_up=warm_up)
+    uwsgi, variables = find_uwsgi(request.uwsgi, ini), [name for name in os.environ if name.startswith("UWSGI_")]
+    # uWSGI would take them as options: `UWSGI_INI` as `ini`.
+    withheld = [name for name in variables if not is_kept(name[6:].lower().replace("_", "-"))]
+    _say(*list_notes(ini, uwsgi, load, words, withheld))
+    if not (request.yes or _is_confirmed()):
         _say("Nothing was started.")
         return NOTHING
-    output = open_output(request.output)
-    output.write(MEASURED, plan.application.text)
-    evidence = Evidence(plan.limits)
+    interrupt_on_signals()
     try:
-        chosen = _search(plan, evidence, output, run_planned)
-        lines = finish(chosen, plan, evidence, output)
+        runs = Runs(ini, uwsgi, load, guard_this_process("headroom-tune-"), withheld)
+        print_lines(finish(search(make_task(ini, request.max_memory, load), runs.measure, runs.ask_alone), ini, output))
     except KeyboardInterrupt:
-        _sum_up(evidence, output)
-        raise
-    except OSError as error:
-        raise HeadroomError(
-            f"{output.path} cannot be written: {error.strerror or error}", _list_table(evidence)
-        ) from None
-    except HeadroomError as error:
-        raise HeadroomError(str(error), [*error.details, *_list_table(evidence)]) from None
-    print_lines(lines)
+        _say("Interrupted: there is no recommendation.")
+        return NOTHING
     return RECOMMENDED
 
 
-def _search(
-    plan: Plan, evidence: Evidence, output: OutputDirectory, run_planned: Callable[[Planned], Outcome]
-) -> Variant:
-    predict = partial(predict_scores, load=plan.task.load, cpus=plan.task.cpus)
-    with open_results(output.path / RUNS) as results:
-        measurer = _Measurer(plan, output.path / MEASURED, results, run_planned)
-        return search(plan.task, measurer.measure, predict, evidence)
+def make_task(ini: Ini, max_memory: float | None, load: Load) -> Task:
+    usable, available = read_usable_cpus(os.getpid()), read_available_memory(os.getpid())
+    cpus = usable.count if usable else float(len(os.sched_getaffinity(0)))
+    memory = min(max_memory or inf, available.byte_count if available else inf)
+    return Task(present=ini.present, clients=load.clients, cpus=cpus, memory=memory, fewest=ini.cheaper + 1)
 
 
-class _Measurer:
-    """Runs variants one after the other, and says how far it is. A run that is in `results` already, of the same
-    application and load, is not repeated: an interrupted search then goes on where it was."""
-
-    def __init__(
-        self, plan: Plan, measured: Path, results: ResultsFile, run_planned: Callable[[Planned], Outcome]
-    ) -> None:
-        self._application, self._task, self._measured = plan.application, plan.task, measured
-        self._results, self._run_planned = results, run_planned
-        digest = hashlib.sha256(plan.application.text.encode(errors="surrogateescape")).hexdigest()
-        self._label = f"tune {digest[:8]}"
-        self._found = {line.key: line for line in results.found if line.outcome.error is None}
-        self._count = 0
-
-    def measure(self, variant: Variant, number: int) -> Outcome:
-        """The outcome of a variant in a round. Raises OSError, ResultsError if the disk is full, KeyboardInterrupt."""
-        setup = self._application.make_setup(variant, self._measured)
-        planned = Planned(setup, self._task.load, self._label, number)
-        print_of_run = fingerprint(planned.setup, planned.load)
-        self._count += 1
-        place = f"Run {self._count} of at most {self._task.most_runs}: {variant.name}"
-        kept = self._found.get((variant.name, self._label, number))
-        if kept is not None and kept.run == print_of_run:
-            _say(f"{place}: measured before: {kept.outcome.sum_up()}")
-            return kept.outcome
-        left = planned.seconds * (self._task.most_runs - self._count + 1)
-        _say(f"{place} (at most {duration(left)} left)")
-        outcome = self._run_planned(planned)
-        self._results.append(Line(run=print_of_run, outcome=outcome))
-        _say(f" {outcome.sum_up()}")
-        return outcome
+def list_notes(ini: Ini, uwsgi: Path, load: Load, words: str, withheld: list[str]) -> Iterator[str]:
+    """What will happen, as sentences."""
+    seconds = MOST_RUNS * (load.warm_up + load.seconds + BESIDE_SECONDS)
+    yield f"tune starts {ini.path.name} on 127.0.0.1 with {uwsgi}."
+    yield f"{counted(load.clients, 'client')} will request {words}, in {MOST_RUNS} runs at most: {duration(seconds)}."
+    if os.geteuid() == 0:
+        yield "You are root, so the application runs as root, too: another user is safer."
+    if left_out := [*ini.left_out, *withheld]:
+        yield f"Left out of the ini file and the environment: {', '.join(left_out)}."
+    yield "The application uses its own databases and other backends. Make sure that these are not the production ones."
 
 
-def _is_confirmed(yes: bool) -> bool:
-    if yes:
-        return True
+def find_uwsgi(given: str | None, ini: Ini) -> Path:
+    """The given uWSGI, else that of the ini's virtual environment, of this Python, or on PATH. Raises ConfigError."""
+    homes = [f"{value}/bin/uwsgi" for key, value in ini.kept if key in ("virtualenv", "venv", "home", "pyhome")]
+    wanted = [given] if given else [*homes, str(Path(sys.executable).with_name("uwsgi")), "uwsgi"]
+    found = next(filter(None, map(shutil.which, wanted)), None)
+    if found is None:
+        raise ConfigError(f"--uwsgi: {given} is not a program" if given else "no uwsgi was found: give --uwsgi FILE")
+    return Path(found).absolute()
+
+
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
         raise ConfigError("give --yes to start without a question, once you have checked which backends are used")
     print("Start? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _sum_up(evidence: Evidence, output: OutputDirectory) -> None:
-    """Print what an interrupted search has found."""
-    if not evidence.runs:
-        _say("No run was complete.")
-        return
-    print_lines(["", *_list_table(evidence)], sys.stderr)
-    _say(f"There is no recommendation yet. The same command with --output {output.path} goes on from here.")
+class Runs:
+    """Runs settings one after the other, and says how far it is. directory: for the files of the runs."""
+
+    def __init__(self, ini: Ini, uwsgi: Path, load: Load, directory: Path, withheld: list[str]) -> None:
+        self._present, self._load, self._directory, self._count = ini.present, load, directory, 0
+        self._environment = {name: value for name, value in os.environ.items() if name not in withheld}
+        # After the file, so that these options count.
+        more = ("--master", "--need-app", "--die-on-term", "--no-orphans", "--http-socket=127.0.0.1:{port}")
+        self._command = (str(uwsgi), "--ini={directory}/measured.ini", *more, f"--stats={STATS}")
+        (directory / "measured.ini").write_text(ini.render(), errors="surrogateescape")
+
+    def ask_alone(self, setting: Setting) -> Tally:
+        """What one client sees alone, in a third of the time."""
+        _say("One client alone:")
+        return self._run(setting, replace(self._load, clients=1, seconds=self._load.seconds / 3)).tally
+
+    def measure(self, setting: Setting) -> Run:
+        """One run. Raises RunError if the present setting does not run."""
+        self._count += 1
+        _say(f"Run {self._count} of at most {MOST_RUNS}, {setting}:")
+        try:
+            return self._run(setting, self._load)
+        except RunError as error:
+            if setting == self._present:
+                raise
+            _say(f"  {error}")
+            tally = Tally(errors=Counter({"it did not run": 1}))
+            return Run(tally=tally, server_cpu=0.0, clients_cpu=0.0, other_cpu=0.0, memory=0)
+
+    def _run(self, setting: Setting, load: Load) -> Run:
+        command = (*self._command, f"--processes={setting.processes}", f"--threads={setting.threads}")
+        with running(str(setting), command, self._directory, self._environment) as server:
+            server.wait_until_ready(load.paths[0])
+            begin = list[float]()
+
+            def read() -> tuple[float, ...]:
+                used = sum(parse_stat(procfs.read_file("/proc/stat"))[1].values())
+                return time.monotonic(), server.read_cpu(), time.process_time(), used
+
+            tally = asyncio.run(measure(load, server.address, lambda: begin.extend(read()), server.refuse_if_ended))
+            seconds, *used = (now - then for now, then in zip(read(), begin, strict=True))
+            memory = int(server.read_memory())
+        own, clients, everything = (each / seconds for each in used)
+        others = max(0.0, everything - own - clients)
+        _say(f"  {figure(tally.throughput, 4)} requests/s, mean {duration(tally.mean)}{describe_errors(tally)}")
+        return Run(tally=tally, server_cpu=own, clients_cpu=clients, other_cpu=others, memory=memory)
 
 
-def _list_table(evidence: Evidence) -> list[str]:
-    return render_table(evidence, None) if any(run.outcome.answers for run in evidence.runs) else []
+def finish(result: Result, ini: Ini, output: Path) -> Iterator[str]:
+    """Write the diff, if any, and return the lines for the terminal. Raises HeadroomError."""
+    yield from ("", *wrap(" ".join(result.sentences), WIDTH), "")
+    if result.chosen:
+        diff = make_diff(ini.text, edit_ini(ini, result.chosen), ini.path)
+        try:
+            output.touch(0o600, exist_ok=False)  # the lines around may hold a password
+            output.write_bytes(diff.encode(errors="surrogateescape"))
+        except OSError as error:
+            raise HeadroomError(f"{output} cannot be written: {error.strerror}", diff.split("\n")) from None
+        yield from (*diff.rstrip("\n").split("\n"), "")
+    yield from (*render_table(result), "")
+    for sentence in list_cautions(result.evidence, result.chosen):
+        yield from wrap(sentence, WIDTH, "  * ", "    ")
+    if result.chosen:
+        yield f"Nothing was changed. To apply it: patch {ini.path} {output}; then reload uWSGI."
+
+
+def render_table(result: Result) -> list[str]:
+    """The medians of each setting's runs."""
+    rows = [("setting", "runs", "requests/s", "mean", "p99", "memory", "CPUs")]
+    for setting, by_round in result.evidence.runs.items():
+        runs = by_round.values()
+        mark = "* " if setting == result.chosen else ""
+        rate, mean = (median(getattr(run.tally, name) for run in runs) for name in ("throughput", "mean"))
+        slowest = median(run.tally.percentile(0.99) for run in runs)
+        memory, cpu = (median(getattr(run, name) for run in runs) for name in ("memory", "server_cpu"))
+        times = duration(mean), duration(slowest)
+        rows.append((f"{mark}{setting}", str(len(runs)), figure(rate, 4), *times, byte_size(memory), f"{cpu:.2f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def list_cautions(evidence: Evidence, chosen: Setting | None) -> Iterator[str]:
+    """What the result depends on, as sentences."""
+    task, runs = evidence.task, [run for setting in evidence.runs for run in evidence.of(setting)]
+    if chosen and task.present.threads == 1 < chosen.threads:
+        yield f"{chosen} needs an application and libraries that are thread-safe. This load does not prove that."
+    odd = sum((run.tally.unsuccessful for run in runs), Counter[int]())
+    if odd.total() > UNSUCCESSFUL * sum(run.tally.answered for run in runs):
+        named = ", ".join(f"{status}: {count:,}" for status, count in odd.most_common())
+        yield f"Many answers were redirects or errors (status {named}): check that this is the load that you mean."
+    clients, others = median(run.clients_cpu for run in runs), median(run.other_cpu for run in runs)
+    took = f"They took {clients:.2f} CPUs of this machine{': they may be the limit' if clients > CLIENTS else ''}."
+    yield f"{counted(task.clients, 'client')} asked without a pause: with more, more threads may help. {took}"
+    if others > OTHERS * task.cpus:
+        yield f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet."
+    yield f"Measured with {figure(task.cpus)} CPUs, no proxy, no slow clients, and backends as fast as they are now."
 
 
 def _say(*sentences: str) -> None:
     for sentence in sentences:
-        indent = "  " if sentence.startswith(" ") else ""
-        print_lines(wrap(sentence, WIDTH, indent, indent), sys.stderr)
+        print_lines(wrap(sentence, WIDTH), sys.stderr)

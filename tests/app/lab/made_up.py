@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from app.lab.clients import Answers
 from app.lab.experiment import Results
 from app.lab.figures import Runs
 from app.lab.programs import Machine
-from uwsgi_headroom.tune.experiment.results import Observed, Outcome
-from uwsgi_headroom.tune.loads.load_tools import Answers
+from app.lab.results import Observed, Outcome
 
 
 def outcome(

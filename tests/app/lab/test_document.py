@@ -7,8 +7,8 @@ from pathlib import Path
 from app.lab import document, processes, published
 from app.lab.__main__ import EXPERIMENTS
 from app.lab.experiment import Length, load_label
+from app.lab.results import Outcome
 from tests.app.lab.made_up import machine, outcome
-from uwsgi_headroom.tune.experiment.results import Outcome
 
 
 def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.lab.clients import Answers
 from app.lab.figures import compare_change, error_rate, order, ratio
+from app.lab.results import Outcome, Spread, spread
 from tests.app.lab.made_up import outcome
-from uwsgi_headroom.tune.experiment.results import Outcome, Spread, spread
-from uwsgi_headroom.tune.loads.load_tools import Answers
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ import pytest
 
 from app.lab import __main__ as lab
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
+from app.lab.clients import Load
 from app.lab.experiment import Experiment, Length
 from app.lab.figures import error_rate, other_cpus
 from app.lab.programs import Programs, kept_machine
 from app.lab.progress import Progress
+from app.lab.results import Setup
+from app.lab.run import Planned, run_once
 from app.lab.servers import SERVERS, left_out
 from tests.app.lab.made_up import machine, outcome
 from tools import environments
 from tools.environments import Environment
 from tools.lab_environment import PACKAGES
-from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Load
 
 MINUTES = 25
 
@@ -68,12 +68,6 @@ def test_a_missing_server_is_not_planned_but_named(tmp_path: Path) -> None:
     assert "bjoern" not in names
     assert {"uWSGI", "gevent", "wsgiref"} <= names
     assert left_out(lacking.missing) == {"bjoern": "no ev.h"}
-
-
-def test_without_ab_the_own_clients_run(tmp_path: Path) -> None:
-    """E1 is not lost with a missing tool."""
-    tools = {run.load.tool for run in EXPERIMENTS[0].plan(programs(tmp_path, ab="none"), machine(), Length())}
-    assert tools == {"own"}
 
 
 def test_every_server_has_a_package_of_the_environment() -> None:

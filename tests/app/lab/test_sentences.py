@@ -11,8 +11,8 @@ from app.lab import affinity, flask_steps, processes, server_orders, unevenness,
 from app.lab.experiment import load_label
 from app.lab.figures import Finding
 from app.lab.programs import mask_file
+from app.lab.results import Outcome
 from tests.app.lab.made_up import observed, outcome, results
-from uwsgi_headroom.tune.experiment.results import Outcome
 
 E4 = "E4: 40 a second"
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from app.lab.series import interleave, run_series
-from uwsgi_headroom.tune.experiment.results import (
+from app.lab.clients import Answers, Load
+from app.lab.results import (
     Observed,
     Outcome,
     ResultsError,
+    Setup,
     Spread,
     open_results,
     spread,
 )
-from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load_tools import Answers, Load
+from app.lab.run import Planned
+from app.lab.series import interleave, run_series
 
 A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "{port}"))
 LOADS = {"light": Load(clients=1), "heavy": Load(clients=8)}

@@ -1,1 +1,0 @@
-"""The application that `tune` measures: its ini file, what of it is kept, the paths that are requested."""

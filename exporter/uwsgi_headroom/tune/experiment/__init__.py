@@ -1,1 +1,0 @@
-"""Runs servers under loads: one run, a series of them, their results."""

@@ -1,1 +1,0 @@
-"""Runs processes so that none outlives a run, and reads what they use."""
