@@ -153,8 +153,10 @@ def finish(result: Result, ini: Ini, output: Path) -> Iterator[str]:
     if result.chosen:
         diff = make_diff(ini.text, edit_ini(ini, result.chosen), ini.path)
         try:
-            output.touch(0o600, exist_ok=False)  # the lines around may hold a password
-            output.write_bytes(diff.encode(errors="surrogateescape"))
+            # A new file, through no link; the lines around may hold a password.
+            descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(diff.encode(errors="surrogateescape"))
         except OSError as error:
             raise HeadroomError(f"{output} cannot be written: {error.strerror}", diff.split("\n")) from None
         yield from (*diff.rstrip("\n").split("\n"), "")
