@@ -1,4 +1,4 @@
-"""Searches: the model of the advice (`analysis.repairman`) proposes settings, each is measured, the best is confirmed."""
+"""Searches: the model of the advice proposes settings, each is measured, and the best is confirmed."""
 
 from __future__ import annotations
 
