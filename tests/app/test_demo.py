@@ -27,6 +27,7 @@ from tools import progress
 from tools.environments import ROOT, SetupError
 from tools.support import real_uwsgi
 from tools.support.monitoring import Alertmanager, Prometheus
+from uwsgi_headroom.kernel.procfs import read_begin
 
 # The setup of environments has its own tests; here it is skipped, and a stand-in replaces the exporter. `installs` is a
 # command that replaces pip, or empty.
@@ -372,7 +373,8 @@ def _processes_with(temporary: Path) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-            variables = entry.read_bytes().decode(errors="replace").split("\0")
+            # Not all of it: beside this test, one runs whose process claims an environment of 2 GB.
+            variables = read_begin(1 << 16, entry).decode(errors="replace").split("\0")
             if any(f"{variable}/".startswith(f"TMPDIR={temporary}/") for variable in variables):
                 found.append(int(entry.parent.name))
     return found

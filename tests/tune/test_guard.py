@@ -21,6 +21,7 @@ MARK = "HEADROOM_TEST_GUARD"
 
 PROGRAM = """
 import os, subprocess, sys, time
+from uwsgi_headroom.kernel.procfs import read_begin
 from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
 interrupt_on_signals()
 directory = guard_this_process("g-")
@@ -54,7 +55,7 @@ def marked(token: str) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if f"{MARK}={token}".encode() in entry.read_bytes().split(b"\0"):
+            if f"{MARK}={token}".encode() in read_begin(1 << 16, entry).split(b"\0"):
                 found.append(int(entry.parent.name))
     return found
 

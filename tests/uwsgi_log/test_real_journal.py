@@ -23,6 +23,7 @@ from tests.uwsgi_log.test_check import repeated
 from tests.uwsgi_log.test_real_uwsgi import packet, send
 from tools.support.exporter import run
 from tools.support.real_uwsgi import accepting, uwsgi_binary, wait_until
+from uwsgi_headroom.kernel.procfs import read_begin
 
 JOURNALD = Path("/lib/systemd/systemd-journald")
 CGROUPS = next(filter(Path.is_dir, map(Path, ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"))), Path("/nonexistent"))
@@ -80,7 +81,7 @@ def followers(name: str) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
+            words = read_begin(1 << 16, path).split(b"\0")
             found += [str(path)] if f"_SYSTEMD_UNIT={name}".encode() in words else []
     return found
 
