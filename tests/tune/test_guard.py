@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom.kernel.procfs import read_begin
 
 EXPORTER = Path(__file__).parents[2] / "exporter"
 MARK = "HEADROOM_TEST_GUARD"
 
 PROGRAM = """
 import os, subprocess, sys, time
-from uwsgi_headroom.kernel.procfs import read_begin
 from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
 interrupt_on_signals()
 directory = guard_this_process("g-")
