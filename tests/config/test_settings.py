@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import operator
 import re
 from dataclasses import fields
@@ -13,17 +12,16 @@ import yaml
 
 from tests.config.test_precedence import resolved
 from tools.environments import ROOT
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, SettingRow, Settings
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.source import Unix
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
-    add_settings(made)
-    return made
+def parser() -> Parser:
+    return Parser(flags=SETTING_FLAGS)
 
 
 SAMPLES = {
