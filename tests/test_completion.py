@@ -47,12 +47,14 @@ def test_a_tab_completes(shell: str, folder: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("shell", EACH_SHELL)
 def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
-    """For an ambiguous beginning, all candidates are listed: commands, and options without a command."""
+    """For an ambiguous beginning, all candidates are listed: commands, options without a command, values."""
     with completing_shell(shell, folder / f"script.{shell}") as terminal:
         terminal.press("uwsgi-headroom \t\t")
         terminal.wait(lambda text: all(name in text for name in make_command_line().commands))
         terminal.press("\x15uwsgi-headroom --w\t\t")  # Ctrl-U discards the line
         terminal.wait(lambda text: "--web.listen-address" in text and "--web.allowed-hosts" in text)
+        terminal.press("\x15uwsgi-headroom completion fi\t")
+        terminal.wait(lambda text: "uwsgi-headroom completion fish" in text)
 
 
 @pytest.mark.parametrize("shell", EACH_SHELL)

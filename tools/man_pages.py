@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from uwsgi_headroom.arguments.commands import PROGRAM, CommandLine, make_command_line
 from uwsgi_headroom.arguments.exit_statuses import EXIT_STATUSES
-from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.arguments.parser import Flag, Parser
 from uwsgi_headroom.config.settings import FLAGS
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "man"
@@ -98,20 +97,20 @@ def _program_page(line: CommandLine) -> Iterator[str]:
     for name, parser in line.commands.items():
         yield from (".TP", f".BR {_escape(f'{PROGRAM}-{name}')} (1)", _text(_as_sentence(parser.summary)))
     yield ".SH OPTIONS"
-    yield from _arguments(line.program)
+    yield from _flags(line.program)
     yield from _see_also(name for name in line.commands)
 
 
 def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]:
-    positional = next((argument for argument in parser.arguments if not argument.option_strings), None)
+    positional = next((flag for flag in parser.flags if not flag.names), None)
     yield from _begin(f"{PROGRAM}-{name}", parser.summary)
     yield from (".SH SYNOPSIS", f".B {_escape(f'{PROGRAM} {name}')}", ".RI [ OPTION ]...")
     if positional:
-        name_of_value = _quote(str(positional.metavar))
-        yield f".RI [ {name_of_value} ]..." if positional.nargs == "*" else f".I {name_of_value}"
+        name_of_value = _quote(positional.metavar)
+        yield f".RI [ {name_of_value} ]..." if positional.is_repeatable else f".I {name_of_value}"
     yield from (".SH DESCRIPTION", _text(parser.description or ""))
     yield ".SH OPTIONS"
-    yield from _arguments(parser)
+    yield from _flags(parser)
     if statuses := EXIT_STATUSES.get(name):
         yield ".SH EXIT STATUS"
         for status, meaning in statuses:
@@ -133,19 +132,19 @@ def _begin(name: str, summary: str) -> Iterator[str]:
     yield from (".SH NAME", rf"{_escape(name)} \- {_text(summary)}")
 
 
-def _arguments(parser: Parser) -> Iterator[str]:
-    for argument in parser.arguments:
-        yield from (".TP", _tag(argument), _text(argument.help or ""))
+def _flags(parser: Parser) -> Iterator[str]:
+    for flag in parser.flags:
+        yield from (".TP", _tag(flag), _text(flag.help))
 
 
-def _tag(argument: argparse.Action) -> str:
-    value = argument.metavar if isinstance(argument.metavar, str) else "|".join(map(str, argument.choices or ()))
-    if not argument.option_strings:
+def _tag(flag: Flag) -> str:
+    value = flag.metavar or "|".join(flag.values)
+    if not flag.names:
         return f".I {_quote(value)}"
-    names = ", ".join(rf"\fB{_escape(name)}\fR" for name in argument.option_strings)
-    if argument.nargs == 0:
+    names = ", ".join(rf"\fB{_escape(name)}\fR" for name in flag.names)
+    if not flag.takes_value:
         return names
-    return rf"{names} \fI{_escape(value)}\fR" if argument.nargs != "?" else rf"{names}[=\fI{_escape(value)}\fR]"
+    return rf"{names}[=\fI{_escape(value)}\fR]" if flag.is_optional else rf"{names} \fI{_escape(value)}\fR"
 
 
 def _as_sentence(text: str) -> str:

@@ -256,11 +256,6 @@ def settings() -> Iterator[str]:
 
 
 def tune_flags() -> Iterator[str]:
-    """The flags of `tune`, from its parser."""
-    rows = []
-    for argument in make_command_line().commands["tune"].arguments:
-        flag = argument.option_strings[-1]
-        if flag != "--help":
-            value = f" {argument.metavar}" if argument.metavar else ""
-            rows.append((f"`{flag}{value}`", argument.help or ""))
-    yield from table(("flag", "what it does"), rows)
+    """The flags of `tune`."""
+    flags = make_command_line().commands["tune"].flags
+    yield from table(("flag", "what it does"), [(f"`{flag.form}`", flag.help) for flag in flags if flag.name != "help"])

@@ -1,20 +1,22 @@
 """Writes the completion scripts for bash, zsh and fish: they contain all words, so they do not run this program.
 
-The words (`Candidates`) are commands, and the options, values and files of each.
+The words are the commands, and the names, values and files of their flags.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import shlex
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
-from uwsgi_headroom.arguments.parser import Parser
-from uwsgi_headroom.config.settings import FLAGS
+from uwsgi_headroom.arguments.parser import Flag, Parser
 from uwsgi_headroom.terminal_text import print_lines
+
+_FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
+"""Metavars of values that complete to file names: a stats address may be the path of a socket."""
+
+_LONGEST_HELP = 70
 
 
 def run(line: CommandLine, shell: str) -> int:
@@ -26,8 +28,7 @@ def run(line: CommandLine, shell: str) -> int:
 def render_script(line: CommandLine, shell: str) -> str:
     """Write the script that completes this command line in a shell, one of `SHELLS`. After the program's name, the
     options of the default command are allowed too."""
-    render = {"bash": _render_bash, "zsh": _render_zsh, "fish": _render_fish}[shell]
-    return render(list_candidates(line), DEFAULT_COMMAND)
+    return {"bash": _render_bash, "zsh": _render_zsh, "fish": _render_fish}[shell](line.commands)
 
 
 _BASH = """\
@@ -44,18 +45,11 @@ _uwsgi_headroom() {{
     fi
     case "$command" in
 {commands}
-    *) command={default}; options={bare} ;;
+    *) command={default}; {bare} ;;
     esac
+    ((COMP_CWORD == 1)) && values="{names}" files=""
     case "$command $previous" in
 {values}
-    *)
-        if ((COMP_CWORD == 1)); then
-            values={names}
-        else
-            case "$command" in
-{positionals}
-            esac
-        fi ;;
     esac
     [[ $current == -* ]] && values="$options" files=""
     mapfile -t COMPREPLY < <(compgen -W "$values" -- "$current")
@@ -69,45 +63,28 @@ complete -F _uwsgi_headroom uwsgi-headroom
 """
 
 
-def _render_bash(candidates: Candidates, default: str) -> str:
-    commands = candidates.commands
-    values = [
-        f"    {'|'.join(_bash_pattern(command.name, name) for name in option.names)}) {_bash_value(option)} ;;"
-        for command in commands
-        for option in command.options
-        if option.takes_value and not option.is_optional
-    ]
-    positionals = [
-        f"            {command.name}) {_bash_value(command.positional)} ;;"
-        for command in commands
-        if command.positional
-    ]
+def _render_bash(commands: Mapping[str, Parser]) -> str:
     return _BASH.format(
-        commands="\n".join(
-            f"    {command.name}) options={_bash_words(_bash_names(command.options))} ;;" for command in commands
+        commands="\n".join(f"    {name}) {_bash_command(parser)} ;;" for name, parser in commands.items()),
+        default=DEFAULT_COMMAND,
+        bare=_bash_command(commands[DEFAULT_COMMAND]),
+        names=" ".join(commands),
+        values="\n".join(
+            f"    {'|'.join(quote(f'{command} {name}') for name in flag.names)}) {_bash_value(flag)} ;;"
+            for command, parser in commands.items()
+            for flag in parser.flags
+            if flag.names and flag.takes_value and not flag.is_optional
         ),
-        default=default,
-        bare=_bash_words(_bash_names(candidates.bare)),
-        values="\n".join(values),
-        names=_bash_words(command.name for command in commands),
-        positionals="\n".join(positionals),
     )
 
 
-def _bash_value(argument: Argument) -> str:
-    return f"values={_bash_words(argument.values)} files={'1' if argument.files else ''}".rstrip()
+def _bash_command(parser: Parser) -> str:
+    positional = (_bash_value(flag) for flag in parser.flags if not flag.names)
+    return " ".join((f'options="{" ".join(parser.options)}"', *positional))
 
 
-def _bash_pattern(command: str, option: str) -> str:
-    return shlex.quote(f"{command} {option}")
-
-
-def _bash_names(options: Iterable[Argument]) -> Iterable[str]:
-    return (name for option in options for name in option.names)
-
-
-def _bash_words(words: Iterable[str]) -> str:
-    return f'"{" ".join(words)}"'
+def _bash_value(flag: Flag) -> str:
+    return f'values="{" ".join(flag.values)}" files={"1" if flag.metavar in _FILES else ""}'
 
 
 _ZSH = """\
@@ -142,41 +119,33 @@ fi
 """
 
 
-def _render_zsh(candidates: Candidates, default: str) -> str:
-    names = (f"        {_zsh_quote(f'{command.name}:{command.help}')}" for command in candidates.commands)
-    return _ZSH.format(names="\n".join(names), default=default, cases="\n".join(map(_zsh_case, candidates.commands)))
+def _render_zsh(commands: Mapping[str, Parser]) -> str:
+    names = (f"        {quote(f'{name}:{parser.summary}')}" for name, parser in commands.items())
+    cases = (
+        " \\\n            ".join((f"    {name})\n        _arguments -s -S", *map(quote, _zsh_arguments(parser))))
+        + " ;;"
+        for name, parser in commands.items()
+    )
+    return _ZSH.format(names="\n".join(names), default=DEFAULT_COMMAND, cases="\n".join(cases))
 
 
-def _zsh_case(command: Command) -> str:
-    arguments = " \\\n            ".join(_zsh_quote(specification) for specification in _zsh_specifications(command))
-    return f"    {command.name})\n        _arguments -s -S \\\n            {arguments} ;;"
+def _zsh_arguments(parser: Parser) -> Iterator[str]:
+    for flag in parser.flags:
+        if not flag.names:
+            yield f"{'*' if flag.is_repeatable else '1'}{_zsh_value(flag)}"
+        begin = "*" if flag.is_repeatable else f"({' '.join(flag.names)})"
+        meaning = re.sub(r"([\[\]:\\])", r"\\\1", _shorten(flag.help))
+        for name in flag.names:
+            equals = "=" if flag.takes_value and name.startswith("--") else ""
+            yield f"{begin}{name}{equals}[{meaning}]{_zsh_value(flag)}"
 
 
-def _zsh_specifications(command: Command) -> Iterator[str]:
-    for option in command.options:
-        for name in option.names:
-            others = " ".join(option.names)
-            begin = "*" if option.repeatable else f"({others})"
-            equals = "=" if option.takes_value and name.startswith("--") else ""
-            yield f"{begin}{name}{equals}[{_zsh_escape(option.help)}]{_zsh_value(option)}"
-    if command.positional:
-        yield f"{'*' if command.positional.repeatable else '1'}{_zsh_value(command.positional)}"
-
-
-def _zsh_value(argument: Argument) -> str:
-    if not argument.takes_value:
+def _zsh_value(flag: Flag) -> str:
+    if not flag.takes_value:
         return ""
-    what = " ".join(re.findall(r"[a-z]+", argument.names[-1])) if argument.names else "argument"
-    action = f"({' '.join(argument.values)})" if argument.values else "_files" if argument.files else " "
-    return f"{'::' if argument.is_optional else ':'}{what}:{action}"
-
-
-def _zsh_escape(text: str) -> str:
-    return re.sub(r"([\[\]:\\])", r"\\\1", text)
-
-
-def _zsh_quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+    what = " ".join(re.findall(r"[a-z]+", flag.names[-1])) if flag.names else "argument"
+    action = f"({' '.join(flag.values)})" if flag.values else "_files" if flag.metavar in _FILES else " "
+    return f"{'::' if flag.is_optional else ':'}{what}:{action}"
 
 
 _FISH = """\
@@ -199,115 +168,31 @@ complete -c uwsgi-headroom -f
 """
 
 
-def _render_fish(candidates: Candidates, default: str) -> str:
-    names = " ".join(command.name for command in candidates.commands)
-    return _FISH.format(names=names, default=default) + "\n".join(_fish_lines(candidates)) + "\n"
+def _render_fish(commands: Mapping[str, Parser]) -> str:
+    lines = (f"complete -c uwsgi-headroom -n {line}\n" for line in _fish_candidates(commands))
+    return _FISH.format(names=" ".join(commands), default=DEFAULT_COMMAND) + "".join(lines)
 
 
-def _fish_lines(candidates: Candidates) -> Iterator[str]:
-    for command in candidates.commands:
-        described = f"{command.name} -d {_fish_quote(command.help)}"
-        yield f"complete -c uwsgi-headroom -n __uwsgi_headroom_is_first -a {described}"
-    for command in candidates.commands:
-        condition = f"-n '__uwsgi_headroom_is {command.name}'"
-        for option in command.options:
-            yield f"complete -c uwsgi-headroom {condition} {_fish_option(option)} -d {_fish_quote(option.help)}"
-        if command.positional:
-            condition = f"-n '__uwsgi_headroom_is {command.name}; and not __uwsgi_headroom_is_first'"
-            yield f"complete -c uwsgi-headroom {condition} {_fish_values(command.positional)}"
+def _fish_candidates(commands: Mapping[str, Parser]) -> Iterator[str]:
+    for command, parser in commands.items():
+        yield f"__uwsgi_headroom_is_first -a {command} -d {quote(parser.summary)}"
+        for flag in parser.flags:
+            names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names]
+            place = "" if names else "; and not __uwsgi_headroom_is_first"
+            meaning = ["-d", quote(_shorten(flag.help))] if names else []
+            yield " ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *_fish_value(flag), *meaning))
 
 
-def _fish_option(option: Argument) -> str:
-    names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
-    if not option.takes_value:
-        return " ".join(names)
-    # -x: a value follows, which is not a file.
-    required = [] if option.is_optional else ["-r"] if option.files else ["-x"]
-    return " ".join(part for part in (*names, *required, _fish_values(option)) if part)
+def _fish_value(flag: Flag) -> Iterator[str]:
+    if flag.names and flag.takes_value and not flag.is_optional:
+        yield "-r" if flag.metavar in _FILES else "-x"  # -x: a value follows, which is not a file
+    if flag.values:
+        yield f"-a {quote(' '.join(flag.values))}"
+    elif flag.metavar in _FILES:
+        yield "-F"
 
 
-def _fish_values(argument: Argument) -> str:
-    if argument.values:
-        return f"-a {_fish_quote(' '.join(argument.values))}"
-    return "-F" if argument.files else ""
-
-
-def _fish_quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-_FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
-"""Metavars of arguments that complete to file names: a stats address may be the path of a socket."""
-
-_VALUES = {setting.flag: setting.values for setting in FLAGS}
-"""Values by flag. argparse does not check these: the settings do, for variables and keys as well."""
-
-_LONGEST_HELP = 70
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An option, or a positional argument, which has no names. help: one line; values: the allowed values, if listed;
-    files: whether a path is allowed; takes_value: whether a value follows; is_optional: whether the value may be left
-    out."""
-
-    names: tuple[str, ...]
-    help: str
-    values: tuple[str, ...]
-    files: bool
-    takes_value: bool
-    is_optional: bool
-    repeatable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command, its options and its positional argument."""
-
-    name: str
-    help: str
-    options: tuple[Argument, ...]
-    positional: Argument | None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """All candidates. bare: options that are allowed without a command."""
-
-    commands: tuple[Command, ...]
-    bare: tuple[Argument, ...]
-
-
-def list_candidates(line: CommandLine) -> Candidates:
-    commands = tuple(_command(name, parser) for name, parser in line.commands.items())
-    default = next(command for command in commands if command.name == DEFAULT_COMMAND)
-    return Candidates(commands, default.options)
-
-
-def _command(name: str, parser: Parser) -> Command:
-    arguments = [_argument(action) for action in parser.arguments]
-    return Command(
-        name=name,
-        help=parser.summary,
-        options=tuple(argument for argument in arguments if argument.names),
-        positional=next((argument for argument in arguments if not argument.names), None),
-    )
-
-
-def _argument(action: argparse.Action) -> Argument:
-    return Argument(
-        names=tuple(action.option_strings),
-        help=_first_sentence(action.help or ""),
-        values=tuple(action.choices or _VALUES.get("".join(action.option_strings[-1:]), ())),
-        files=action.metavar in _FILES,
-        takes_value=action.nargs != 0,
-        is_optional=action.nargs == "?",
-        repeatable=isinstance(action, argparse._AppendAction) or action.nargs == "*",
-    )
-
-
-def _first_sentence(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a help text to fit beside a candidate."""
     short = text.partition(" [")[0].partition(". ")[0].partition(";")[0].partition(":")[0].removesuffix(".")
     return short if len(short) <= _LONGEST_HELP else f"{short[:_LONGEST_HELP].rpartition(' ')[0]} ..."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config import defaults, precedence
 from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.errors import ConfigError
@@ -16,8 +16,7 @@ from uwsgi_headroom.errors import ConfigError
 def loaded(tmp_path: Path, servers: str, sampling: str = "{}") -> Config:
     file = tmp_path / "headroom.yml"
     file.write_text(f"servers:\n{servers}\nsampling: {sampling}\n")
-    parser = argparse.ArgumentParser()
-    add_settings(parser)
+    parser = Parser(flags=SETTING_FLAGS)
     return precedence.resolve_config(parser.parse_args(["--config", str(file)]), {})
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.errors import ConfigError
 
 
 def resolved(*arguments: str, **environment: str) -> Config:
-    parser = argparse.ArgumentParser()
-    add_settings(parser)
+    parser = Parser(flags=SETTING_FLAGS)
     named = {f"UWSGI_HEADROOM_{name}": value for name, value in environment.items()}
     return precedence.resolve_config(parser.parse_args(arguments), named)
 

@@ -1,19 +1,18 @@
 """The rate of samples: from a flag, the environment or the file, within bounds."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config import precedence, yaml_file
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Config
 from uwsgi_headroom.errors import ConfigError
 
 
 def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Config:
-    parser = argparse.ArgumentParser()
-    add_settings(parser)
+    parser = Parser(flags=SETTING_FLAGS)
     return precedence.resolve_config(parser.parse_args(arguments), environment or {})
 
 

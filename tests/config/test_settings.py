@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import operator
 import re
 from dataclasses import fields
@@ -13,17 +12,16 @@ import yaml
 
 from tests.config.test_precedence import resolved
 from tools.environments import ROOT
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, SettingRow, Settings
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.source import Unix
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
-    add_settings(made)
-    return made
+def parser() -> Parser:
+    return Parser(flags=SETTING_FLAGS)
 
 
 SAMPLES = {
@@ -59,16 +57,15 @@ def test_every_flag_has_its_variable(tmp_path: Path) -> None:
     """Each flag of the parser has an environment variable, named in its help, that does the same."""
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error}\n")
-    actions = [action for action in parser()._actions if action.dest != "help"]
-    assert {action.dest for action in actions} == set(SAMPLES)
-    for action in actions:
-        text, look, expected = SAMPLES[action.dest]
+    assert set(vars(parser().parse_args([]))) == set(SAMPLES)
+    for flag in SETTING_FLAGS:
+        text, look, expected = SAMPLES[flag.name]
         value = text.format(file=path) if "{" in text else text
-        name = action.dest.upper()
-        assert f"[UWSGI_HEADROOM_{name}" in (action.help or "")
-        assert action.option_strings[0].lstrip("-").replace(".", "_").replace("-", "_") == action.dest
+        name = flag.name.upper()
+        assert f"[UWSGI_HEADROOM_{name}" in flag.help
+        assert flag.names[0].lstrip("-").replace(".", "_").replace("-", "_") == flag.name
         assert look(resolved(**{name: value})) == expected
-        assert look(resolved(action.option_strings[0], value)) == expected
+        assert look(resolved(flag.names[0], value)) == expected
 
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()

@@ -6,7 +6,8 @@ import argparse
 
 import pytest
 
-from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.errors import ConfigError
@@ -66,6 +67,4 @@ def test_every_flag_is_a_known_variable() -> None:
 
 
 def _nothing_given() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_settings(parser)
-    return parser.parse_args([])
+    return Parser(flags=SETTING_FLAGS).parse_args([])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.arguments.parser import Parser, number_between, parse_span, seconds_between
+from functools import partial
+
+from uwsgi_headroom.arguments.parser import Flag, number_between, parse_span, seconds_between
 from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
@@ -13,148 +15,121 @@ DESCRIPTION = (
     "warning is worse than unknown, and unknown is worse than OK."
 )
 
+HTTP_CONFIG = Flag(
+    "--http.config.file FILE",
+    "a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
+    "the format of promtool's --http.config.file",
+)
+"""The access to exporters, for every command that reads one."""
 
-def add_http_config_flag(parser: Parser) -> None:
-    """Add the option with the access to exporters, which `top` has too."""
-    parser.add_argument(
-        "--http.config.file",
-        dest="http_config_file",
-        metavar="FILE",
-        help="a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
-        "the format of promtool's --http.config.file",
-    )
+_maximum = partial(Flag, parse=parse_maximum, default=UNSET)
 
-
-def add_check_flags(parser: Parser) -> None:
-    """Add the options of `check`."""
-    parser.add_argument(
-        "addresses",
-        metavar="ADDRESS",
-        nargs="*",
-        help="the address of a stats server, or a glob, as for `serve --stats`; or the URL of a running exporter, or "
+FLAGS = (
+    Flag(
+        "addresses ADDRESS",
+        "the address of a stats server, or a glob, as for `serve --stats`; or the URL of a running exporter, or "
         "of one server's page on it: the exporter then answers at once, from its history",
-    )
-    add_http_config_flag(parser)
-    parser.add_argument("--all", action="store_true", help="check every server found on this machine")
-    parser.add_argument(
-        "--seconds",
-        metavar="SECONDS",
-        type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
+        is_repeatable=True,
+    ),
+    HTTP_CONFIG,
+    Flag("--all", "check every server found on this machine"),
+    Flag(
+        "--seconds SECONDS",
+        f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
         "`check` does not watch: it prints at once what the exporter measured over a window of this length, or over "
         "the next longer window that it has (`serve --window`)",
-    )
-    parser.add_argument(
+        parse=seconds_between(2, HISTORY_SECONDS),
+    ),
+    Flag(
         "--format",
-        choices=FORMATS,
-        default="text",
-        help="how to print the verdict: as text, as one JSON document (even after a failure), or as one line with "
+        "how to print the verdict: as text, as one JSON document (even after a failure), or as one line with "
         "performance data for Nagios (default text)",
-    )
-    parser.add_argument(
-        "--stuck",
-        metavar="AGE",
-        help=f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
+        default="text",
+        values=FORMATS,
+    ),
+    Flag(
+        "--stuck AGE",
+        f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",
-    )
-    parser.add_argument(
+    ),
+    Flag(
         "--read-locks",
-        action="store_true",
-        help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+        "read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
         "so that check knows exactly how busy the lock is",
-    )
-    parser.add_argument(
+    ),
+    Flag(
         "--read-pollfds",
-        choices=("true", "false"),
-        help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+        "read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
         "so that check knows which backend the thread waits for (default true)",
-    )
-    parser.add_argument(
+        values=("true", "false"),
+    ),
+    Flag(
         "--code",
-        action="store_true",
-        help="ten times a second, also find out, from the workers' memory, which Python function and line each busy "
+        "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
         "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
         "numbers, are read, no values of variables",
-    )
-    parser.add_argument(
-        "--code-prefix",
-        metavar="PATH",
-        action="append",
-        help="with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
+    ),
+    Flag(
+        "--code-prefix PATH",
+        "with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
         "(default: all files except Python's own and those in site-packages); repeatable",
-    )
-    parser.add_argument(
-        "--log",
-        metavar="[NAME=]PATH",
-        action="append",
-        help="also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
+        is_repeatable=True,
+    ),
+    Flag(
+        "--log [NAME=]PATH",
+        "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
         "shows. NAME is the server's name; you may omit NAME if there is only one server. Repeatable",
-    )
-    parser.add_argument(
-        "--what-if",
-        metavar="PROCESSESxTHREADS",
-        action="append",
-        help="also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
+        is_repeatable=True,
+    ),
+    Flag(
+        "--what-if PROCESSESxTHREADS",
+        "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
         "threads each). For several settings, repeat the flag, or put commas between the settings",
-    )
-    parser.add_argument(
+        is_repeatable=True,
+    ),
+    Flag(
         "--since-reload",
-        action="store_true",
-        help="for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with "
+        "for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with "
         "earlier requests. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
         "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
-    )
-    parser.add_argument(
-        "--wait",
-        metavar="TIME",
-        type=parse_span(0, 3600),
+    ),
+    Flag(
+        "--wait TIME",
+        "with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
+        parse=parse_span(0, 3600),
         default=0.0,
-        help="with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
-    )
-    parser.add_argument(
-        "--not-before",
-        metavar="SECONDS",
-        type=number_between(0, 1e12),
-        help="with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%%s` prints them)",
-    )
-    parser.add_argument(
-        "--min-headroom",
-        metavar="WARNING[:CRITICAL]",
-        type=parse_minimum,
-        default=UNSET,
-        help="the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
+    ),
+    Flag(
+        "--not-before SECONDS",
+        "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%%s` prints them)",
+        parse=number_between(0, 1e12),
+    ),
+    Flag(
+        "--min-headroom WARNING[:CRITICAL]",
+        "the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
         "A headroom of 2 means that the load can double",
-    )
-    parser.add_argument(
-        "--max-queue-wait",
-        metavar="WARNING[:CRITICAL]",
-        type=parse_maximum,
+        parse=parse_minimum,
         default=UNSET,
-        help="the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
+    ),
+    _maximum(
+        "--max-queue-wait WARNING[:CRITICAL]",
+        "the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
         "above 2s",
-    )
-    parser.add_argument(
-        "--max-response-time",
-        metavar="WARNING[:CRITICAL]",
-        type=parse_maximum,
-        default=UNSET,
-        help="the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
-    )
-    parser.add_argument(
-        "--max-p95",
-        metavar="WARNING[:CRITICAL]",
-        type=parse_maximum,
-        default=UNSET,
-        help="the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
+    ),
+    _maximum(
+        "--max-response-time WARNING[:CRITICAL]",
+        "the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
+    ),
+    _maximum(
+        "--max-p95 WARNING[:CRITICAL]",
+        "the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
         "is estimated from samples, so a threshold has to be at least twice the time between samples, which means at "
         "least 50ms if `check` itself reads the stats server",
-    )
-    parser.add_argument(
-        "--max-p99",
-        metavar="WARNING[:CRITICAL]",
-        type=parse_maximum,
-        default=UNSET,
-        help="the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
+    ),
+    _maximum(
+        "--max-p99 WARNING[:CRITICAL]",
+        "the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
         "needed to judge it. All thresholds that you set with flags apply in addition to the built-in checks: they can "
         "only make a verdict worse",
-    )
+    ),
+)

@@ -1,6 +1,6 @@
-"""An argument parser that raises errors, suggests the nearest option, and lists the options it knows.
+"""An argument parser made from rows (`Flag`), which raises errors and suggests the nearest option.
 
-Also makes the parsers of numbers that several commands give it as `type`.
+Also makes the parsers of numbers that several rows use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from uwsgi_headroom.errors import HeadroomError
@@ -44,23 +45,83 @@ def _wrap(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises UsageError where argparse would print and exit, and that knows options by their
-    whole names only: an abbreviation would become ambiguous with the next option of a similar name.
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option of a command, or a positional argument. The parser, its help, the manual page, the tables in the
+    documents and shell completion follow from this row."""
 
-    `arguments` are the options and positional arguments in the order they were added; `summary` describes the command
-    in one line.
+    form: str
+    """What to type: the names and the metavar of the value, `-h --help` or `--seconds SECONDS`. A positional argument
+    begins with its name in the code: `addresses ADDRESS`."""
+    help: str
+    parse: Callable[[str], Any] | None = None
+    """Raises argparse.ArgumentTypeError."""
+    default: Any = None
+    values: tuple[str, ...] = ()
+    """All that the value may be. The help shows them if there is no metavar; with neither, the flag is a switch."""
+    is_checked: bool = True
+    """Whether the parser refuses other values. Settings check their own: variables and keys have the same values."""
+    is_repeatable: bool = False
+    is_optional: bool = False
+    """Whether the value may be left out: it is then `true`."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Other keywords of argparse's `add_argument`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of an option, the short one first; none for a positional argument."""
+        return tuple(word for word in self.form.split() if word.startswith("-"))
+
+    @property
+    def name(self) -> str:
+        """The name among the parsed options: `web_listen_address` for `--web.listen-address`."""
+        name = self.names[-1] if self.names else self.form.split()[0]
+        return name.lstrip("-").replace(".", "_").replace("-", "_")
+
+    @property
+    def metavar(self) -> str:
+        last = self.form.split()[-1]
+        return "" if last.startswith("-") else last
+
+    @property
+    def takes_value(self) -> bool:
+        return bool(self.metavar or self.values)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the keywords of argparse's `add_argument`."""
+        name = {"dest": self.name} if self.names else {}
+        if not self.takes_value:
+            return {**name, "help": self.help, "action": "store_true", **self.extra}
+        return {
+            **name,
+            "help": self.help,
+            "metavar": self.metavar or None,
+            "type": self.parse,
+            "choices": (self.values if self.is_checked else None) or None,
+            "default": [] if self.is_repeatable else self.default,
+            "action": "append" if self.is_repeatable and self.names else "store",
+            "nargs": "?" if self.is_optional else "*" if self.is_repeatable and not self.names else None,
+            "const": "true" if self.is_optional else None,
+            **self.extra,
+        }
+
+
+_HELP = Flag("-h --help", "show this help message and exit", extra={"action": "help"})
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser of flags that raises UsageError where argparse would print and exit, and that knows options by
+    their whole names only: an abbreviation would become ambiguous with the next option of a similar name.
+
+    `summary` describes the command in one line.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.arguments: list[argparse.Action] = []
-        self.summary = ""
-        super().__init__(*args, **{**kwargs, "allow_abbrev": False, "formatter_class": _HelpFormatter})
-
-    def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
-        action = super().add_argument(*args, **kwargs)
-        self.arguments.append(action)
-        return action
+    def __init__(self, *, flags: Sequence[Flag] = (), summary: str = "", add_help: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
+        self.summary = summary
+        self.flags = (_HELP, *flags) if add_help else flags
+        for flag in self.flags:
+            self.add_argument(*(flag.names or (flag.name,)), **flag.describe())
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -77,7 +138,7 @@ class Parser(argparse.ArgumentParser):
     @property
     def options(self) -> list[str]:
         """Every known option, including short ones."""
-        return [text for argument in self.arguments for text in argument.option_strings]
+        return [name for flag in self.flags for name in flag.names]
 
     def _describe_unknown(self, unknown: Sequence[str]) -> str:
         option = next((word for word in unknown if word.startswith("-")), "")

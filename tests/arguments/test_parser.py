@@ -1,0 +1,78 @@
+"""Rows of flags: what the parser makes of each kind."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS, make_command_line
+from uwsgi_headroom.arguments.parser import Flag, Parser, UsageError
+from uwsgi_headroom.config.settings import FLAGS
+
+KINDS = (
+    (Flag("--once", ""), [], False),
+    (Flag("--once", ""), ["--once"], True),
+    (Flag("-n --number NUMBER", "", parse=int, default=1), [], 1),
+    (Flag("-n --number NUMBER", "", parse=int, default=1), ["-n", "2"], 2),
+    (Flag("--web.config.file FILE", ""), ["--web.config.file=/a"], "/a"),
+    (Flag("--log PATH", "", is_repeatable=True), [], []),
+    (Flag("--log PATH", "", is_repeatable=True), ["--log", "a", "--log=b"], ["a", "b"]),
+    (Flag("--waits true|false", "", is_optional=True), [], None),
+    (Flag("--waits true|false", "", is_optional=True), ["--waits"], "true"),
+    (Flag("--waits true|false", "", is_optional=True), ["--waits=no"], "no"),
+    (Flag("--format", "", values=("text", "json")), ["--format", "json"], "json"),
+    (Flag("--level LEVEL", "", values=("info",), is_checked=False), ["--level", "loud"], "loud"),
+    (Flag("server NAME", ""), ["shop"], "shop"),
+    (Flag("addresses ADDRESS", "", is_repeatable=True), [], []),
+    (Flag("addresses ADDRESS", "", is_repeatable=True), ["a", "b"], ["a", "b"]),
+    (Flag("names NAME", "", extra={"nargs": "+"}), ["a"], ["a"]),
+)
+
+
+@pytest.mark.parametrize(("flag", "words", "value"), KINDS, ids=lambda each: getattr(each, "form", str(each)))
+def test_a_row_is_parsed(flag: Flag, words: list[str], value: object) -> None:
+    """The value has the name of the row, or the row's default if the words have no value."""
+    assert vars(Parser(flags=(flag,)).parse_args(words)) == {flag.name: value}
+
+
+@pytest.mark.parametrize(
+    ("flag", "words", "message"),
+    [
+        (Flag("--once", ""), ["--once=1"], "ignored explicit argument"),
+        (Flag("--format", "", values=("text", "json")), ["--format", "xml"], "invalid choice: 'xml'"),
+        (Flag("--log PATH", ""), ["--log"], "expected one argument"),
+        (Flag("server NAME", ""), [], "the following arguments are required: NAME"),
+        (Flag("names NAME", "", extra={"nargs": "+"}), [], "the following arguments are required: NAME"),
+        (Flag("--ini FILE", "", extra={"required": True}), [], "the following arguments are required: --ini"),
+    ],
+)
+def test_a_row_refuses_other_words(flag: Flag, words: list[str], message: str) -> None:
+    """A missing value, a value too many and a value that the row does not list are errors."""
+    with pytest.raises(UsageError, match=message):
+        Parser(flags=(flag,)).parse_args(words)
+
+
+def test_names_and_the_metavar_are_those_of_the_form() -> None:
+    """The form of a row has the short name first and the metavar last, if there are any."""
+    seen = [
+        (flag.names, flag.name, flag.metavar) for flag in (Flag("-h --help", ""), Flag("addresses [N=]ADDRESS", ""))
+    ]
+    assert seen == [(("-h", "--help"), "help", ""), ((), "addresses", "[N=]ADDRESS")]
+
+
+def test_settings_keep_their_names() -> None:
+    """The parser gives the value of a setting the name under which the settings look for it."""
+    assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
+
+
+def test_help_is_not_printed_without_its_flag() -> None:
+    """A parser without help leaves `--help` to its caller."""
+    parser = Parser(flags=(Flag("--format FORMAT", ""),), add_help=False)
+    assert parser.parse_known_args(["--help"]) == (argparse.Namespace(format=None), ["--help"])
+
+
+def test_each_flag_of_a_command_has_a_row() -> None:
+    """The rows of a parser are all that argparse knows, so that what is made from the rows lacks no flag."""
+    for parser in make_command_line().commands.values():
+        assert [flag.names for flag in parser.flags] == [tuple(each.option_strings) for each in parser._actions]
