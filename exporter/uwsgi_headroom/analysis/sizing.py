@@ -42,7 +42,7 @@ of how many more are needed, and each takes memory that grows."""
 
 MARGIN = 0.93
 """The part of the model's most throughput that is promised. On a quiet machine (`make bench-model`, ten settings of a
-real uWSGI, docs/measured/what-if.md), one served 59.5 requests/s where the model has 63.7, and the others up to 5 %
+real uWSGI, docs/evidence.md), one served 59.5 requests/s where the model has 63.7, and the others up to 6 %
 less than the model."""
 
 WORTH = 0.97

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from uwsgi_headroom.arguments.parser import (
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION as REPORTING
 from uwsgi_headroom.arguments.report_flags import FLAGS as REPORT_FLAGS
 from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
-from uwsgi_headroom.arguments.tune_flags import add_tune_flags
+from uwsgi_headroom.arguments.tune_flags import FLAGS as TUNE_FLAGS
 from uwsgi_headroom.config.defaults import (
     DEFAULT_PASSWORD_COST,
     HISTORY_SECONDS,
@@ -110,23 +110,6 @@ _VERSION = Flag(
     "show program's version number and exit",
     extra={"action": "version", "version": f"{PROGRAM} {__version__}"},
 )
-
-
-def _list_flags(add_flags: Callable[[Parser], None]) -> tuple[Flag, ...]:
-    """Return rows for flags that a function adds to a parser, until those of `tune` are rows themselves."""
-    parser = Parser(add_help=False)
-    add_flags(parser)
-    return tuple(
-        Flag(
-            " ".join((*action.option_strings, str(action.metavar or ""))).rstrip(),
-            action.help or "",
-            parse=action.type,  # type: ignore[arg-type]
-            default=action.default,
-            is_repeatable=isinstance(action, argparse._AppendAction),
-            extra={"required": action.required},
-        )
-        for action in parser._actions
-    )
 
 
 def _command(name: str, summary: str, description: str, *flags: Flag) -> dict[str, Any]:
@@ -246,9 +229,7 @@ COMMANDS = (
         HTTP_CONFIG,
     ),
     _command("report", "write a capacity review", REPORTING, *REPORT_FLAGS),
-    _command(
-        "tune", "find the best values of processes and threads by experiment", TUNING, *_list_flags(add_tune_flags)
-    ),
+    _command("tune", "find the best values of processes and threads by experiment", TUNING, *TUNE_FLAGS),
     _command(
         "discover",
         "find the uWSGI masters on this machine",
