@@ -157,14 +157,12 @@ class Setup:
 
     options: Options
     somaxconn: int | None
-    """The sysctl net.core.somaxconn, which caps `listen`; None if the server has another network namespace, and
-    this user may not enter it."""
+    """The sysctl net.core.somaxconn, which caps `listen`; None in another network that this user may not enter."""
     concurrency_kind: ConcurrencyKind | None
     """Whether a worker serves one request at a time (single), one per thread (threads), or many on one thread (async:
     gevent, ugreen and the like); None if unknown."""
     socket_holders: SocketHolders | None
-    """By socket name as in the stats document, the ids of the accepting workers that take requests from the socket;
-    None if descriptors are hidden. A socket that is not found is left out."""
+    """By socket name, the ids of the accepting workers that hold it; None if hidden. One not found is left out."""
     mapped: bool | None
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
