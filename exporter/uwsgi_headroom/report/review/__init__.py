@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.columns import ReviewData, ServerData
 from uwsgi_headroom.report.review.balance import review_balance
-from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
 from uwsgi_headroom.report.review.recommendations import Evidence, recommend, review_settings
@@ -34,7 +33,7 @@ from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
-"""With more services, only those with less headroom are predicted in section 8."""
+"""With more services, only those with less headroom are predicted in section 7."""
 
 
 def build_review(data: ReviewData) -> Review:
@@ -94,7 +93,6 @@ def _review(
             users=absent,
             balance=absent,
             time=absent,
-            curve=absent,
             trend=absent,
             what_if=absent,
             recommendations=(),
@@ -107,11 +105,9 @@ def _review(
         reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
         f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
     )
+    advice = recommend(Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend))
     if (utilization.headroom or inf) <= predict_below:
-        predicted = review_what_if(server, figures)
-    advice = recommend(
-        Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend, what_if=predicted)
-    )
+        predicted = review_what_if(server, figures, advice)
     return ServiceReview(
         service=service.name,
         servers=names,
@@ -120,7 +116,6 @@ def _review(
         users=users,
         balance=balance,
         time=review_time(peaks),
-        curve=review_curve(server, figures),
         trend=trend,
         what_if=predicted,
         recommendations=advice,

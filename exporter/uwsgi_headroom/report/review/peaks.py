@@ -58,13 +58,15 @@ class Service:
 @dataclass(frozen=True)
 class Peaks:
     """The busiest quarter hours of a service. daily: of each day, or of the whole range if no day is complete (whole).
-    judged: for each of them, the figures of each server, None where unknown. counts: the place of the one that counts.
+    judged: for each of them, the figures of each server, None where unknown. as_today: the places of those with the
+    threads and CPUs of the end of the range; all of them if none has. counts: the place of the one that counts.
     exception: end of a quarter hour that stands out, and its concurrency."""
 
     service: Service
     daily: DailyPeaks
     whole: bool
     judged: tuple[tuple[Figures | None, ...], ...]
+    as_today: tuple[int, ...]
     counts: int
     exception: tuple[float, float] | None
 
@@ -127,9 +129,9 @@ def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
         daily = replace(daily, days=np.zeros(1, np.int64), peaks=np.array([most]), times=np.array([end]))
     judged = tuple(tuple(_judge(server, end) for server in service.servers) for end in daily.times)
     alike = [place for place, each in enumerate(judged) if _is_as_today(service.servers, each)]
-    candidates = alike or list(range(len(judged)))
+    candidates = tuple(alike or range(len(judged)))
     counts, exception = _choose(daily, candidates)
-    return Peaks(service, daily, whole, judged, counts, exception)
+    return Peaks(service, daily, whole, judged, candidates, counts, exception)
 
 
 def percentile_place(peaks: Column, share: float) -> int:

@@ -1,4 +1,4 @@
-"""Section 11: the appendix: queries, data quality, definitions with their sources."""
+"""Section 10: the appendix: queries, data quality, definitions with their sources."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _DEFINITIONS = (
     ),
     (
         "utilization, headroom",
-        "Use over capacity; headroom is its inverse, the factor by which load can grow before a limit (P. J. Denning, "
-        "J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of requests does not change.",
+        "Use over capacity; headroom is its inverse, the factor by which load can grow until a limit is reached: all of "
+        "it is in use (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of requests does not change.",
     ),
     (
         "interpreter",
@@ -64,11 +64,7 @@ _DEFINITIONS = (
     (
         "forecast",
         "Daily peaks by weekly pattern and median slope (H. Theil, 1950; P. K. Sen, Journal of the American "
-        "Statistical Association 63, 1968) since the last change of level.",
-    ),
-    (
-        "Universal Scalability Law",
-        "Throughput with contention and coherency (N. J. Gunther, Guerrilla Capacity Planning, Springer 2007).",
+        "Statistical Association 63, 1968), of the days with the present threads and CPUs.",
     ),
 )
 

@@ -23,19 +23,16 @@ from uwsgi_headroom.report.render.document import (
     whole,
 )
 from uwsgi_headroom.report.review.sections import Absent, LimitUse, ObjectiveUse, ServerPeak, Users, Utilization
-from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (
     "How full each limit is in the busiest quarter hour of each day, and in the one that counts for the verdict: the "
-    "busiest of all, unless it stands out: that is `at peak`. A limit counts as reached from 85 % in use on; "
-    "at a headroom of 1x all of it is in use."
+    "busiest of all, unless it stands out: that is `at peak`. A limit is reached at a "
+    "headroom of 1x, when all of it is in use; from 85 % on it is time to act."
 )
 
-CAPTION = (
-    "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: reached."
-)
+CAPTION = "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: time to act."
 
 
 def write(used: Utilization, users: Users | Absent, zone: ZoneInfo) -> Iterator[Block]:
@@ -200,8 +197,6 @@ def _one_lost(used: Utilization) -> str:
     )
     if used.one_lost < 1:
         return f"{text} Below 1x they cannot serve all of them."
-    if is_reached(used.one_lost):
-        return f"{text} A limit is then reached."
     return text
 
 
