@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.statistics.series import MONDAY, WEEK, flat, line, peaks_of, scaled, series, without
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.trend import Forecast, Refusal, forecast_peaks
+from uwsgi_headroom.report.statistics.trend import Forecast, forecast_peaks
 
 Level = Callable[[np.ndarray], np.ndarray]
 SEEDS = range(12)
@@ -115,7 +115,7 @@ def test_a_flood_long_ago_is_no_limit_reached() -> None:
 def test_too_little_history_is_refused(days: int, have: str) -> None:
     """The refusal says how many days are needed and how many there are."""
     refusal = forecast_peaks(series(flat, days) if days else peaks_of(np.empty(0, np.int64), np.empty(0)), FAR)
-    assert refusal == Refusal(f"A forecast needs 21 days of daily peaks, and there {have}.")
+    assert refusal == f"A forecast needs 21 days of daily peaks, and there {have}."
 
 
 def test_three_weeks_are_enough() -> None:
@@ -128,7 +128,7 @@ def test_three_weeks_are_enough() -> None:
 def test_too_many_gaps_are_refused() -> None:
     """Thirteen known days of thirty."""
     refusal = forecast_peaks(without(series(flat, 30), np.arange(2, 19)), FAR)
-    assert refusal == Refusal("A forecast needs 14 days with a known peak, and 30 days have 13.")
+    assert refusal == "A forecast needs 14 days with a known peak, and 30 days have 13."
 
 
 def test_missing_days_leave_no_trace() -> None:

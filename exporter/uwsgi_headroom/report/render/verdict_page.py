@@ -25,7 +25,7 @@ _SHORT = 2 * 86400.0
 WORDS = (
     (
         "Headroom 2x",
-        f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, it is time to act.",
+        f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act.",
     ),
     ("Thread", "serves one request at a time."),
     ("Worker", "a process with several threads; its Python interpreter computes on one CPU at a time."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.figures import Figures
@@ -20,7 +19,6 @@ from uwsgi_headroom.report.review.sections import (
     ServerQuality,
     ServiceReview,
     Utilization,
-    WhatIfReview,
 )
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
@@ -32,25 +30,20 @@ from uwsgi_headroom.report.review.wording import escape_names
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
-FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
-"""With more services, only those with less headroom are predicted in section 7."""
-
 
 def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
     data = escape_names(data)
     zone = ZoneInfo(data.time_zone)
     quality = assess(data)
-    groups = group_services(data)
     services = tuple(
         _review(
             service,
             data,
             [each for each in quality if each.server in {server.server for server in service.servers}],
             zone,
-            predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
         )
-        for service in groups
+        for service in group_services(data)
     )
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
@@ -76,10 +69,7 @@ def _answer(services: Sequence[ServiceReview]) -> str:
     )
 
 
-def _review(
-    service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo, *, predict_below: float
-) -> ServiceReview:
-    """One service. predict_below: the headroom below which other settings are predicted."""
+def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo) -> ServiceReview:
     peaks = find_peaks(service, zone)
     names = tuple(server.server for server in service.servers)
     if peaks is None:
@@ -101,13 +91,7 @@ def _review(
     utilization, users, balance = review_utilization(peaks), review_users(peaks), review_balance(peaks)
     trend = review_trend(peaks)
     server, figures = _tightest(peaks, utilization)
-    predicted: WhatIfReview | Absent = Absent(
-        reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
-        f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
-    )
     advice = recommend(Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend))
-    if (utilization.headroom or inf) <= predict_below:
-        predicted = review_what_if(server, figures, advice)
     return ServiceReview(
         service=service.name,
         servers=names,
@@ -117,7 +101,7 @@ def _review(
         balance=balance,
         time=review_time(peaks),
         trend=trend,
-        what_if=predicted,
+        what_if=review_what_if(server, figures, advice),
         recommendations=advice,
         settings=review_settings(service.servers),
     )

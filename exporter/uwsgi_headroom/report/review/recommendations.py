@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ServerData
-from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
 from uwsgi_headroom.report.review.remedies import remedy_of
 from uwsgi_headroom.report.review.sections import (
     MOST_URGENT_FIRST,
@@ -105,7 +105,7 @@ def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
     ]
     found += _ahead(peaks, used, evidence.trend, {code for block in blocks for code in block.codes})
     found.sort(key=lambda each: MOST_URGENT_FIRST.index(each.judgement))
-    ordered = _one_lost(used, found, today_of(peaks.present[0][1]))
+    ordered = _one_lost(used, found, peaks)
     return tuple(sorted(ordered, key=lambda each: MOST_URGENT_FIRST.index(each.judgement)))
 
 
@@ -145,40 +145,35 @@ def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, is_full: bool) -> 
             harms.setdefault(harm.code, block.say(harm))
     code, finding = worst.finding.code, worst.finding
     moves = is_full and any(block.codes & {*_FIRST_LIMIT} for block in alike)
-    return _recommendation(
+    made = _recommendation(
         code,
         "act" if moves else URGENCY[finding.severity],
         finding.title,
         finding.change or _NOT_KNOWN,
         tuple(dict.fromkeys(block.server for block in alike)),
         worst.say(finding),
-        _even_effect(evidence)
-        if code == "unevenness_hurts"
-        else _gain(code, evidence.peaks, worst.server, finding.serves),
+        _even_effect(evidence) if code == "unevenness_hurts" else "",
         tuple(harms.values()),
-        _setting_of(evidence.peaks, worst.server, finding.settings),
-        finding.serves,
     )
+    return _promise(made, evidence.peaks, worst.server, finding)
 
 
-def _setting_of(peaks: Peaks, name: str, settings: Sequence[tuple[str, int]]) -> str:
-    """The setting that an advice for a server leads to; empty if it does not change processes or threads."""
-    wanted = {option: number for option, number in settings if option in ("processes", "threads")}
+def _promise(found: Recommendation, peaks: Peaks, name: str, advice: Finding | Advice) -> Recommendation:
+    """A recommendation with the setting of processes and threads that its advice leads to, and with what the server
+    then serves at least, beside what it serves at peak."""
     figures = next((figures for server, figures in peaks.present if server.server == name), None)
-    if figures is None or not wanted:
-        return ""
-    today = today_of(figures)
-    return str(Setting(wanted.get("processes", today.processes), wanted.get("threads", today.threads)))
-
-
-def _gain(code: str, peaks: Peaks, name: str, serves: float | None) -> str:
-    """What a server serves after the change of a finding, beside what it serves at peak, and what that rests on; empty
-    if it is not known. serves: requests per second, at least."""
-    now = next((figures.flow.throughput for server, figures in peaks.present if server.server == name), None)
-    if serves is None or not now:
-        return ""
-    than = f"{factor(serves / now)} the {rate(now)} at peak"
-    return f"{name} then serves at least {rate(serves)}, {than}. {remedy_of(code).effect}".strip()
+    if figures is None:
+        return found
+    today, now, wanted = today_of(figures), figures.flow.throughput, dict(advice.settings)
+    setting = Setting(wanted.get("processes", today.processes), wanted.get("threads", today.threads))
+    if setting != today:
+        found = replace(found, setting=str(setting), serves=advice.serves)
+    if advice.serves is None or not now:
+        return found
+    serves = (
+        f"{name} then serves at least {rate(advice.serves)}, {factor(advice.serves / now)} the {rate(now)} at peak."
+    )
+    return replace(found, effect=f"{serves} {found.effect}")
 
 
 def _even_effect(evidence: Evidence) -> str:
@@ -208,21 +203,16 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
     reached = first_of(trend)
     advice = _even_out_or_add(figures, reached or utilization.first)
     soon = ", and the trend reaches that limit (section 6)" if reached else ""
-    return [
-        _recommendation(
-            "headroom_low",
-            "act" if is_nearly_full(utilization.headroom) else "plan",
-            f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
-            advice.change,
-            _as_tight(utilization),
-            f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
-            f"{figures.ceiling or 0} threads in service.",
-            _gain("headroom_low", peaks, server.server, advice.serves),
-            (),
-            _setting_of(peaks, server.server, advice.settings),
-            advice.serves,
-        )
-    ]
+    made = _recommendation(
+        "headroom_low",
+        "act" if is_nearly_full(utilization.headroom) else "plan",
+        f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
+        advice.change,
+        _as_tight(utilization),
+        f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
+        f"{figures.ceiling or 0} threads in service.",
+    )
+    return [_promise(made, peaks, server.server, advice)]
 
 
 def _as_tight(utilization: Utilization) -> tuple[str, ...]:
@@ -240,10 +230,10 @@ def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
     return advise_capacity(figures)
 
 
-def _one_lost(utilization: Utilization, found: Sequence[Recommendation], today: Setting) -> Iterator[Recommendation]:
-    """The recommendations, with what is to do where the others cannot carry the load of a lost server: a setting that is
-    advised for all servers may suffice, else there is one for more servers. The hottest interpreter does not count: even
-    workers are the cheaper remedy."""
+def _one_lost(utilization: Utilization, found: Sequence[Recommendation], peaks: Peaks) -> Iterator[Recommendation]:
+    """The recommendations, with what to do where the others cannot carry the load of a lost server: a setting that is
+    advised for all servers may suffice; else there is one more, for more servers. The hottest interpreter does not
+    count: even workers are the cheaper remedy."""
     serving = [use for use in utilization.limits if use.limit != "hottest_interpreter" and use.one_lost]
     worst = max(serving, key=lambda use: use.one_lost or 0.0, default=None)
     if worst is None or worst.one_lost is None or worst.one_lost <= 1:
@@ -251,7 +241,7 @@ def _one_lost(utilization: Utilization, found: Sequence[Recommendation], today: 
         return
     servers = len(utilization.servers)
     step = next((each for each in found if each.setting and len(each.servers) == servers), None)
-    after = max(_use_after(use, today, Setting(*map(int, step.setting.split("x")))) for use in serving) if step else inf
+    after = max(_use_after(use, peaks, step) for use in serving) if step else inf
     for each in found:
         gain = f" If a server is then lost at peak, the others use {percent(after)} of a limit." if after <= 1 else ""
         yield replace(each, effect=each.effect + gain) if each is step else each
@@ -270,8 +260,14 @@ def _one_lost(utilization: Utilization, found: Sequence[Recommendation], today: 
     )
 
 
-def _use_after(use: LimitUse, today: Setting, after: Setting) -> float:
-    """The use of a limit with one server lost, in another setting of processes and threads."""
+def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
+    """The use of a limit with one server lost, in the setting of a recommendation; infinite if that does not promise to
+    serve so much."""
+    judged = [figures for _, figures in peaks.present]
+    today, after = today_of(judged[0]), Setting(*map(int, step.setting.split("x")))
+    wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, at) for at, each in enumerate(judged))
+    if step.serves is None or step.serves < wanted:
+        return inf
     more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
     return (use.one_lost or 0.0) / more.get(use.limit, 1.0)
 
@@ -385,8 +381,6 @@ def _recommendation(
     evidence: str,
     effect: str = "",
     harms: tuple[str, ...] = (),
-    setting: str = "",
-    serves: float | None = None,
 ) -> Recommendation:
     """A recommendation with the remedy of its code. effect: what to expect, where it is known in numbers; harms: what
     users felt of it."""
@@ -397,8 +391,8 @@ def _recommendation(
         title=title,
         action=action,
         servers=servers,
-        setting=setting,
-        serves=serves,
+        setting="",
+        serves=None,
         evidence=evidence,
         harms=harms,
         effect=effect or remedy.effect,

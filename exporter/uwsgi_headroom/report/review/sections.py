@@ -16,8 +16,8 @@ from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import EventMark, ReviewData
 
 Judgement = Literal["act", "plan", "ok", "unknown"]
-"""act: a limit is nearly full or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown: too
-little data."""
+"""act: a limit is nearly full or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown:
+too little data."""
 
 MOST_URGENT_FIRST: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.report.columns import Column, EventMark
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.sections import Absent, LimitForecast, LimitTrend, Trend
-from uwsgi_headroom.report.statistics.trend import Forecast, Refusal, forecast_peaks
+from uwsgi_headroom.report.statistics.trend import Forecast, forecast_peaks
 from uwsgi_headroom.same_fields import copy_fields
 
 HORIZON_DAYS = 365
@@ -82,7 +82,7 @@ def _trend(peaks: Peaks, limit: Limit, uses: Column, fullest: float) -> LimitTre
     known = np.isfinite(uses) & np.isin(np.arange(len(uses)), peaks.as_today)
     daily = replace(peaks.daily, days=peaks.daily.days[known], peaks=uses[known], times=peaks.daily.times[known])
     if float(np.nanmax(uses)) < COMPARABLE * fullest:
-        found: Forecast | Refusal = Refusal(
+        found: Forecast | str = (
             "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
         )
     else:
@@ -90,7 +90,7 @@ def _trend(peaks: Peaks, limit: Limit, uses: Column, fullest: float) -> LimitTre
     return LimitTrend(
         limit=limit,
         peaks=tuple(zip(map(float, daily.times), map(float, daily.peaks), strict=True)),
-        forecast=Absent(reason=found.reason) if isinstance(found, Refusal) else _forecast(found, daily.zone),
+        forecast=Absent(reason=found) if isinstance(found, str) else _forecast(found, daily.zone),
     )
 
 

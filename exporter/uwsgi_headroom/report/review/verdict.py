@@ -34,7 +34,7 @@ from uwsgi_headroom.report.review.sections import (
 )
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.utilization import is_nearly_full
-from uwsgi_headroom.report.review.wording import day_words, quarter_words
+from uwsgi_headroom.report.review.wording import quarter_words, short_day
 from uwsgi_headroom.words.formats import chosen, counted, duration, factor, fine_percent, mean_count, percent
 from uwsgi_headroom.words.states import JUDGEMENTS
 
@@ -173,7 +173,7 @@ def _crossing_clause(facts: Facts) -> str:
     if forecast is not None and forecast.reached:
         return "that limit was reached in the last week"
     if forecast is not None and forecast.crossing is not None:
-        return f"that limit is reached around {day_words(forecast.crossing, facts.zone)}"
+        return f"that limit is reached around {short_day(forecast.crossing, facts.zone)}"
     if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
         return f"no limit is reached within {days} days"
     return "no date can be given yet"
@@ -270,7 +270,7 @@ def _when(facts: Facts) -> str:
     if forecast is not None and forecast.reached:
         return f"Any day: the limit was reached in the last week. {peak}"
     if forecast is not None and forecast.crossing is not None and trend.first is not None:
-        around = f"Around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}"
+        around = f"Around {short_day(forecast.crossing, zone)}{_between(forecast, zone)}"
         return f"{around}: the limit is then reached ({gives_out(trend.first)}). {peak}"
     if days := _horizon(trend):
         return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
@@ -279,11 +279,11 @@ def _when(facts: Facts) -> str:
 
 
 def _between(forecast: LimitForecast, zone: ZoneInfo) -> str:
-    earliest = "" if forecast.earliest is None else f"not before {day_words(forecast.earliest, zone)}"
+    earliest = "" if forecast.earliest is None else f"not before {short_day(forecast.earliest, zone)}"
     latest = (
         "perhaps later than the forecast looks"
         if forecast.latest is None
-        else f"by {day_words(forecast.latest, zone)} at the latest"
+        else f"by {short_day(forecast.latest, zone)} at the latest"
     )
     return f" ({', '.join(part for part in (earliest, latest) if part)})"
 

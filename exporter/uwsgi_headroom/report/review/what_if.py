@@ -9,16 +9,13 @@ from typing import cast
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.sizing import MARGIN
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
     Measured,
-    Observed,
     Prediction,
     Setting,
-    find_floor,
-    find_uneven_shares,
+    measure_server,
     predict_settings,
 )
 from uwsgi_headroom.report.columns import PERCENTILES, ServerData, mean
@@ -29,20 +26,19 @@ LOADS = (1.0, 1.5)
 """Multiples of the load at peak."""
 
 _LEAST_REQUESTS = 100
+_P95 = PERCENTILES.index(0.95)
 
 
 def review_what_if(
     server: ServerData, figures: Figures, advice: Sequence[Recommendation] = ()
 ) -> WhatIfReview | Absent:
-    """The section about one server, from its quarter hour that counts. Settings that are advised are among the rows, with
-    the numbers of the advice."""
-    measured = measure(server, figures)
-    if isinstance(measured, Absent):
-        return measured
+    """The section about one server, from its quarter hour that counts. Advised settings are among the rows, with the
+    numbers of the advice."""
     mine = [each for each in advice if each.setting and server.server in each.servers]
     wanted = [Setting(*map(int, each.setting.split("x"))) for each in mine]
     advised = {each.setting: each.serves for each in mine if each.serves}
     try:
+        measured = measure(server, figures)
         found = predict_settings(measured, tuple(dict.fromkeys([*wanted, *propose(measured.setting)])), LOADS)
     except CannotPredictError as error:
         return Absent(reason=str(error))
@@ -64,40 +60,17 @@ def today_of(figures: Figures) -> Setting:
     return Setting(processes, max(1, round((figures.configured or 0) / max(1, processes))))
 
 
-def measure(server: ServerData, figures: Figures) -> Measured | Absent:
-    """What is known about a server in a quarter hour, or why that is too little for a prediction."""
-    processes, threads = len(server.by_worker), figures.configured
-    flow, cpus = figures.flow, figures.server.cpus
-    if not processes or not threads:
-        return Absent(reason="The source has no figures of single workers, which a prediction needs.")
-    if cpus is None or figures.cpu is None:
-        return Absent(reason="The CPU use is unknown, which a prediction needs.")
-    if flow.requests < _LEAST_REQUESTS or flow.throughput is None:
-        return Absent(reason=f"Too few requests at peak for a prediction: {flow.requests} in the quarter hour.")
-    places = places_of(server.time, [figures.window.until])
-    p95 = next(
-        (mean(column[places]) for share, column in zip(PERCENTILES, server.percentiles, strict=False) if share == 0.95),
-        None,
-    )
-    return Measured(
-        setting=Setting(processes, max(1, round(threads / processes))),
-        cpus=cpus.count,
-        window=Observed(
-            throughput=flow.throughput,
-            response_time=flow.response_time,
-            p95=p95,
-            concurrency=flow.observed,
-            offered_at_least=find_floor(figures.demand),
-        ),
-        cpu_per_request=ratio(figures.cpu.own, flow.throughput),
-        waits=figures.waits.per_request if figures.waits else None,
-        workers_up=mean(server.workers_accepting[places]),
-        others=figures.cpu.others or 0.0,
-        memory_per_worker=mean(server.memory_per_worker[places]),
-        memory_available=mean(server.memory_available[places]),
-        memory_is_exact=False,
-        shares=find_uneven_shares(figures.balance),
-    )
+def measure(server: ServerData, figures: Figures) -> Measured:
+    """What is known about a server in a quarter hour, as in `check`. Raises CannotPredictError if it is too little."""
+    if not server.by_worker:
+        raise CannotPredictError("The source has no figures of single workers, which a prediction needs.")
+    if figures.flow.requests < _LEAST_REQUESTS:
+        few = f"{figures.flow.requests} in the quarter hour"
+        raise CannotPredictError(f"Too few requests at peak for a prediction: {few}.")
+    measured = measure_server(figures)
+    place = places_of(server.time, [figures.window.until])
+    p95 = mean(server.percentiles[_P95][place]) if len(server.percentiles) > _P95 else None
+    return replace(measured, window=replace(measured.window, p95=p95))
 
 
 def propose(today: Setting) -> tuple[Setting, ...]:

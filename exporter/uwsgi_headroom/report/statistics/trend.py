@@ -42,13 +42,6 @@ _MONTH = 30
 Direction = Literal["growth", "decline", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why there is no forecast: a sentence for the reader, with what is there and what would be needed."""
-
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """Expected daily peaks after the last day of the data. Days are ordinals of local days.
@@ -82,8 +75,9 @@ class Forecast:
     notes: tuple[str, ...]
 
 
-def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> Forecast | Refusal:
-    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks.
+def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> Forecast | str:
+    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks; or a sentence that says
+    how much history is missing.
 
     horizon_days: at most, and never further ahead than the history is long. Raises ValueError if the limit or the
     horizon is not positive.
@@ -93,9 +87,11 @@ def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> 
     days, known = peaks.days, len(peaks.days)
     history = int(days[-1] - days[0]) + 1 if known else 0
     if history < LEAST_DAYS:
-        return Refusal(f"A forecast needs {LEAST_DAYS} days of daily peaks, and there {_are(history)}.")
+        return (
+            f"A forecast needs {LEAST_DAYS} days of daily peaks, and there {'is' if history == 1 else 'are'} {history}."
+        )
     if known < LEAST_PEAKS:
-        return Refusal(f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {known}.")
+        return f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {known}."
     pattern = weekly_pattern(days, peaks.peaks)
     levels = peaks.peaks / pattern.of(days)
     line = _fit(days, levels, pattern.parameters)
@@ -179,8 +175,8 @@ def _fit(days: Integers, levels: Floats, fitted: int) -> _Line:
 
 
 def _inflation(days: Integers, residuals: Floats) -> float:
-    """By how much correlation r of neighbouring days raises the variance of a mean: (1 + r) / (1 - r), at least 1, as of
-    an AR(1) process."""
+    """By how much correlation r of neighbouring days raises the variance of a mean: (1 + r) / (1 - r), at least 1, as
+    of an AR(1) process."""
     neighbours = np.flatnonzero(np.diff(days) == 1)
     power = float(np.mean(residuals**2))
     if len(neighbours) < _LEAST_NEIGHBOURS or power <= 0:
@@ -195,10 +191,6 @@ def _inflation(days: Integers, residuals: Floats) -> float:
 def _first(days: Integers, peaks: Floats, limit: float) -> int | None:
     place = np.flatnonzero(peaks >= limit)
     return int(days[place[0]]) if len(place) else None
-
-
-def _are(days: int) -> str:
-    return "is 1" if days == 1 else f"are {days}"
 
 
 def _notes(pattern: WeeklyPattern, horizon: int, asked: int) -> Iterator[str]:

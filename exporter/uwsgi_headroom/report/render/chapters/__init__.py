@@ -31,7 +31,7 @@ def chapters_of(review: Review) -> list[Chapter]:
         (
             "Utilization at peak",
             utilization.INTRODUCTION,
-            lambda of: _write(of.utilization, lambda used: utilization.write(used, of.users, zone)),
+            lambda of: _write(of.utilization, lambda used: utilization.write(used, zone)),
         ),
         ("What users felt", users.INTRODUCTION, lambda of: _write(of.users, users.write)),
         ("Balance", balance.INTRODUCTION, lambda of: _write(of.balance, balance.write)),

@@ -16,7 +16,6 @@ INTRODUCTION = "Where the figures are from, how complete they are, and what the 
 MOST_QUERIES = 60
 
 _DEFINITIONS = (
-    ("throughput", "Requests completed a second."),
     ("response time", "Mean time in service of a request inside uWSGI, without the listen queue and static files."),
     (
         "concurrency, threads in service",
@@ -25,8 +24,9 @@ _DEFINITIONS = (
     ),
     (
         "utilization, headroom",
-        "Use over capacity; headroom is its inverse, the factor by which load can grow until a limit is reached: all of "
-        "it is in use (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of requests does not change.",
+        "Use over capacity; headroom is its inverse, the factor by which load can grow until a limit is reached: all "
+        "of it is in use (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of "
+        "requests does not change.",
     ),
     (
         "interpreter",

@@ -55,8 +55,8 @@ def write(trend: Trend, zone: ZoneInfo) -> Iterator[Block]:
         notes.append(f"{counted(trend.days_unlike_today, 'day')} left out: threads or CPUs were others than today.")
     if trend.events and isinstance(shown.forecast, LimitForecast):
         notes.append(
-            f"{counted(len(trend.events), 'change')} in this time (reloads, deploys, settings): if one changed the level "
-            "in a step, the forecast takes it for growth. Choose `--range` to start after it."
+            f"{counted(len(trend.events), 'change')} in this time (reloads, deploys, settings). If one changed the "
+            "level in a step, the forecast takes it for growth. Choose `--range` to start after it."
         )
     if notes:
         yield Items(notes)

@@ -33,8 +33,8 @@ def write(found: WhatIfReview) -> Iterator[Block]:
     yield Table(
         heads=("setting", "serves at least, requests/s", "limit", *loads, "memory"),
         rows=[_row(row) for row in found.rows],
-        caption="Serves at least: of today's setting, the load at peak times the headroom; of others, the number of the "
-        "recommendation, or what the model promises. Response time at multiples of the load at peak: of today's "
+        caption="Serves at least: of today's setting, the load at peak times the headroom; of others, the number of "
+        "the recommendation, or what the model promises. Response time at multiples of the load at peak: of today's "
         "setting at 1x as measured. More than a setting can serve: `no`.",
         numbers=range(1, 3 + len(loads) + 1),
         strong=[place for place, row in enumerate(found.rows) if row.is_today],
