@@ -199,7 +199,7 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
         return []
     if not is_short(utilization, trend) or said & {"unevenness_hurts", "saturation", "interpreter_bound", "cpu_bound"}:
         return []
-    server, figures = tightest
+    (server, figures), least = tightest, utilization.headroom
     reached = first_of(trend)
     advice = _even_out_or_add(figures, reached or utilization.first)
     soon = ", and the trend reaches that limit (section 6)" if reached else ""
@@ -208,17 +208,11 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
         "act" if is_nearly_full(utilization.headroom) else "plan",
         f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
         advice.change,
-        _as_tight(utilization),
+        tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least),
         f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
         f"{figures.ceiling or 0} threads in service.",
     )
     return [_promise(made, peaks, server.server, advice)]
-
-
-def _as_tight(utilization: Utilization) -> tuple[str, ...]:
-    """The servers with nearly the smallest headroom."""
-    least = utilization.headroom or 0.0
-    return tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least)
 
 
 def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
@@ -313,7 +307,9 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     caused it while they were."""
     if not users.queue_full:
         return
-    full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
+    full = [
+        (float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if np.nansum(each.queue_full) > 0
+    ]
     worst = max(full, key=lambda pair: pair[0])[1]
     number = f"{users.overflows:,.0f}" if users.overflows else "no"
     dropped = (
@@ -333,10 +329,6 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
-
-
-def _ever(server: ServerData) -> bool:
-    return bool(np.nansum(server.queue_full) > 0)
 
 
 def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:

@@ -87,9 +87,7 @@ def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> 
     days, known = peaks.days, len(peaks.days)
     history = int(days[-1] - days[0]) + 1 if known else 0
     if history < LEAST_DAYS:
-        return (
-            f"A forecast needs {LEAST_DAYS} days of daily peaks, and there {'is' if history == 1 else 'are'} {history}."
-        )
+        return f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}."
     if known < LEAST_PEAKS:
         return f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {known}."
     pattern = weekly_pattern(days, peaks.peaks)

@@ -55,10 +55,6 @@ def _row(row: SettingRow) -> tuple[str, ...]:
         f"{row.setting} (today)" if row.is_today else row.setting,
         amount(row.most_throughput),
         limit_name(row.limit),
-        *(_time(value, served) for value, served in zip(row.response_times, row.sustained, strict=True)),
+        *(seconds(value) if served else "no" for value, served in zip(row.response_times, row.sustained, strict=True)),
         UNKNOWN if row.memory is None else f"{size(row.memory)}{fits}",
     )
-
-
-def _time(value: float | None, served: bool) -> str:
-    return seconds(value) if served else "no"
