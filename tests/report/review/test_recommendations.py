@@ -81,7 +81,7 @@ def test_an_objective_that_is_missed() -> None:
 
 def test_servers_to_survive_the_loss_of_one() -> None:
     """Two servers with 20 of 32 threads: without one, the other needs 40. Of n servers of 32 threads, n - 1 carry 40 at
-    85 % from n = 3 on. Interpreters have no room for more threads here."""
+    85 % from n = 3 on. More threads would need 108 % of the CPUs."""
     found = _recommended(replace(CALM, servers=2, peak=40.0))["server_lost"]
     assert "the others would need 125 % of a limit" in found.title
     assert found.action.startswith("Run 3 servers of the present size instead of 2")
@@ -105,6 +105,17 @@ def test_advised_threads_that_carry_a_lost_server_need_no_third_one() -> None:
     server, judged = find_peaks(group_services(data)[0], UTC).present[0]
     table = what_if.review_what_if(server, judged, review.recommendations)
     assert [row.most_throughput for row in table.rows if row.setting == "4x15"] == [step.serves]
+
+
+def test_threads_for_a_lost_server_where_nothing_else_is_short() -> None:
+    """Two servers with 20 of 32 threads that mostly wait for a backend, at a headroom of 1.6: more threads instead of a
+    third server, because the other would need 40."""
+    service = replace(CALM, servers=2, peak=40.0, wait=0.19, backends={"postgres": 0.75})
+    found = _recommended(service)["server_lost"]
+    assert found.title == "The service cannot lose a server at peak: the others would need 125 % of a limit."
+    assert found.action.startswith("Raise `threads` from 8 to 14")
+    assert found.effect.endswith("If a server is then lost at peak, the others use 71 % of a limit.")
+    assert found.roll_back.startswith("Set `processes` and `threads` back")
 
 
 def test_a_small_server_is_not_sized_for_a_large_one() -> None:

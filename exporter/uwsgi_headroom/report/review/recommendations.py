@@ -224,44 +224,50 @@ def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
     return advise_capacity(figures)
 
 
-def _one_lost(utilization: Utilization, found: Sequence[Recommendation], peaks: Peaks) -> Iterator[Recommendation]:
-    """The recommendations, with what to do where the others cannot carry the load of a lost server: a setting that is
-    advised for all servers may suffice; else there is one more, for more servers. The hottest interpreter does not
-    count: even workers are the cheaper remedy."""
+def _one_lost(utilization: Utilization, found: list[Recommendation], peaks: Peaks) -> list[Recommendation]:
+    """The recommendations, with what to do where the others cannot carry the load of a lost server: the setting that is
+    advised for all servers, or one for this load alone; more servers if neither suffices. The hottest interpreter does
+    not count: even workers are the cheaper remedy."""
     serving = [use for use in utilization.limits if use.limit != "hottest_interpreter" and use.one_lost]
     worst = max(serving, key=lambda use: use.one_lost or 0.0, default=None)
     if worst is None or worst.one_lost is None or worst.one_lost <= 1:
-        yield from found
-        return
-    servers = len(utilization.servers)
-    step = next((each for each in found if each.setting and len(each.servers) == servers), None)
-    after = max(_use_after(use, peaks, step) for use in serving) if step else inf
-    for each in found:
-        gain = f" If a server is then lost at peak, the others use {percent(after)} of a limit." if after <= 1 else ""
-        yield replace(each, effect=each.effect + gain) if each is step else each
-    if after <= 1:
-        return
-    needed = ceil(worst.one_lost * (servers - 1) / SPARE) + 1
-    yield _recommendation(
+        return found
+    (server, figures), names = peaks.present[0], tuple(each.server for each in utilization.servers)
+    alone = _recommendation(
         "server_lost",
         "plan",
         f"The service cannot lose a server at peak: the others would need {percent(worst.one_lost)} of a limit.",
-        f"Run {needed} servers of the present size instead of {servers}.",
-        (),
+        "",
+        names,
         f"If {utilization.lost_server or 'a server'} is lost at peak, its requests go to the others, and "
         f"{gives_out(worst.limit)} at once.",
-        f"With {needed} servers, the loss of one leaves the others below {percent(SPARE)}.",
     )
+    step = next((each for each in found if each.setting and len(each.servers) == len(names)), None)
+    if step is None:
+        advice, back = advise_capacity(figures), remedy_of("headroom_low").roll_back
+        step = _promise(replace(alone, action=advice.change, roll_back=back), peaks, server.server, advice)
+        found = [*found, step]
+    after = max(_use_after(use, peaks, step) for use in serving)
+    if after <= 1:
+        gain = f"{step.effect} If a server is then lost at peak, the others use {percent(after)} of a limit.".strip()
+        return [replace(each, effect=gain) if each is step else each for each in found]
+    needed = ceil(worst.one_lost * (len(names) - 1) / SPARE) + 1
+    more = replace(
+        alone,
+        servers=(),
+        action=f"Run {needed} servers of the present size instead of {len(names)}.",
+        effect=f"With {needed} servers, the loss of one leaves the others below {percent(SPARE)}.",
+    )
+    return [*(each for each in found if each.code != "server_lost"), more]
 
 
 def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
-    """The use of a limit with one server lost, in the setting of a recommendation; infinite if that does not promise to
-    serve so much."""
+    """The use of a limit with one server lost, in an advised setting; infinite if it does not promise so much."""
     judged = [figures for _, figures in peaks.present]
-    today, after = today_of(judged[0]), Setting(*map(int, step.setting.split("x")))
     wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, at) for at, each in enumerate(judged))
     if step.serves is None or step.serves < wanted:
         return inf
+    today, after = today_of(judged[0]), Setting(*map(int, step.setting.split("x")))
     more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
     return (use.one_lost or 0.0) / more.get(use.limit, 1.0)
 

@@ -35,7 +35,6 @@ _DEFINITIONS = (
     ),
     ("first limit", "The limit with the smallest headroom, or the cause of others that are reached."),
     ("available, configured", "Threads of workers that accept requests; threads of all workers."),
-    ("other programs", "Other programs on the CPUs that the server may use."),
     (
         "queue wait",
         "Mean time in the listen queue: its mean length over throughput, by Little's law. Not in the response time.",
