@@ -23,7 +23,7 @@ GROWING = Service(
 
 
 @pytest.fixture(scope="module")
-def two(no_predictions: None) -> Review:
+def two() -> Review:
     """A service that grows, and one that does not and is idle."""
     idle = Service(name="idle", peak=0.1, contention=False, weekdays=(1.0,) * 7)
     return build_review(make_review_data(History(services=(idle, GROWING), days=56, until=stories.UNTIL)))

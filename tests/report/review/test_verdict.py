@@ -18,7 +18,7 @@ CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0
 
 
 @pytest.fixture(scope="module")
-def calm(no_predictions: None) -> Review:
+def calm() -> Review:
     """Two servers with 4 of 32 threads in service each, for which nothing is recommended."""
     return build_review(make_review_data(History(services=(CALM,), days=8, until=stories.UNTIL)))
 
@@ -62,7 +62,7 @@ def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
     assert verdict.problem.endswith("It has one server: if that is lost, the service is down.")
 
 
-def test_below_a_week_it_is_too_early_to_say(no_predictions: None) -> None:
+def test_below_a_week_it_is_too_early_to_say() -> None:
     """What is bad is known to be, but a busier day may still come, so that nothing is called enough."""
     (service,) = build_review(make_review_data(History(services=(CALM,), days=3, until=stories.UNTIL))).services
     assert service.verdict.judgement == "unknown"
