@@ -37,8 +37,8 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_in_an_environment_of_pip(prefix: Path) -> None:
     """The pip of the Python that runs, with every package that is missing."""
-    said = extras.describe_missing(["jinja2", "scipy"])
-    assert said == f"jinja2, scipy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'scipy>=1.11.1,<2'"
+    said = extras.describe_missing(["jinja2", "numpy"])
+    assert said == f"jinja2, numpy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'numpy>=1.26,<3'"
 
 
 def test_in_an_environment_of_pipx(prefix: Path) -> None:
@@ -59,11 +59,11 @@ def test_in_the_debian_package(prefix: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_in_an_image_and_in_one_file(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be added there, so no command is advised."""
     monkeypatch.setattr(extras, "CONTAINER", prefix / "healthcheck.py")
-    assert "this image" not in extras.describe_missing(["scipy"])
+    assert "this image" not in extras.describe_missing(["numpy"])
     (prefix / "healthcheck.py").touch()
-    assert "cannot be added to this image" in extras.describe_missing(["scipy"])
+    assert "cannot be added to this image" in extras.describe_missing(["numpy"])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert "cannot be added to this one-file program" in extras.describe_missing(["scipy"])
+    assert "cannot be added to this one-file program" in extras.describe_missing(["numpy"])
 
 
 def test_paths_are_those_of_the_packages() -> None:

@@ -26,7 +26,8 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
-        percentiles polling repairman routes settings settings_table shortages usable verdict wait_states what_if
+        percentiles polling repairman routes settings settings_table shortages sizing usable verdict wait_states
+        what_if
         worker_states
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.other_limits findings.queue findings.workers""",

@@ -23,7 +23,7 @@ from uwsgi_headroom.report.review import build_review
 
 FILE = ROOT / "docs" / "examples" / "capacity-review.md"
 
-CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.08, weekdays=(1.0,) * 7)
+CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.16, weekdays=(1.0,) * 7)
 """A service that grows steadily and has its threads as the first limit."""
 
 _SETTINGS: dict[str, AdviceSeverity] = {"max_requests_delta": "warning", "listen": "info", "buffer_size": "info"}
@@ -32,7 +32,7 @@ _SETTINGS: dict[str, AdviceSeverity] = {"max_requests_delta": "warning", "listen
 _LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
 
 
-SHOWN = ("1 Verdict", "7 Trend and forecast", "9 Recommendations")
+SHOWN = ("1 Verdict", "6 Trend and forecast", "7 What if", "8 Recommendations")
 """The sections of the example."""
 
 
@@ -51,7 +51,7 @@ def _quarter(*services: Service) -> ReviewData:
 
 
 def main() -> int:
-    """Writes the review of three services: one has reached a limit because its workers are uneven, one will run out of
+    """Writes the review of three services: one needs action because its workers are uneven, one will run out of
     threads, one has enough capacity."""
     parser = argparse.ArgumentParser(
         prog=".venv/bin/python3 -m tools.report_example",

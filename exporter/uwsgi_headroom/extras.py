@@ -18,7 +18,6 @@ REQUIREMENTS = {
     "jinja2": "Jinja2>=3.1,<4",
     "matplotlib": "matplotlib>=3.8,<4",
     "numpy": "numpy>=1.26,<3",
-    "scipy": "scipy>=1.11.1,<2",
 }
 """The modules of the extras, and their requirements in setup.cfg."""
 

@@ -25,6 +25,9 @@ from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
 from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
+GROWTH = 1.5
+"""`Figures.growth`, unless the load of another server may come in addition."""
+
 LEAST_SERVING = 0.05
 """Threads that serve at least, however much time handlers of uWSGI's signals take."""
 
@@ -75,6 +78,10 @@ class Figures:
     threads: float | None = None
     """The mean number of threads over the window, beside which other means of it are shown, where `available` is of its
     end. None if unknown."""
+
+    growth: float = GROWTH
+    """The factor by which a load that is all served may grow after an advised step, until the finding about busy
+    threads warns. A floor has no such factor: how much more comes is not known until it is served."""
 
     polling: Mapping[int, float] = field(default_factory=dict)
     """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as

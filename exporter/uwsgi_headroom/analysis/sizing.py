@@ -1,8 +1,9 @@
 """Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
 
-The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half, and random
-arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's formula for M/M/c (L. Kleinrock,
-"Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in the system must find a thread.
+The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half
+(`Figures.growth`), and random arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's
+formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in
+the system must find a thread.
 
 What a setting serves at most is the closed form of `repairman`, with the CPUs that the workers use now or that are
 idle.
@@ -31,10 +32,6 @@ from uwsgi_headroom.record import State
 RESERVE = 0.75
 """The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
 finding about busy threads warns."""
-
-GROWTH = 1.5
-"""The factor by which a load that is all served may grow after the step, until that finding warns. A floor has no such
-factor: how much more comes is not known until it is served."""
 
 LARGEST_STEP = 8
 """The largest factor by which a step raises processes for a floor: a queue that is full nearly all the time says little
@@ -171,7 +168,7 @@ def count_needed_threads(figures: Figures) -> float | None:
             at_once = _growth(figures) * overload * (figures.ceiling or 0)
         return max(at_once / RESERVE, in_bursts)
     offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
-    needed = max(1, ceil(GROWTH * offered / RESERVE))
+    needed = max(1, ceil(figures.growth * offered / RESERVE))
     if flow.response_time:
         allowed = noticed_wait(flow.response_time)
         while erlang_wait(needed, offered, flow.response_time) >= allowed:
@@ -275,7 +272,7 @@ def _find_wanted_rate(figures: Figures, model: Model) -> float:
     request found a thread at once."""
     demand, throughput = figures.demand, figures.flow.throughput or 0.0
     if not demand.is_floor or demand.at_once is None:
-        return GROWTH * throughput / RESERVE
+        return figures.growth * throughput / RESERVE
     if overload := find_overload(figures):
         return _growth(figures) * overload * throughput / RESERVE
     at_once = (demand.at_once + demand.retrying) / RESERVE

@@ -9,7 +9,7 @@ from uwsgi_headroom import extras, interrupts, logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import FORMATS, Format, ReportRequest
 
-NEEDED = ("jinja2", "matplotlib", "numpy", "scipy")
+NEEDED = ("jinja2", "matplotlib", "numpy")
 """The modules of the extra `report`."""
 
 

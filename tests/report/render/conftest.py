@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.columns import EventMark, Query
 from uwsgi_headroom.report.render.html import render_html
-from uwsgi_headroom.report.review.sections import Absent, Review
+from uwsgi_headroom.report.review.sections import Review
 
 HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(2)>|`*_[a](javascript:b)\n# head\x1b[31m\u202e=cmd"
 """A name that is harmless nowhere: HTML, CSS, Markdown, terminal, spreadsheet."""
@@ -21,16 +20,8 @@ HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(2)>|`*_[a](
 FORMULA = "=HYPERLINK(1)"
 
 
-@pytest.fixture(scope="package", autouse=True)
-def no_predictions() -> Iterator[None]:
-    """Leaves section 8 out, which takes a second for each server."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(review, "review_what_if", lambda *_: Absent(reason="Not here."))
-        yield
-
-
 @pytest.fixture(scope="package")
-def plain(no_predictions: None) -> Review:
+def plain() -> Review:
     """Three days of a service with two uneven servers."""
     service = replace(stories.STORY, servers=2, peak=27.7)
     return review.build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
@@ -49,7 +40,7 @@ def hostile_page(hostile: Review) -> str:
 
 
 @pytest.fixture(scope="package")
-def hostile(no_predictions: None) -> Review:
+def hostile() -> Review:
     """Two days of a server with hostile names everywhere."""
     named = Service(name="x", peak=20.0, contention=False, backends={HOSTILE: 0.5}, routes={HOSTILE: 0.9})
     data = make_review_data(History(services=(named,), days=2, until=stories.UNTIL))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from uwsgi_headroom.report.render.markdown import render_markdown
-from uwsgi_headroom.report.review.sections import Absent, Review
+from uwsgi_headroom.report.review.sections import Review
 
 
 def test_83_of_192_threads_are_in_service(story: Review) -> None:
@@ -88,16 +88,3 @@ def test_the_time_goes_into_the_backend_and_the_lock(story: Review) -> None:
 
 def _page(review: Review) -> str:
     return render_markdown(review).split("## 2 ")[0]
-
-
-def test_there_is_one_maximum(story: Review) -> None:
-    """The upper bound of the curve is the load at peak times the headroom to the bottleneck, threads included."""
-    service = story.services[0]
-    curve, used = service.curve, service.utilization
-    assert not isinstance(curve, Absent)
-    assert curve.largest_demand
-    server = next(server for server in used.servers if server.server == curve.server)
-    assert server.requests
-    assert server.factor
-    assert curve.bottleneck == server.first
-    assert 1 / curve.largest_demand == pytest.approx(server.requests * server.factor, rel=0.02)

@@ -87,15 +87,6 @@ def _for_page(svg: str) -> str:
     for colour, variable in _VARIABLES.items():
         element = element.replace(colour, f"var({variable}, {colour})")
     element = element.replace("'DejaVu Sans', sans-serif", "inherit").replace("'DejaVu Sans'", "inherit")
-    element = re.sub(r'^<svg width="[^"]*" height="[^"]*"', '<svg class="chart"', _width_first(element), count=1)
-    return re.sub(r"\n\s*", "\n", element).strip()
-
-
-def _width_first(element: str) -> str:
-    """The element with its size as the first attributes, which matplotlib may write in another order."""
     head, rest = element.split(">", 1)
-    size = "".join(
-        f' {name}="{match[1]}"' for name in ("width", "height") if (match := re.search(rf' {name}="([^"]*)"', head))
-    )
     head = re.sub(r' (?:width|height)="[^"]*"', "", head)
-    return f"<svg{size}{head[4:]}>{rest}"
+    return re.sub(r"\n\s*", "\n", f'{head} class="chart">{rest}').strip()

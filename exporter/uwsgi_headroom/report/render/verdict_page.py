@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.chapters.utilization import draw_bars
 from uwsgi_headroom.report.render.document import limit_name
 from uwsgi_headroom.report.review.sections import Absent, Judgement, LimitUse, Review, ServiceReview
 from uwsgi_headroom.report.review.wording import moment_words, short_day
-from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.formats import counted, percent
 from uwsgi_headroom.words.states import JUDGEMENTS
 
 IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
@@ -22,7 +23,10 @@ _SHORT = 2 * 86400.0
 """Seconds of a range below which the title has hours."""
 
 WORDS = (
-    ("Headroom 2x", "load can double until a limit is all in use; it counts as reached from 85 % on."),
+    (
+        "Headroom 2x",
+        f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act.",
+    ),
     ("Thread", "serves one request at a time."),
     ("Worker", "a process with several threads; its Python interpreter computes on one CPU at a time."),
     ("At peak", "in the busiest quarter hour of the range, unless it stands out like an incident."),
@@ -68,7 +72,7 @@ def more_of(review: Review) -> str:
     which = ", ".join(f"{number} {status}" for status, number in numbers.items())
     more = [f"And {counted(len(services), 'more service')}: {which}. See section 2."] if services else []
     if problems:
-        more.append(f"Section 11 has {counted(len(problems), 'more problem')} of the data.")
+        more.append(f"Section 10 has {counted(len(problems), 'more problem')} of the data.")
     return " ".join(more)
 
 

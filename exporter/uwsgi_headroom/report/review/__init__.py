@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.columns import ReviewData, ServerData
 from uwsgi_headroom.report.review.balance import review_balance
-from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
 from uwsgi_headroom.report.review.recommendations import Evidence, recommend, review_settings
@@ -21,7 +19,6 @@ from uwsgi_headroom.report.review.sections import (
     ServerQuality,
     ServiceReview,
     Utilization,
-    WhatIfReview,
 )
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
@@ -33,25 +30,20 @@ from uwsgi_headroom.report.review.wording import escape_names
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
-FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
-"""With more services, only those with less headroom are predicted in section 8."""
-
 
 def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
     data = escape_names(data)
     zone = ZoneInfo(data.time_zone)
     quality = assess(data)
-    groups = group_services(data)
     services = tuple(
         _review(
             service,
             data,
             [each for each in quality if each.server in {server.server for server in service.servers}],
             zone,
-            predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
         )
-        for service in groups
+        for service in group_services(data)
     )
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
@@ -77,10 +69,7 @@ def _answer(services: Sequence[ServiceReview]) -> str:
     )
 
 
-def _review(
-    service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo, *, predict_below: float
-) -> ServiceReview:
-    """One service. predict_below: the headroom below which other settings are predicted."""
+def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo) -> ServiceReview:
     peaks = find_peaks(service, zone)
     names = tuple(server.server for server in service.servers)
     if peaks is None:
@@ -94,7 +83,6 @@ def _review(
             users=absent,
             balance=absent,
             time=absent,
-            curve=absent,
             trend=absent,
             what_if=absent,
             recommendations=(),
@@ -103,15 +91,7 @@ def _review(
     utilization, users, balance = review_utilization(peaks), review_users(peaks), review_balance(peaks)
     trend = review_trend(peaks)
     server, figures = _tightest(peaks, utilization)
-    predicted: WhatIfReview | Absent = Absent(
-        reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
-        f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
-    )
-    if (utilization.headroom or inf) <= predict_below:
-        predicted = review_what_if(server, figures)
-    advice = recommend(
-        Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend, what_if=predicted)
-    )
+    advice = recommend(Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend))
     return ServiceReview(
         service=service.name,
         servers=names,
@@ -120,9 +100,8 @@ def _review(
         users=users,
         balance=balance,
         time=review_time(peaks),
-        curve=review_curve(server, figures),
         trend=trend,
-        what_if=predicted,
+        what_if=review_what_if(server, figures, advice),
         recommendations=advice,
         settings=review_settings(service.servers),
     )

@@ -58,13 +58,15 @@ class Service:
 @dataclass(frozen=True)
 class Peaks:
     """The busiest quarter hours of a service. daily: of each day, or of the whole range if no day is complete (whole).
-    judged: for each of them, the figures of each server, None where unknown. counts: the place of the one that counts.
+    judged: for each of them, the figures of each server, None where unknown. as_today: the places of those with the
+    threads and CPUs of the end of the range; all of them if none has. counts: the place of the one that counts.
     exception: end of a quarter hour that stands out, and its concurrency."""
 
     service: Service
     daily: DailyPeaks
     whole: bool
     judged: tuple[tuple[Figures | None, ...], ...]
+    as_today: tuple[int, ...]
     counts: int
     exception: tuple[float, float] | None
 
@@ -125,11 +127,11 @@ def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
         place = int(np.nanargmax(service.concurrency))
         end, most = service.time[place], service.concurrency[place]
         daily = replace(daily, days=np.zeros(1, np.int64), peaks=np.array([most]), times=np.array([end]))
-    judged = tuple(tuple(_judge(server, end) for server in service.servers) for end in daily.times)
+    judged = tuple(_add_growth([_judge(server, end) for server in service.servers]) for end in daily.times)
     alike = [place for place, each in enumerate(judged) if _is_as_today(service.servers, each)]
-    candidates = alike or list(range(len(judged)))
+    candidates = tuple(alike or range(len(judged)))
     counts, exception = _choose(daily, candidates)
-    return Peaks(service, daily, whole, judged, counts, exception)
+    return Peaks(service, daily, whole, judged, candidates, counts, exception)
 
 
 def percentile_place(peaks: Column, share: float) -> int:
@@ -165,6 +167,26 @@ def _judge(server: ServerData, end: float) -> Figures | None:
     if not len(places) or not np.isfinite(server.busy[places]).all():
         return None
     return figures_at(server, places)
+
+
+MOST_GROWTH = 2.0
+"""What the loss of one of two equal servers adds to the other. A small server is not sized for all of a large one."""
+
+
+def _add_growth(judged: Sequence[Figures | None]) -> tuple[Figures | None, ...]:
+    """The figures of servers, with advice that leaves room for the load of one that is lost."""
+    return tuple(
+        each and replace(each, growth=max(each.growth, min(MOST_GROWTH, growth_if_lost(judged, place))))
+        for place, each in enumerate(judged)
+    )
+
+
+def growth_if_lost(judged: Sequence[Figures | None], place: int) -> float:
+    """The factor by which the load of a server grows if the busiest of the others is lost: these take its requests in
+    proportion to their own."""
+    rates = [(each.flow.throughput or 0.0) if each else 0.0 for each in judged]
+    lost = max((rate for at, rate in enumerate(rates) if at != place), default=0.0)
+    return sum(rates) / (sum(rates) - lost) if sum(rates) > lost else 1.0
 
 
 def _is_as_today(servers: Sequence[ServerData], judged: Sequence[Figures | None]) -> bool:

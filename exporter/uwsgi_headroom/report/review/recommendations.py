@@ -1,47 +1,49 @@
-"""Sections 9 and 10: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
+"""Sections 8 and 9: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
 
 A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
 hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
 quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
-limit is reached, and servers to survive the loss of one. Section 10
-is what in the settings will cause trouble, or may.
+limit is reached, and servers to survive the loss of one. Section 9 is
+what in the settings will cause trouble, or may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
+from math import ceil, inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis import settings
 from uwsgi_headroom.analysis.advice import Advice, advise_capacity
-from uwsgi_headroom.analysis.capacity import REACHED, Limit
+from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
 from uwsgi_headroom.analysis.settings_table import describe_rule
 from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ServerData
-from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
 from uwsgi_headroom.report.review.remedies import remedy_of
 from uwsgi_headroom.report.review.sections import (
     MOST_URGENT_FIRST,
     Absent,
     BalanceReview,
     Judgement,
+    LimitUse,
     Recommendation,
     SettingAdvice,
     SettingsReview,
     Trend,
     Users,
     Utilization,
-    WhatIfReview,
 )
 from uwsgi_headroom.report.review.trend import first_of
-from uwsgi_headroom.report.review.utilization import is_reached
+from uwsgi_headroom.report.review.utilization import is_nearly_full
+from uwsgi_headroom.report.review.what_if import today_of
 from uwsgi_headroom.report.review.windows import figures_at
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, listed, mean_count, percent, rate
@@ -55,8 +57,11 @@ LOW = 1.5
 ALIKE = 1.1
 """Servers whose headroom is at most this multiple of the smallest need the same."""
 
+SPARE = 0.85
+"""The most of a limit that is in use on the others, if one of so many servers is lost that are recommended."""
+
 _FIRST_LIMIT = ("unevenness_hurts", "interpreter_bound", "saturation", "cpu_bound", "cpu_used_by_others")
-"""Findings whose advice moves out the first limit. Once that is reached, they are urgent."""
+"""Findings whose advice moves out the first limit. Once that is nearly full, they are urgent."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,6 @@ class Evidence:
     users: Users
     balance: BalanceReview
     trend: Trend | Absent
-    what_if: WhatIfReview | Absent
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,14 @@ def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
     ended = [*_find_killed(peaks), *_find_lost(users)]
     blocks = [*_find_refused(peaks, users), *_find_missed(peaks, users), *_at_peak(peaks)]
     found = ended + [
-        _of_blocks(evidence, alike, reached=is_reached(used.headroom))
+        _of_blocks(evidence, alike, is_full=is_nearly_full(used.headroom))
         for code, alike in _group(blocks).items()
         if code not in {each.code for each in ended}
     ]
     found += _ahead(peaks, used, evidence.trend, {code for block in blocks for code in block.codes})
-    found += _one_lost(used)
-    return tuple(sorted(found, key=lambda each: MOST_URGENT_FIRST.index(each.judgement)))
+    found.sort(key=lambda each: MOST_URGENT_FIRST.index(each.judgement))
+    ordered = _one_lost(used, found, peaks)
+    return tuple(sorted(ordered, key=lambda each: MOST_URGENT_FIRST.index(each.judgement)))
 
 
 def is_short(utilization: Utilization, trend: Trend | Absent) -> bool:
@@ -130,41 +135,48 @@ _NOT_KNOWN = (
 )
 
 
-def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, reached: bool) -> Recommendation:
-    """One recommendation for blocks of the same cause: that of the worst, with each harm once. reached: whether a limit
-    of the service is reached, which makes what moves it urgent."""
+def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, is_full: bool) -> Recommendation:
+    """One recommendation for blocks of the same cause: that of the worst, with each harm once. is_full: whether a limit
+    of the service is nearly full, which makes what moves it urgent."""
     worst = alike[0]
     harms: dict[str, str] = {}
     for block in alike:
         for harm in block.finding.harms:
             harms.setdefault(harm.code, block.say(harm))
     code, finding = worst.finding.code, worst.finding
-    moves = reached and any(block.codes & {*_FIRST_LIMIT} for block in alike)
-    return _recommendation(
+    moves = is_full and any(block.codes & {*_FIRST_LIMIT} for block in alike)
+    made = _recommendation(
         code,
         "act" if moves else URGENCY[finding.severity],
         finding.title,
         finding.change or _NOT_KNOWN,
         tuple(dict.fromkeys(block.server for block in alike)),
         worst.say(finding),
-        _even_effect(evidence, finding.change)
-        if code == "unevenness_hurts"
-        else _gain(code, evidence.peaks, worst.server, finding.serves),
+        _even_effect(evidence) if code == "unevenness_hurts" else "",
         tuple(harms.values()),
     )
+    return _promise(made, evidence.peaks, worst.server, finding)
 
 
-def _gain(code: str, peaks: Peaks, name: str, serves: float | None) -> str:
-    """What a server serves after the change of a finding, beside what it serves at peak, and what that rests on; empty
-    if it is not known. serves: requests per second, at least."""
-    now = next((figures.flow.throughput for server, figures in peaks.present if server.server == name), None)
-    if serves is None or not now:
-        return ""
-    than = f"{factor(serves / now)} the {rate(now)} at peak"
-    return f"{name} then serves at least {rate(serves)}, {than}. {remedy_of(code).effect}".strip()
+def _promise(found: Recommendation, peaks: Peaks, name: str, advice: Finding | Advice) -> Recommendation:
+    """A recommendation with the setting of processes and threads that its advice leads to, and with what the server
+    then serves at least, beside what it serves at peak."""
+    figures = next((figures for server, figures in peaks.present if server.server == name), None)
+    if figures is None:
+        return found
+    today, now, wanted = today_of(figures), figures.flow.throughput, dict(advice.settings)
+    setting = Setting(wanted.get("processes", today.processes), wanted.get("threads", today.threads))
+    if setting != today:
+        found = replace(found, setting=str(setting), serves=advice.serves)
+    if advice.serves is None or not now:
+        return found
+    serves = (
+        f"{name} then serves at least {rate(advice.serves)}, {factor(advice.serves / now)} the {rate(now)} at peak."
+    )
+    return replace(found, effect=f"{serves} {found.effect}")
 
 
-def _even_effect(evidence: Evidence, change: str) -> str:
+def _even_effect(evidence: Evidence) -> str:
     """What even workers would bring, in numbers."""
     ceiling = [use for use in evidence.utilization.limits if use.limit != "hottest_interpreter" and use.factor]
     nearest = min(ceiling, key=lambda use: use.factor or 0.0, default=None)
@@ -175,21 +187,9 @@ def _even_effect(evidence: Evidence, change: str) -> str:
         parts.append(f"headroom up to {factor(nearest.factor)}, where {gives_out(nearest.limit)} next")
     texts = [f"With even workers: {' and '.join(parts)}."] if parts else []
     lost = max((use.one_lost for use in ceiling if use.one_lost is not None), default=None)
-    if lost is not None and lost < REACHED:
+    if lost is not None and lost <= 1:
         texts.append(f"One server can then be lost: the others are at {percent(lost)} of a limit.")
-    return " ".join([*texts, *_predicted(evidence.what_if, change)])
-
-
-def _predicted(what_if: WhatIfReview | Absent, change: str) -> Iterator[str]:
-    """What the model says about the setting that an advice names."""
-    rows = () if isinstance(what_if, Absent) else what_if.rows
-    row = next((row for row in rows if not row.is_today and f" {row.setting} " in change), None)
-    today = next((row for row in rows if row.is_today), None)
-    if row and today and row.response_times[0] is not None and today.response_times[0] is not None:
-        yield (
-            f"The model of section 8 predicts {duration(row.response_times[0])} at peak with {row.setting}, and "
-            f"{duration(today.response_times[0])} with {today.setting}."
-        )
+    return " ".join(texts)
 
 
 def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: set[str]) -> list[Recommendation]:
@@ -199,28 +199,20 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
         return []
     if not is_short(utilization, trend) or said & {"unevenness_hurts", "saturation", "interpreter_bound", "cpu_bound"}:
         return []
-    server, figures = tightest
+    (server, figures), least = tightest, utilization.headroom
     reached = first_of(trend)
     advice = _even_out_or_add(figures, reached or utilization.first)
-    soon = ", and the trend reaches that limit (section 7)" if reached else ""
-    return [
-        _recommendation(
-            "headroom_low",
-            "act" if is_reached(utilization.headroom) else "plan",
-            f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
-            advice.change,
-            _as_tight(utilization),
-            f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
-            f"{figures.ceiling or 0} threads in service.",
-            _gain("headroom_low", peaks, server.server, advice.serves),
-        )
-    ]
-
-
-def _as_tight(utilization: Utilization) -> tuple[str, ...]:
-    """The servers with nearly the smallest headroom."""
-    least = utilization.headroom or 0.0
-    return tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least)
+    soon = ", and the trend reaches that limit (section 6)" if reached else ""
+    made = _recommendation(
+        "headroom_low",
+        "act" if is_nearly_full(utilization.headroom) else "plan",
+        f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
+        advice.change,
+        tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least),
+        f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
+        f"{figures.ceiling or 0} threads in service.",
+    )
+    return [_promise(made, peaks, server.server, advice)]
 
 
 def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
@@ -232,25 +224,52 @@ def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
     return advise_capacity(figures)
 
 
-def _one_lost(utilization: Utilization) -> Iterator[Recommendation]:
-    """The number of servers with which one can be lost, where the present number does not suffice. The hottest
-    interpreter does not count: even workers are the cheaper remedy."""
-    serving = [use for use in utilization.limits if use.limit != "hottest_interpreter" and use.one_lost is not None]
+def _one_lost(utilization: Utilization, found: list[Recommendation], peaks: Peaks) -> list[Recommendation]:
+    """The recommendations, with what to do where the others cannot carry the load of a lost server: the setting that is
+    advised for all servers, or one for this load alone; more servers if neither suffices. The hottest interpreter does
+    not count: even workers are the cheaper remedy."""
+    serving = [use for use in utilization.limits if use.limit != "hottest_interpreter" and use.one_lost]
     worst = max(serving, key=lambda use: use.one_lost or 0.0, default=None)
-    if worst is None or worst.one_lost is None or worst.one_lost < REACHED:
-        return
-    servers = len(utilization.servers)
-    needed = ceil(worst.one_lost * (servers - 1) / REACHED) + 1
-    yield _recommendation(
+    if worst is None or worst.one_lost is None or worst.one_lost <= 1:
+        return found
+    (server, figures), names = peaks.present[0], tuple(each.server for each in utilization.servers)
+    alone = _recommendation(
         "server_lost",
         "plan",
-        f"The service cannot lose a server at peak: the others would be at {percent(worst.one_lost)} of a limit.",
-        f"Run {needed} servers of the present size instead of {servers}.",
-        (),
+        f"The service cannot lose a server at peak: the others would need {percent(worst.one_lost)} of a limit.",
+        "",
+        names,
         f"If {utilization.lost_server or 'a server'} is lost at peak, its requests go to the others, and "
         f"{gives_out(worst.limit)} at once.",
-        f"With {needed} servers, the loss of one leaves the others below {percent(REACHED)}.",
     )
+    step = next((each for each in found if each.setting and len(each.servers) == len(names)), None)
+    if step is None:
+        advice, back = advise_capacity(figures), remedy_of("headroom_low").roll_back
+        step = _promise(replace(alone, action=advice.change, roll_back=back), peaks, server.server, advice)
+        found = [*found, step]
+    after = max(_use_after(use, peaks, step) for use in serving)
+    if after <= 1:
+        gain = f"{step.effect} If a server is then lost at peak, the others use {percent(after)} of a limit.".strip()
+        return [replace(each, effect=gain) if each is step else each for each in found]
+    needed = ceil(worst.one_lost * (len(names) - 1) / SPARE) + 1
+    more = replace(
+        alone,
+        servers=(),
+        action=f"Run {needed} servers of the present size instead of {len(names)}.",
+        effect=f"With {needed} servers, the loss of one leaves the others below {percent(SPARE)}.",
+    )
+    return [*(each for each in found if each.code != "server_lost"), more]
+
+
+def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
+    """The use of a limit with one server lost, in an advised setting; infinite if it does not promise so much."""
+    judged = [figures for _, figures in peaks.present]
+    wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, at) for at, each in enumerate(judged))
+    if step.serves is None or step.serves < wanted:
+        return inf
+    today, after = today_of(judged[0]), Setting(*map(int, step.setting.split("x")))
+    more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
+    return (use.one_lost or 0.0) / more.get(use.limit, 1.0)
 
 
 def _find_killed(peaks: Peaks) -> Iterator[Recommendation]:
@@ -294,7 +313,9 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
     caused it while they were."""
     if not users.queue_full:
         return
-    full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
+    full = [
+        (float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if np.nansum(each.queue_full) > 0
+    ]
     worst = max(full, key=lambda pair: pair[0])[1]
     number = f"{users.overflows:,.0f}" if users.overflows else "no"
     dropped = (
@@ -314,10 +335,6 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
-
-
-def _ever(server: ServerData) -> bool:
-    return bool(np.nansum(server.queue_full) > 0)
 
 
 def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
@@ -372,6 +389,8 @@ def _recommendation(
         title=title,
         action=action,
         servers=servers,
+        setting="",
+        serves=None,
         evidence=evidence,
         harms=harms,
         effect=effect or remedy.effect,

@@ -52,11 +52,6 @@ REMEDIES: dict[str, Remedy] = {
         "grown.",
         _SETTINGS_BACK,
     ),
-    "cheaper_does_not_scale": Remedy(
-        "Workers in reserve start before requests wait.",
-        f"{_AT_PEAK}: no request waits while workers are in reserve.",
-        _CONFIGURATION_BACK,
-    ),
     "cpu_bound": Remedy(
         "CPU headroom grows in proportion to the CPUs added.",
         f"{_AT_PEAK}: the workers use less than {percent(REACHED)} of the CPUs that they may use.",
@@ -97,11 +92,6 @@ REMEDIES: dict[str, Remedy] = {
         f"{_AT_PEAK}: the part `backend` of the time of requests is smaller.",
         _APPLICATION_BACK,
     ),
-    "waits_not_known": Remedy(
-        "The next review says what the threads wait for, and so whether more of them help.",
-        "`uwsgi-headroom check` of the exporter's address has a line `time`.",
-        "Take the capabilities away and restart the exporter.",
-    ),
     "memory_headroom_low": Remedy(
         "More processes fit, and the kernel ends no process for want of memory.",
         "`uwsgi-headroom check` has no finding about memory.",
@@ -123,7 +113,7 @@ REMEDIES: dict[str, Remedy] = {
         _SETTINGS_BACK,
     ),
     "headroom_low": Remedy(
-        "The limit that comes first moves out in proportion to what is added.",
+        "The first limit is reached later.",
         f"{_AT_PEAK}: its headroom has grown as expected.",
         _SETTINGS_BACK,
     ),

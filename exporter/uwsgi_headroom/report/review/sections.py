@@ -16,8 +16,8 @@ from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import EventMark, ReviewData
 
 Judgement = Literal["act", "plan", "ok", "unknown"]
-"""act: a limit is reached or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown: too
-little data."""
+"""act: a limit is nearly full or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown:
+too little data."""
 
 MOST_URGENT_FIRST: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
@@ -245,88 +245,12 @@ class TimeUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """A bin of quarter hours with about this concurrency. throughput: requests per second, with the 10th and the 90th
-    percentile of the quarter hours; response_time: seconds; quarters: their number; the bounds: asymptotic ones at this
-    concurrency; fitted: throughput by the Universal Scalability Law."""
-
-    concurrency: float
-    throughput: float
-    throughput_low: float
-    throughput_high: float
-    response_time: float | None
-    quarters: int
-    throughput_bound: float | None
-    response_time_bound: float | None
-    fitted: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
-    """The fit of the Universal Scalability Law. Each parameter: value, low and high. error: root mean square of the
-    residuals over the mean throughput. peak: the concurrency of the most throughput, with its interval; None: the law
-    has none. beyond_data: it is beyond what was observed, so an extrapolation."""
-
-    rate: tuple[float, float, float]
-    contention: tuple[float, float, float]
-    coherency: tuple[float, float, float]
-    error: float
-    explained: float
-    peak: tuple[float, float, float] | None
-    most_throughput: tuple[float, float, float] | None
-    beyond_data: bool
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """Throughput and response time of one server, the one that reaches a limit first, against concurrency.
-    base_response_time: at little load; largest_demand: seconds of a request at its bottleneck, `bottleneck`; knee: the
-    concurrency from which requests must wait. cautions: what a reader should know."""
-
-    server: str
-    points: tuple[CurvePoint, ...]
-    base_response_time: float | None
-    bottleneck: str | None
-    largest_demand: float | None
-    knee: float | None
-    law: Law | Absent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A change of level that is not growth. change: as a share of the level before; bend: the growth changed instead.
-    event: the title of the event taken for the cause."""
-
-    time: float
-    change: float | None
-    bend: bool
-    event: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackTestError:
-    """The forecast of the last quarter of the range from the first three quarters, against what happened. error,
-    naive_error: mean of |forecast - actual| / actual, of this forecast and of `the same day of last week`. bias: the
-    mean with its sign. inside: share of the days within the interval. changed: the level changed in between."""
-
-    days: int
-    fitted_days: int
-    error: float
-    naive_error: float
-    bias: float
-    inside: float
-    changed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitForecast:
     """The forecast of the daily peaks of a limit's utilization.
 
     per_month: growth in 30 days as a share of the present level, with the ends of its interval; direction: none if the
-    interval contains 0. level: expected now on the busiest day of a week. since: start of the present regime.
-    fitted: time and trend; ahead: time, expected, low and high. steps: before the present regime.
-    reached: the limit (`analysis.capacity.REACHED`) was reached in the last week. crossing: when it is expected to be,
+    interval contains 0. level: expected now on the busiest day of a week. fitted: time and trend; ahead: time,
+    expected, low and high. reached: all of the limit was in use in the last week. crossing: when it is expected to be,
     with the earliest and the latest day; None: not within the horizon.
     """
 
@@ -335,16 +259,13 @@ class LimitForecast:
     per_month_low: float
     per_month_high: float
     level: float
-    since: float | None
     horizon_days: int
     fitted: tuple[tuple[float, ...], ...]
     ahead: tuple[tuple[float, ...], ...]
-    steps: tuple[Step, ...]
     reached: bool
     crossing: float | None
     earliest: float | None
     latest: float | None
-    back_test: BackTestError | Absent
     notes: tuple[str, ...]
 
 
@@ -360,18 +281,21 @@ class LimitTrend:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
     """Trend and forecast of a service. first: the limit that is reached first, None if none is within the horizon.
+    days: with a known peak; days_unlike_today: those of them with other threads or CPUs, which do not count.
     events: those that may have changed the level."""
 
     limits: tuple[LimitTrend, ...]
     first: Limit | None
     days: int
     days_left_out: int
+    days_unlike_today: int
     events: tuple[EventMark, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """A setting in the what-if table. response_times: for each load, in seconds; None: not sustained or unknown."""
+    """A setting in the what-if table. most_throughput: requests per second that it serves at least; of today's setting,
+    the load at peak times the headroom. response_times: for each load, in seconds; None: not sustained or unknown."""
 
     setting: str
     is_today: bool
@@ -401,13 +325,16 @@ class WhatIfReview:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """One thing to do. code: of the finding in `check` that it comes from; judgement: how urgent; harms: what users
-    felt of the same cause, a sentence or two each."""
+    felt of the same cause, a sentence or two each; setting: the processes x threads that it advises, and serves: the
+    requests per second that a server then serves at least, if these are known."""
 
     code: str
     judgement: Judgement
     title: str
     action: str
     servers: tuple[str, ...]
+    setting: str
+    serves: float | None
     evidence: str
     harms: tuple[str, ...]
     effect: str
@@ -453,7 +380,6 @@ class ServiceReview:
     users: Users | Absent
     balance: BalanceReview | Absent
     time: TimeUse | Absent
-    curve: Curve | Absent
     trend: Trend | Absent
     what_if: WhatIfReview | Absent
     recommendations: tuple[Recommendation, ...]

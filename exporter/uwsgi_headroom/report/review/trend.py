@@ -1,4 +1,4 @@
-"""Section 7: the trend of each limit's use at peak, and when the first limit is reached."""
+"""Section 6: the trend of each limit's use at peak, and when the first limit is reached."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, Limit
+from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.report.columns import Column, EventMark
 from uwsgi_headroom.report.review.peaks import Peaks
-from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, Step, Trend
-from uwsgi_headroom.report.statistics import Refusal
-from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
-from uwsgi_headroom.report.statistics.peaks import DailyPeaks
+from uwsgi_headroom.report.review.sections import Absent, LimitForecast, LimitTrend, Trend
+from uwsgi_headroom.report.statistics.trend import Forecast, forecast_peaks
 from uwsgi_headroom.same_fields import copy_fields
 
 HORIZON_DAYS = 365
@@ -32,15 +30,14 @@ _CHANGES = ("reload", "configuration", "deploy", "capacity")
 
 def review_trend(peaks: Peaks) -> Trend | Absent:
     """The section of a service. Each limit's use is that of the server that uses most of it, in the busiest quarter
-    hour of each day; the limit counts as reached at `REACHED`, as in `check`."""
+    hour of each day with the threads and CPUs of today; a limit is reached when all of it is in use."""
     if peaks.whole:
         return Absent(
             reason="No day is complete enough to know its peak, so there is no trend: a forecast needs weeks of them."
         )
-    events = _events(peaks)
     uses = {limit: use for limit in LIMITS if np.isfinite(use := peaks.utilization(limit)).any()}
     fullest = max((float(np.nanmax(use)) for use in uses.values()), default=0.0)
-    limits = tuple(_trend(peaks, limit, use, events, fullest) for limit, use in uses.items())
+    limits = tuple(_trend(peaks, limit, use, fullest) for limit, use in uses.items())
     if not limits:
         return Absent(reason="The use of no limit is known, so there is no trend.")
     return Trend(
@@ -48,7 +45,8 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
         first=_first(limits),
         days=len(peaks.daily.days),
         days_left_out=peaks.daily.left_out + peaks.daily.missing,
-        events=events,
+        days_unlike_today=len(peaks.daily.days) - len(peaks.as_today),
+        events=_events(peaks),
     )
 
 
@@ -79,47 +77,32 @@ def _first(limits: Sequence[LimitTrend]) -> Limit | None:
     return min(dated, key=lambda pair: pair[0])[1] if dated else None
 
 
-def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark], fullest: float) -> LimitTrend:
+def _trend(peaks: Peaks, limit: Limit, uses: Column, fullest: float) -> LimitTrend:
     """The trend of a limit. fullest: the highest use of any limit."""
-    known = np.isfinite(uses)
+    known = np.isfinite(uses) & np.isin(np.arange(len(uses)), peaks.as_today)
     daily = replace(peaks.daily, days=peaks.daily.days[known], peaks=uses[known], times=peaks.daily.times[known])
-    if float(daily.peaks.max()) < COMPARABLE * fullest:
-        found: Forecast | Refusal = Refusal(
+    if float(np.nanmax(uses)) < COMPARABLE * fullest:
+        found: Forecast | str = (
             "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
         )
     else:
-        found = forecast_peaks(daily, REACHED, HORIZON_DAYS, events)
+        found = forecast_peaks(daily, 1.0, HORIZON_DAYS)
     return LimitTrend(
         limit=limit,
         peaks=tuple(zip(map(float, daily.times), map(float, daily.peaks), strict=True)),
-        forecast=Absent(reason=found.reason) if isinstance(found, Refusal) else _forecast(found, daily, events),
+        forecast=Absent(reason=found) if isinstance(found, str) else _forecast(found, daily.zone),
     )
 
 
-def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -> LimitForecast:
-    zone, crossing = daily.zone, found.crossing
-    assert crossing is not None
+def _forecast(found: Forecast, zone: ZoneInfo) -> LimitForecast:
     return copy_fields(
         LimitForecast,
         found,
-        level=found.level_at_busiest,
-        since=_noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
         fitted=_points(found.fitted_days, zone, found.fitted),
         ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
-        steps=tuple(
-            Step(
-                time=_noon(span.first, zone),
-                change=float(span.change) if isfinite(span.change) else None,
-                bend=bool(span.bend),
-                event=span.event.title if span.event else None,
-            )
-            for span in found.regimes.spans[1:]
-        ),
-        reached=crossing.reached,
-        crossing=_day(crossing.expected, zone),
-        earliest=_day(crossing.earliest, zone),
-        latest=_day(crossing.latest, zone),
-        back_test=_back_test(daily, events),
+        crossing=_day(found.crossing, zone),
+        earliest=_day(found.earliest, zone),
+        latest=_day(found.latest, zone),
     )
 
 
@@ -129,13 +112,6 @@ def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarr
         for day, *values in zip(days, *columns, strict=True)
         if all(isfinite(value) for value in values)
     )
-
-
-def _back_test(daily: DailyPeaks, events: Sequence[EventMark]) -> BackTestError | Absent:
-    found = back_test(daily, events)
-    if isinstance(found, Refusal):
-        return Absent(reason=found.reason)
-    return copy_fields(BackTestError, found, days=len(found.days))
 
 
 def _noon(day: int, zone: ZoneInfo) -> float:

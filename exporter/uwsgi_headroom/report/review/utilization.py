@@ -62,8 +62,8 @@ def review_utilization(peaks: Peaks) -> Utilization:
     )
 
 
-def is_reached(headroom: float | None) -> bool:
-    """Whether a limit counts as reached, as in `analysis.capacity`."""
+def is_nearly_full(headroom: float | None) -> bool:
+    """Whether so much of a limit is in use that it is time to act: the part from which on `check` finds it scarce."""
     return headroom is not None and headroom <= 1 / REACHED
 
 

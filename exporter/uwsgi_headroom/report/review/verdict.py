@@ -2,9 +2,8 @@
 and how sure it is.
 
 Each of the answers is a function of `Facts`: what the other sections found. The problem is the first block of section
-9: a harm that users feel, and its cause, in the words of `check`; without a harm it is how full the first limit is.
-How sure a verdict is follows from the days with a known peak, the share of the range that was measured, and the back-
-test.
+8: a harm that users feel, and its cause, in the words of `check`; without a harm it is how full the first limit is.
+How sure a verdict is follows from the days with a known peak and the share of the range that was measured.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from uwsgi_headroom.report.review.balance import WORTH_MENTION
 from uwsgi_headroom.report.review.recommendations import is_short
 from uwsgi_headroom.report.review.sections import (
     Absent,
-    BackTestError,
     BalanceReview,
     Confidence,
     Judgement,
@@ -35,8 +33,8 @@ from uwsgi_headroom.report.review.sections import (
     Verdict,
 )
 from uwsgi_headroom.report.review.trend import fullest_of
-from uwsgi_headroom.report.review.utilization import is_reached
-from uwsgi_headroom.report.review.wording import day_words, quarter_words
+from uwsgi_headroom.report.review.utilization import is_nearly_full
+from uwsgi_headroom.report.review.wording import quarter_words, short_day
 from uwsgi_headroom.words.formats import chosen, counted, duration, factor, fine_percent, mean_count, percent
 from uwsgi_headroom.words.states import JUDGEMENTS
 
@@ -49,9 +47,6 @@ FEW_DAYS, MANY_DAYS = 7, 28
 
 WELL_COVERED, HALF_COVERED = 0.9, 0.5
 """Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
-
-SMALL_ERROR = 0.1
-"""Error of the back-test up to which confidence may be high."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +99,16 @@ def unknown_verdict(service: str, reason: str) -> Verdict:
 def _judgement(facts: Facts) -> Judgement:
     used, forecast = facts.utilization, _first_forecast(facts.trend)
     urgencies = {each.judgement for each in facts.recommendations}
-    if is_reached(used.headroom) or (forecast is not None and forecast.reached) or "act" in urgencies:
+    if is_nearly_full(used.headroom) or (forecast is not None and forecast.reached) or "act" in urgencies:
         return "act"
-    if is_short(used, facts.trend) or is_reached(used.one_lost) or "plan" in urgencies:
+    if is_short(used, facts.trend) or cannot_lose(used) or "plan" in urgencies:
         return "plan"
     return "ok" if (used.headroom is not None or used.limits) and not _is_too_early(used) else "unknown"
+
+
+def cannot_lose(used: Utilization) -> bool:
+    """Whether the others cannot carry the load at peak if one server is lost."""
+    return used.one_lost is not None and used.one_lost < 1
 
 
 def _is_too_early(used: Utilization) -> bool:
@@ -136,12 +136,12 @@ def _find_harm(recommendations: Sequence[Recommendation]) -> str:
 def _headroom(used: Utilization, *, waits: bool = False) -> str:
     """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. waits: whether what
     users feel is said before."""
-    if used.unknown and (used.headroom is None or not is_reached(used.headroom)):
+    if used.unknown and (used.headroom is None or not is_nearly_full(used.headroom)):
         return f"Headroom at peak is not known: {used.unknown}"
     if used.headroom is None or used.first is None:
         return "Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known"
     most = "at most " if used.upper_bound else ""
-    until = "" if waits or is_reached(used.headroom) else usable_clause(used.usable, used.headroom)
+    until = "" if waits or is_nearly_full(used.headroom) else usable_clause(used.usable, used.headroom)
     hard = f"{factor(used.headroom)} until {gives_out(used.first)}"
     if not until:
         return f"Headroom {most}{factor(used.headroom)} at peak: {gives_out(used.first)} first"
@@ -167,13 +167,13 @@ def _short_action(action: str) -> str:
 
 
 def _crossing_clause(facts: Facts) -> str:
-    if is_reached(facts.utilization.headroom):
-        return f"with over {percent(REACHED)} in use, that limit counts as reached"
+    if is_nearly_full(facts.utilization.headroom):
+        return f"over {percent(REACHED)} of that limit is in use"
     forecast = _first_forecast(facts.trend)
     if forecast is not None and forecast.reached:
-        return f"on the busiest days of the last week over {percent(REACHED)} of it was in use"
+        return "that limit was reached in the last week"
     if forecast is not None and forecast.crossing is not None:
-        return f"that limit is reached around {day_words(forecast.crossing, facts.zone)}"
+        return f"that limit is reached around {short_day(forecast.crossing, facts.zone)}"
     if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
         return f"no limit is reached within {days} days"
     return "no date can be given yet"
@@ -189,10 +189,8 @@ def _problem(facts: Facts, judgement: Judgement) -> str:
     lost = ""
     if used.lone_server:
         lost = " It has one server: if that is lost, the service is down."
-    elif used.one_lost is not None and is_reached(used.one_lost):
-        lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load" + (
-            "." if used.one_lost < 1 else f" with room to spare (headroom {factor(used.one_lost)})."
-        )
+    elif cannot_lose(used):
+        lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load."
     return f"{start}. {' '.join(filter(None, [harm, _use(used)]))}{_cost(facts.balance)}{lost}"
 
 
@@ -264,16 +262,16 @@ def _gain(recommendations: Sequence[Recommendation]) -> str:
 def _when(facts: Facts) -> str:
     used, trend, zone = facts.utilization, facts.trend, facts.zone
     peak = f"Peak: {quarter_words(used.until, zone)}."
-    if is_reached(used.headroom):
+    if is_nearly_full(used.headroom):
         return f"Now. {peak}"
     forecast = _first_forecast(trend)
     if isinstance(trend, Absent):
         return f"{peak} No date: {trend.reason}"
     if forecast is not None and forecast.reached:
-        return f"Any day: on the busiest days of the last week over {percent(REACHED)} of it was in use. {peak}"
+        return f"Any day: the limit was reached in the last week. {peak}"
     if forecast is not None and forecast.crossing is not None and trend.first is not None:
-        around = f"Around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}"
-        return f"{around}: {percent(REACHED)} of the limit is then in use ({gives_out(trend.first)}). {peak}"
+        around = f"Around {short_day(forecast.crossing, zone)}{_between(forecast, zone)}"
+        return f"{around}: the limit is then reached ({gives_out(trend.first)}). {peak}"
     if days := _horizon(trend):
         return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
     refused = fullest_of(trend).forecast
@@ -281,11 +279,11 @@ def _when(facts: Facts) -> str:
 
 
 def _between(forecast: LimitForecast, zone: ZoneInfo) -> str:
-    earliest = "" if forecast.earliest is None else f"not before {day_words(forecast.earliest, zone)}"
+    earliest = "" if forecast.earliest is None else f"not before {short_day(forecast.earliest, zone)}"
     latest = (
         "perhaps later than the forecast looks"
         if forecast.latest is None
-        else f"by {day_words(forecast.latest, zone)} at the latest"
+        else f"by {short_day(forecast.latest, zone)} at the latest"
     )
     return f" ({', '.join(part for part in (earliest, latest) if part)})"
 
@@ -310,7 +308,7 @@ def _action(facts: Facts) -> str:
         return "Nothing now. Run this report again when a week is known."
     if not wanted:
         return "Nothing now. Run this report again in a quarter of a year, or after a large change."
-    more = f" Then see section 9: {counted(len(wanted) - 1, 'more recommendation')}." if len(wanted) > 1 else ""
+    more = f" Then see section 8: {counted(len(wanted) - 1, 'more recommendation')}." if len(wanted) > 1 else ""
     return f"{wanted[0].action}{more}"
 
 
@@ -324,33 +322,15 @@ def _confidence(
     length = duration(max(STEP, (last or 0.0) - (first or 0.0))) if first is not None else "no data"
     days = f"{used.days} days with a known peak" if used.days else f"{length} of data, no complete day"
     reasons = [days, f"{percent(covered)} of the range measured"]
-    error = _error(trend)
-    if error is not None:
-        reasons.append(f"a forecast made earlier would have been wrong by {percent(error)}")
-    elif isinstance(trend, Trend) and _horizon(trend) is not None:
-        reasons.append("the forecast could not be tested on the past")
-    else:
+    is_forecast = isinstance(trend, Trend) and _horizon(trend) is not None
+    if not is_forecast:
         reasons.append("no forecast")
     if used.upper_bound:
         reasons.append("CPU use is not known on every server, so headroom may be less")
     if partial:
         reasons.append("the source failed halfway")
     weak = used.days < FEW_DAYS or covered < HALF_COVERED or partial
-    strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and not used.upper_bound
+    strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and not used.upper_bound and is_forecast
     if weak:
         return "low", reasons
-    return ("high" if strong and error is not None and error <= SMALL_ERROR else "medium"), reasons
-
-
-def _error(trend: Trend | Absent) -> float | None:
-    """The error of the back-test: of the limit that comes first, else the largest."""
-    if isinstance(trend, Absent):
-        return None
-    errors = {
-        each.limit: each.forecast.back_test.error
-        for each in trend.limits
-        if isinstance(each.forecast, LimitForecast) and isinstance(each.forecast.back_test, BackTestError)
-    }
-    if trend.first is not None and trend.first in errors:
-        return errors[trend.first]
-    return max(errors.values(), default=None)
+    return ("high" if strong else "medium"), reasons

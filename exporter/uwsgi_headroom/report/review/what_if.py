@@ -1,90 +1,76 @@
-"""Section 8: what other settings of processes and threads would do, on the server that reaches a limit first."""
+"""Section 7: what other settings of processes and threads would do, on the server that reaches a limit first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import cast
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.sizing import MARGIN
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
     Measured,
-    Observed,
     Prediction,
     Setting,
-    find_floor,
-    find_uneven_shares,
+    measure_server,
     predict_settings,
 )
 from uwsgi_headroom.report.columns import PERCENTILES, ServerData, mean
-from uwsgi_headroom.report.review.sections import Absent, SettingRow, WhatIfReview
+from uwsgi_headroom.report.review.sections import Absent, Recommendation, SettingRow, WhatIfReview
 from uwsgi_headroom.report.review.windows import places_of
 
 LOADS = (1.0, 1.5)
 """Multiples of the load at peak."""
 
 _LEAST_REQUESTS = 100
+_P95 = PERCENTILES.index(0.95)
 
 
-def review_what_if(server: ServerData, figures: Figures) -> WhatIfReview | Absent:
-    """The section about one server, from its quarter hour that counts."""
-    measured = measure(server, figures)
-    if isinstance(measured, Absent):
-        return measured
+def review_what_if(
+    server: ServerData, figures: Figures, advice: Sequence[Recommendation] = ()
+) -> WhatIfReview | Absent:
+    """The section about one server, from its quarter hour that counts. Advised settings are among the rows, with the
+    numbers of the advice."""
+    mine = [each for each in advice if each.setting and server.server in each.servers]
+    wanted = [Setting(*map(int, each.setting.split("x"))) for each in mine]
+    advised = {each.setting: each.serves for each in mine if each.serves}
     try:
-        found = predict_settings(measured, propose(measured.setting), LOADS)
+        measured = measure(server, figures)
+        found = predict_settings(measured, tuple(dict.fromkeys([*wanted, *propose(measured.setting)])), LOADS)
     except CannotPredictError as error:
         return Absent(reason=str(error))
-    agree = _agree_with_headroom(figures, found.today)
-    rows = [_row(found.today, agree, is_today=True), *(_row(prediction, agree) for prediction in found.predictions)]
+    others = [_row(figures, prediction, found.today, advised) for prediction in found.predictions]
     return WhatIfReview(
         server=server.server,
         peak=measured.busiest.throughput,
         loads=LOADS,
-        rows=tuple(rows),
+        rows=(_today(figures, found.today), *others),
         response_time_error=found.check.response_time_error,
         demands_measured=found.demands_measured,
         cautions=found.cautions,
     )
 
 
-def measure(server: ServerData, figures: Figures) -> Measured | Absent:
-    """What is known about a server in a quarter hour, or why that is too little for a prediction."""
-    processes, threads = len(server.by_worker), figures.configured
-    flow, cpus = figures.flow, figures.server.cpus
-    if not processes or not threads:
-        return Absent(reason="The source has no figures of single workers, which a prediction needs.")
-    if cpus is None or figures.cpu is None:
-        return Absent(reason="The CPU use is unknown, which a prediction needs.")
-    if flow.requests < _LEAST_REQUESTS or flow.throughput is None:
-        return Absent(reason=f"Too few requests at peak for a prediction: {flow.requests} in the quarter hour.")
-    places = places_of(server.time, [figures.window.until])
-    p95 = next(
-        (mean(column[places]) for share, column in zip(PERCENTILES, server.percentiles, strict=False) if share == 0.95),
-        None,
-    )
-    return Measured(
-        setting=Setting(processes, max(1, round(threads / processes))),
-        cpus=cpus.count,
-        window=Observed(
-            throughput=flow.throughput,
-            response_time=flow.response_time,
-            p95=p95,
-            concurrency=flow.observed,
-            offered_at_least=find_floor(figures.demand),
-        ),
-        cpu_per_request=ratio(figures.cpu.own, flow.throughput),
-        waits=figures.waits.per_request if figures.waits else None,
-        workers_up=mean(server.workers_accepting[places]),
-        others=figures.cpu.others or 0.0,
-        memory_per_worker=mean(server.memory_per_worker[places]),
-        memory_available=mean(server.memory_available[places]),
-        memory_is_exact=False,
-        shares=find_uneven_shares(figures.balance),
-    )
+def today_of(figures: Figures) -> Setting:
+    """The present setting of a server with workers."""
+    processes = len(figures.server.workers)
+    return Setting(processes, max(1, round((figures.configured or 0) / max(1, processes))))
+
+
+def measure(server: ServerData, figures: Figures) -> Measured:
+    """What is known about a server in a quarter hour, as in `check`. Raises CannotPredictError if it is too little."""
+    if not server.by_worker:
+        raise CannotPredictError("The source has no figures of single workers, which a prediction needs.")
+    if figures.flow.requests < _LEAST_REQUESTS:
+        few = f"{figures.flow.requests} in the quarter hour"
+        raise CannotPredictError(f"Too few requests at peak for a prediction: {few}.")
+    measured = measure_server(figures)
+    place = places_of(server.time, [figures.window.until])
+    p95 = mean(server.percentiles[_P95][place]) if len(server.percentiles) > _P95 else None
+    return replace(measured, window=replace(measured.window, p95=p95))
 
 
 def propose(today: Setting) -> tuple[Setting, ...]:
@@ -102,25 +88,34 @@ def propose(today: Setting) -> tuple[Setting, ...]:
     return tuple(dict.fromkeys(setting for setting in found if setting != today))
 
 
-def _agree_with_headroom(figures: Figures, today: Prediction) -> Callable[[Prediction], float]:
-    """What turns a predicted maximum into one that agrees with the rest of the report: today's is the load at peak
-    times the headroom to its limit, and those of other settings with the same limit keep their ratio to it. The model's
-    own differs by its error, and two maxima of one limit would be one too many."""
-    factor = figures.headroom.by_limit.get(cast("Limit", today.limit))
-    known = factor and (figures.flow.throughput or 0.0) * factor
-    ratio_ = known / today.most_throughput if known and today.most_throughput else 1.0
-    return lambda prediction: prediction.most_throughput * (ratio_ if prediction.limit == today.limit else 1.0)
+def _serve(figures: Figures, prediction: Prediction, today: Prediction) -> float:
+    """Requests per second that a setting serves at least: those of the model, less what it promises too much. What is
+    predicted to be the limit today has one maximum in a report, so the model is scaled to the headroom of that limit;
+    and a setting that serves no less than today's by the model does so here."""
+    now, model = figures.flow.throughput or 0.0, prediction.most_throughput
+    known = figures.headroom.by_limit.get(cast("Limit", today.limit))
+    if known and prediction.limit == today.limit and today.most_throughput:
+        model *= now * known / today.most_throughput
+    return min(model, max(MARGIN * model, now * (figures.headroom.factor or 0.0)))
 
 
-def _row(prediction: Prediction, agree: Callable[[Prediction], float], *, is_today: bool = False) -> SettingRow:
-    at = prediction.at
+def _row(figures: Figures, prediction: Prediction, today: Prediction, advised: Mapping[str, float]) -> SettingRow:
+    setting = str(prediction.setting)
     return SettingRow(
-        setting=str(prediction.setting),
-        is_today=is_today,
-        most_throughput=agree(prediction),
+        setting=setting,
+        is_today=False,
+        most_throughput=advised.get(setting) or _serve(figures, prediction, today),
         limit=prediction.limit,
-        response_times=tuple(load.response_time for load in at),
-        sustained=tuple(load.sustained for load in at),
+        response_times=tuple(load.response_time for load in prediction.at),
+        sustained=tuple(load.sustained for load in prediction.at),
         memory=prediction.memory,
         fits=prediction.fits,
     )
+
+
+def _today(figures: Figures, today: Prediction) -> SettingRow:
+    """The row of the present setting: what was measured, where it was."""
+    row, room, flow = _row(figures, today, today, {}), figures.headroom, figures.flow
+    if room.factor and room.first and flow.throughput:
+        row = replace(row, most_throughput=flow.throughput * room.factor, limit=room.first)
+    return replace(row, is_today=True, response_times=(flow.response_time, *row.response_times[1:]))

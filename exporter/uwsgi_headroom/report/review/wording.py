@@ -12,12 +12,6 @@ from uwsgi_headroom.report.columns import STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.terminal_text import escape_text
 
 
-def day_words(time: float, zone: ZoneInfo) -> str:
-    """A day: `3 March 2027`."""
-    local = datetime.fromtimestamp(time, zone)
-    return f"{local.day} {local:%B %Y}"
-
-
 def short_day(time: float, zone: ZoneInfo) -> str:
     """A day: `3 Mar 2027`."""
     local = datetime.fromtimestamp(time, zone)

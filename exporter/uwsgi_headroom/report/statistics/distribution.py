@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 
 from uwsgi_headroom.report.statistics.local_time import Floats, require_same_length
 
 _ROUNDING = 1e-12
-_STEPS = 1000
+_HALVINGS = 45
 
 
 def pool_percentiles(
@@ -64,9 +63,11 @@ class _Pool:
         missing = share - self._share_up_to(end)
         if missing >= -_ROUNDING:
             return end if missing <= _ROUNDING else math.inf
-        return float(
-            brentq(lambda seconds: self._share_up_to(seconds) - share, 0.0, end, xtol=1e-12, rtol=1e-9, maxiter=_STEPS)
-        )
+        low, high = 0.0, end
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._share_up_to(middle) < share else (low, middle)
+        return high
 
     def _share_up_to(self, seconds: float) -> float:
         last = self._seconds.shape[1] - 1

@@ -1,196 +1,198 @@
-"""The trend of daily peaks within one regime: Theil-Sen line, of the levels or of their logarithms.
+"""The trend of daily peaks: a line times a weekly pattern, its forecast, and the day on which it reaches a limit.
 
 P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
-Association 63, 1968. The slope is the median of the slopes between all pairs of days; its interval is that of Kendall's
-rank correlation, widened for the correlation of neighbouring days.
-
-A trend is projected ahead with a prediction interval, by simulation.
+Association 63, 1968. The slope is the median of the slopes between all pairs of days, so a few unusual days, such as
+holidays, count little; its interval is that of Kendall's rank correlation, widened for the correlation of neighbouring
+days. A change of level in a step looks like growth.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import norm, theilslopes
 
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
-from uwsgi_headroom.report.statistics.peaks import WeeklyPattern
-from uwsgi_headroom.report.statistics.regimes import inflation
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers
+from uwsgi_headroom.report.statistics.peaks import DailyPeaks, WeeklyPattern, weekly_pattern
 
-Direction = Literal["growth", "decline", "none"]
-Shape = Literal["linear", "exponential"]
+LEAST_DAYS = 21
+"""Shortest history, in days, from which a forecast is made."""
 
-SLOPE_CONFIDENCE = 0.95
-"""Of the interval around the slope: growth is reported only if this interval does not contain 0."""
+LEAST_PEAKS = 14
+"""Fewest days with a known peak within it."""
+
+_NORMAL = 1.96
+"""Standard errors on each side of an interval of 95 %, that of the slope. Growth is reported only if the interval does
+not contain 0."""
+
+_TAIL = 0.05
+"""Share of the days' deviations above the forecast's interval, and below it."""
 
 _LEAST_LEVEL = 0.01
 """Share of the median level below which a line that declines is not followed."""
 
-CLEARLY_EXPONENTIAL = 0.95
-"""Weight from which growth is said to be exponential."""
+_MOST_CORRELATION = 0.8
+_LEAST_NEIGHBOURS = 5
+_RECENT_DAYS = 7
+_MONTH = 30
 
-_LARGEST_LOGARITHM = 20.0
-"""Above the level; keeps a simulated exponential finite."""
+Direction = Literal["growth", "decline", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
-    """level + slope * (day - middle), of levels (linear) or of their logarithms (exponential).
+class Forecast:
+    """Expected daily peaks after the last day of the data. Days are ordinals of local days.
 
-    slope_low, slope_high: the interval (SLOPE_CONFIDENCE). slope_error, level_error: standard errors. ratios: observed
-    level over the trend's, of each day. least: the trend is not followed below this level.
+    days, expected, lower, upper: the days ahead, and the peak of each with its interval, weekly pattern included.
+    direction: "none" if the interval of the slope contains 0; `expected` then has no slope, but `lower` and `upper`
+    have those of its ends. fitted_days, fitted: the trend of the past, weekly pattern included.
+    per_month: growth in 30 days as a share of the present level; per_month_low, per_month_high: its interval (95 %).
+    level: expected now, on the busiest day of a week. horizon_days: number of days ahead, never more than the history.
+    reached: the limit was reached in the last seven days of the data; crossing, earliest and latest are then None.
+    crossing, earliest, latest: the first day on which `expected`, `upper` and `lower` are at the limit; None: on none.
+    notes: sentences for the reader.
     """
 
-    shape: Shape
+    days: Integers
+    expected: Floats
+    lower: Floats
+    upper: Floats
+    direction: Direction
+    fitted_days: Integers
+    fitted: Floats
+    per_month: float
+    per_month_low: float
+    per_month_high: float
+    level: float
+    horizon_days: int
+    reached: bool
+    crossing: int | None
+    earliest: int | None
+    latest: int | None
+    notes: tuple[str, ...]
+
+
+def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> Forecast | str:
+    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks; or a sentence that says
+    how much history is missing.
+
+    horizon_days: at most, and never further ahead than the history is long. Raises ValueError if the limit or the
+    horizon is not positive.
+    """
+    if not limit > 0 or horizon_days < 1:
+        raise ValueError(f"a limit of {limit} in {horizon_days} days")
+    days, known = peaks.days, len(peaks.days)
+    history = int(days[-1] - days[0]) + 1 if known else 0
+    if history < LEAST_DAYS:
+        return f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}."
+    if known < LEAST_PEAKS:
+        return f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {known}."
+    pattern = weekly_pattern(days, peaks.peaks)
+    levels = peaks.peaks / pattern.of(days)
+    line = _fit(days, levels, pattern.parameters)
+    horizon, last = min(horizon_days, history), int(days[-1])
+    ahead = last + 1 + np.arange(horizon)
+    low, high = np.quantile(line.ratios, (_TAIL, 1 - _TAIL))
+    expected = line.at(ahead, line.expected_slope) * pattern.of(ahead)
+    lower = np.minimum(line.at(ahead, line.low) * min(low, 1.0) * pattern.of(ahead), expected)
+    upper = np.maximum(line.at(ahead, line.high) * max(high, 1.0) * pattern.of(ahead), expected)
+    reached = bool(np.any(peaks.peaks[days > last - _RECENT_DAYS] >= limit))
+    crossing, earliest, latest = (None if reached else _first(ahead, each, limit) for each in (expected, upper, lower))
+    level = float(line.at(last, line.expected_slope))
+    month, month_low, month_high = (
+        slope * _MONTH / level if level else 0.0 for slope in (line.slope, line.low, line.high)
+    )
+    return Forecast(
+        days=ahead,
+        expected=expected,
+        lower=lower,
+        upper=upper,
+        direction=line.direction,
+        fitted_days=days,
+        fitted=line.at(days, line.expected_slope) * pattern.of(days),
+        per_month=month,
+        per_month_low=month_low,
+        per_month_high=month_high,
+        level=level * float(pattern.factors.max()),
+        horizon_days=horizon,
+        reached=reached,
+        crossing=crossing,
+        earliest=earliest,
+        latest=latest,
+        notes=tuple(_notes(pattern, horizon, horizon_days)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """level + slope * (day - middle). low, high: the interval of the slope. ratios: observed level over the line's, of
+    each day. least: the line is not followed below this level."""
+
     middle: float
     level: float
-    level_error: float
     slope: float
-    slope_low: float
-    slope_high: float
-    slope_error: float
+    low: float
+    high: float
     ratios: Floats
     least: float
 
     @property
     def direction(self) -> Direction:
-        """What the interval of the slope says."""
-        if self.slope_low > 0:
+        if self.low > 0:
             return "growth"
-        return "decline" if self.slope_high < 0 else "none"
-
-    def at(
-        self, days: Integers | float, level: Floats | float | None = None, slope: Floats | float | None = None
-    ) -> Floats:
-        """The level at each day; with another level or slope, as if the trend had those."""
-        level, slope = self.level if level is None else level, self.slope if slope is None else slope
-        values = np.asarray(level + slope * (np.asarray(days) - self.middle), dtype=np.float64)
-        if self.shape == "linear":
-            return np.maximum(values, self.least)
-        return np.exp(np.minimum(values, self.level + _LARGEST_LOGARITHM))
-
-    def expected(self, days: Integers | float) -> Floats:
-        """The level at each day, without a slope if that does not differ from 0."""
-        return self.at(days, slope=0.0 if self.direction == "none" else None)
-
-    def growth(self, slope: float, day: int, ahead: int) -> float:
-        """Growth from `day` in so many days, at another slope, as a share of the level at `day`."""
-        if self.shape == "exponential":
-            return math.expm1(slope * ahead)
-        level = float(self.at(day))
-        return slope * ahead / level if level > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Trends:
-    """line, curve: linear and exponential. curve: None without a slope, or with a level of 0. weight: of the curve, the
-    probability that it is the better description."""
-
-    line: Trend
-    curve: Trend | None
-    weight: float
+        return "decline" if self.high < 0 else "none"
 
     @property
-    def better(self) -> Trend:
-        """The line, unless the curve is clearly better."""
-        return self.curve if self.curve and self.weight >= CLEARLY_EXPONENTIAL else self.line
+    def expected_slope(self) -> float:
+        return 0.0 if self.direction == "none" else self.slope
+
+    def at(self, days: Integers | int, slope: float) -> Floats:
+        """The level at each day, with another slope as if the line had that."""
+        return np.maximum(self.level + slope * (np.asarray(days) - self.middle), self.least)
 
 
-def fit_trends(days: Integers, levels: Floats, fitted: int = 0) -> Trends:
-    """The trends of levels without weekly pattern. At least two different days.
-
-    fitted: parameters of the weekly pattern that was taken out, by which the levels vary less than the truth.
-    """
-    line = _fit(days, levels, "linear", fitted)
-    if line.direction == "none" or levels.min() <= 0:
-        return Trends(line, None, 0.0)
-    curve = _fit(days, levels, "exponential", fitted)
-    return Trends(line, curve, _weight(days, curve, line))
-
-
-def _fit(days: Integers, levels: Floats, shape: Shape, fitted: int) -> Trend:
-    values = levels if shape == "linear" else np.log(levels)
-    found = theilslopes(values, days, alpha=SLOPE_CONFIDENCE)
-    middle = float(np.median(days))
-    level = float(np.median(values - found.slope * (days - middle)))
-    residuals = values - level - found.slope * (days - middle)
-    widening = math.sqrt(inflation(days, residuals) * len(days) / max(len(days) - fitted, 1))
-    low, high = (found.slope + widening * (end - found.slope) for end in (found.low_slope, found.high_slope))
+def _fit(days: Integers, levels: Floats, fitted: int) -> _Line:
+    """The line of levels without weekly pattern. fitted: parameters of the pattern that was taken out, by which the
+    levels vary less than the truth."""
+    known = len(days)
+    before, after = np.triu_indices(known, 1)
+    slopes = np.sort((levels[after] - levels[before]) / (days[after] - days[before]))
+    slope, middle = float(np.median(slopes)), float(np.median(days))
+    level = float(np.median(levels - slope * (days - middle)))
+    residuals = levels - level - slope * (days - middle)
+    widening = math.sqrt(_inflation(days, residuals) * known / max(known - fitted, 1))
+    ranks = _NORMAL * widening * math.sqrt(known * (known - 1) * (2 * known + 5) / 18)
+    ends = np.clip(((len(slopes) - ranks) / 2, (len(slopes) + ranks) / 2), 0, len(slopes) - 1).astype(np.int64)
     least = _LEAST_LEVEL * float(np.median(levels))
-    expected = np.maximum(values - residuals, least) if shape == "linear" else np.exp(values - residuals)
-    return Trend(
-        shape=shape,
-        middle=middle,
-        level=level,
-        # The standard error of a median is sqrt(pi / 2) times that of a mean.
-        level_error=math.sqrt(math.pi / 2 / len(days)) * float(np.std(residuals)) * widening,
-        slope=float(found.slope),
-        slope_low=float(low),
-        slope_high=float(high),
-        slope_error=float(high - low) / (2 * float(norm.ppf((1 + SLOPE_CONFIDENCE) / 2))),
-        ratios=np.divide(levels, expected, out=np.ones(len(levels)), where=expected > 0),
-        least=least,
-    )
+    expected = np.maximum(levels - residuals, least)
+    ratios = np.divide(levels, expected, out=np.ones(known), where=expected > 0)
+    return _Line(middle, level, slope, float(slopes[ends[0]]), float(slopes[ends[1]]), ratios, least)
 
 
-def _weight(days: Integers, curve: Trend, line: Trend) -> float:
-    """The curve's likelihood over that of both, if residuals have Laplace's distribution, as for a median.
-
-    Counts as many days as would be as informative if neighbours were not correlated.
-    """
-    curve_residuals, line_residuals = np.log(curve.ratios), np.log(line.ratios)
-    misses, line_misses = float(np.mean(np.abs(curve_residuals))), float(np.mean(np.abs(line_residuals)))
-    if misses <= 0 or line_misses <= 0:
-        return float(misses < line_misses)
-    evidence = len(days) / inflation(days, line_residuals) * math.log(misses / line_misses)
-    return 1 / (1 + math.exp(min(evidence, 700.0)))
-
-
-_PATHS = 2000
-_SEED = 17
+def _inflation(days: Integers, residuals: Floats) -> float:
+    """By how much correlation r of neighbouring days raises the variance of a mean: (1 + r) / (1 - r), at least 1, as
+    of an AR(1) process."""
+    neighbours = np.flatnonzero(np.diff(days) == 1)
+    power = float(np.mean(residuals**2))
+    if len(neighbours) < _LEAST_NEIGHBOURS or power <= 0:
+        return 1.0
+    correlation = float(np.mean(residuals[neighbours] * residuals[neighbours + 1])) / power
+    # M. G. Kendall, "Note on Bias in the Estimation of Autocorrelation", Biometrika 41, 1954.
+    unbiased = correlation + (1 + 4 * correlation) / len(residuals)
+    bounded = min(max(unbiased, 0.0), _MOST_CORRELATION)
+    return (1 + bounded) / (1 - bounded)
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """One value per day ahead."""
-
-    expected: Floats
-    lower: Floats
-    upper: Floats
+def _first(days: Integers, peaks: Floats, limit: float) -> int | None:
+    place = np.flatnonzero(peaks >= limit)
+    return int(days[place[0]]) if len(place) else None
 
 
-def project(trends: Trends, days: Integers, pattern: WeeklyPattern, coverage: float) -> Projection:
-    """The expected peak of each day with the interval that contains the peak with probability `coverage`.
-
-    Each of _PATHS simulated futures draws a slope, a level, a weekly pattern and each day's deviation. Slope and level
-    are drawn from Student's t distribution with their standard errors; the two are independent, as the level is that of
-    the middle of the history. Deviations are drawn from those of the history, as ratios to the trend. A share of the
-    futures, the weight of the exponential trend, grows exponentially. Without a slope that differs from 0, the expected
-    peaks have none, but the simulated futures do.
-    """
-    random = np.random.default_rng(_SEED)
-    curved = round(_PATHS * trends.weight) if trends.curve else 0
-    parts = [_paths(trends.line, days, pattern, _PATHS - curved, random)]
-    if trends.curve and curved:
-        parts.append(_paths(trends.curve, days, pattern, curved, random))
-    lower, upper = np.quantile(np.vstack(parts), ((1 - coverage) / 2, (1 + coverage) / 2), axis=0)
-    expected = trends.better.expected(days) * pattern.of(days)
-    return Projection(expected, np.minimum(lower, expected), np.maximum(upper, expected))
-
-
-def _paths(trend: Trend, days: Integers, pattern: WeeklyPattern, number: int, random: np.random.Generator) -> Floats:
-    """Simulated peaks; shape (number, days)."""
-    known = len(trend.ratios)
-    freedom = max(known - 2 - pattern.parameters, 1)
-    slopes = trend.slope + trend.slope_error * random.standard_t(freedom, size=(number, 1))
-    levels = trend.level + trend.level_error * random.standard_t(freedom, size=(number, 1))
-    # Deviations from what was fitted to them are smaller than those from the truth.
-    deviations = (trend.ratios - 1) * math.sqrt(known / freedom)
-    ratios = 1 + random.choice(deviations, size=(number, len(days)))
-    if pattern.support:
-        error = math.sqrt(math.pi / 2 / pattern.support) * float(np.std(deviations))
-        ratios += error * random.standard_normal(size=(number, 7))[:, weekday_of(days)]
-    return np.asarray(np.maximum(trend.at(days, levels, slopes) * ratios, 0.0) * pattern.of(days))
+def _notes(pattern: WeeklyPattern, horizon: int, asked: int) -> Iterator[str]:
+    if horizon < asked:
+        yield f"The forecast ends after {horizon} days, as it reaches no further ahead than its history is long."
+    if pattern.detail == "none":
+        yield "There is too little history for a weekly pattern."

@@ -1,4 +1,4 @@
-"""Chapters 2 to 11 of a report, one module each: its words, its table and its chart."""
+"""Chapters 2 to 10 of a report, one module each: its words, its table and its chart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from uwsgi_headroom.report.render.chapters import (
     appendix,
     balance,
-    curve,
     recommendations,
     settings_review,
     time_use,
@@ -32,12 +31,11 @@ def chapters_of(review: Review) -> list[Chapter]:
         (
             "Utilization at peak",
             utilization.INTRODUCTION,
-            lambda of: _write(of.utilization, lambda used: utilization.write(used, of.users, zone)),
+            lambda of: _write(of.utilization, lambda used: utilization.write(used, zone)),
         ),
         ("What users felt", users.INTRODUCTION, lambda of: _write(of.users, users.write)),
         ("Balance", balance.INTRODUCTION, lambda of: _write(of.balance, balance.write)),
         ("Where the time goes", time_use.INTRODUCTION, lambda of: _write(of.time, time_use.write)),
-        ("The curve", curve.INTRODUCTION, lambda of: _write(of.curve, curve.write)),
         ("Trend and forecast", trend.INTRODUCTION, lambda of: _write(of.trend, lambda each: trend.write(each, zone))),
         ("What if", what_if.INTRODUCTION, lambda of: _write(of.what_if, what_if.write)),
         ("Recommendations", recommendations.INTRODUCTION, recommendations.write),
@@ -51,7 +49,7 @@ def chapters_of(review: Review) -> list[Chapter]:
         Chapter(number, title, introduction, _of_services(review, write))
         for number, (title, introduction, write) in enumerate(of_services, 2)
     ]
-    return [*chapters, Chapter(11, "Appendix", appendix.INTRODUCTION, list(appendix.write(review, zone)))]
+    return [*chapters, Chapter(10, "Appendix", appendix.INTRODUCTION, list(appendix.write(review, zone)))]
 
 
 def _of_services(review: Review, write: Callable[[ServiceReview], Iterable[Block]]) -> list[Block]:

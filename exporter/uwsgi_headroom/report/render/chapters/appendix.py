@@ -1,4 +1,4 @@
-"""Section 11: the appendix: queries, data quality, definitions with their sources."""
+"""Section 10: the appendix: queries, data quality, definitions with their sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ INTRODUCTION = "Where the figures are from, how complete they are, and what the 
 MOST_QUERIES = 60
 
 _DEFINITIONS = (
-    ("throughput", "Requests completed a second."),
     ("response time", "Mean time in service of a request inside uWSGI, without the listen queue and static files."),
     (
         "concurrency, threads in service",
@@ -25,8 +24,9 @@ _DEFINITIONS = (
     ),
     (
         "utilization, headroom",
-        "Use over capacity; headroom is its inverse, the factor by which load can grow before a limit (P. J. Denning, "
-        "J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of requests does not change.",
+        "Use over capacity; headroom is its inverse, the factor by which load can grow until a limit is reached: all "
+        "of it is in use (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). It holds as long as the mix of "
+        "requests does not change.",
     ),
     (
         "interpreter",
@@ -35,7 +35,6 @@ _DEFINITIONS = (
     ),
     ("first limit", "The limit with the smallest headroom, or the cause of others that are reached."),
     ("available, configured", "Threads of workers that accept requests; threads of all workers."),
-    ("other programs", "Other programs on the CPUs that the server may use."),
     (
         "queue wait",
         "Mean time in the listen queue: its mean length over throughput, by Little's law. Not in the response time.",
@@ -64,11 +63,7 @@ _DEFINITIONS = (
     (
         "forecast",
         "Daily peaks by weekly pattern and median slope (H. Theil, 1950; P. K. Sen, Journal of the American "
-        "Statistical Association 63, 1968) since the last change of level.",
-    ),
-    (
-        "Universal Scalability Law",
-        "Throughput with contention and coherency (N. J. Gunther, Guerrilla Capacity Planning, Springer 2007).",
+        "Statistical Association 63, 1968), of the days with the present threads and CPUs.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Section 9: recommendations. Short, but a module of its own: there is one for each chapter."""
+"""Section 8: recommendations. Short, but a module of its own: there is one for each chapter."""
 
 from __future__ import annotations
 

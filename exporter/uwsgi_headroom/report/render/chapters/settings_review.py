@@ -1,4 +1,4 @@
-"""Section 10: what in the settings of uWSGI will cause trouble, or may."""
+"""Section 9: what in the settings of uWSGI will cause trouble, or may."""
 
 from __future__ import annotations
 

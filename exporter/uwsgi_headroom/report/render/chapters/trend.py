@@ -1,4 +1,4 @@
-"""Section 7: trend and forecast."""
+"""Section 6: trend and forecast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw, label
 from uwsgi_headroom.report.render.document import (
@@ -19,20 +18,19 @@ from uwsgi_headroom.report.render.document import (
     Chart,
     Items,
     Table,
-    Text,
     absent,
     limit_name,
     share,
     signed,
 )
-from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, Trend
+from uwsgi_headroom.report.review.sections import Absent, LimitForecast, LimitTrend, Trend
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day
-from uwsgi_headroom.words.formats import counted, percent
+from uwsgi_headroom.words.formats import counted
 
 INTRODUCTION = (
-    "Daily peaks of each limit's use, on the server that uses most of it, and their forecast: weekly pattern and trend "
-    "since the last change of level, with an interval that contains nine of ten days. Steps are not taken for growth."
+    "Daily peaks of each limit's use, on the server that uses most of it, and their forecast: a line times a "
+    "weekly pattern, with an interval that contains nine of ten days. A limit is reached when all of it is in use."
 )
 
 
@@ -40,22 +38,26 @@ def write(trend: Trend, zone: ZoneInfo) -> Iterator[Block]:
     shown = _shown(trend)
     if isinstance(shown.forecast, Absent):
         yield absent(f"No forecast. {shown.forecast.reason}")
-    else:
-        yield Text(_error(shown.forecast))
     words = f"Daily peaks of {limit_name(shown.limit)}, in percent of the limit."
     yield Chart(words, partial(_draw_trend, shown, trend.events, zone))
     yield Table(
-        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
+        heads=("limit", "highest", "level now", "growth in 30 days", "reached", "earliest", "latest"),
         rows=[_row(each, zone) for each in trend.limits],
         caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
-        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
-        "back-test.",
-        numbers=(1, 2, 7),
+        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval.",
+        numbers=(1, 2),
         strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
     )
     notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
     if trend.days_left_out:
         notes.append(f"{counted(trend.days_left_out, 'day')} left out: too little is known to know the peak.")
+    if trend.days_unlike_today:
+        notes.append(f"{counted(trend.days_unlike_today, 'day')} left out: threads or CPUs were others than today.")
+    if trend.events and isinstance(shown.forecast, LimitForecast):
+        notes.append(
+            f"{counted(len(trend.events), 'change')} in this time (reloads, deploys, settings). If one changed the "
+            "level in a step, the forecast takes it for growth. Choose `--range` to start after it."
+        )
     if notes:
         yield Items(notes)
 
@@ -66,23 +68,11 @@ def _shown(trend: Trend) -> LimitTrend:
     return first[0] if first else fullest_of(trend)
 
 
-def _error(forecast: LimitForecast) -> str:
-    test = forecast.back_test
-    if isinstance(test, Absent):
-        return f"Back-test: none. {test.reason}"
-    step = " The level changed in that time, which no forecast can know." if test.changed else ""
-    return (
-        f"Back-test: a forecast from the first {test.fitted_days} days was wrong by {percent(test.error)} on average "
-        f"over the last {test.days} days (the same day of the week before: {percent(test.naive_error)}); "
-        f"{percent(test.inside)} of these days were inside its interval.{step}"
-    )
-
-
 def _row(each: LimitTrend, zone: ZoneInfo) -> tuple[str, ...]:
     highest = share(max((peak for _, peak in each.peaks), default=None))
     forecast = each.forecast
     if isinstance(forecast, Absent):
-        return (limit_name(each.limit), highest, UNKNOWN, "not forecast", *[UNKNOWN] * 4)
+        return (limit_name(each.limit), highest, UNKNOWN, "not forecast", *[UNKNOWN] * 3)
     growth = f"{signed(forecast.per_month)} ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"
     if forecast.direction == "none":
         growth = f"none to be seen ({signed(forecast.per_month_low)} to {signed(forecast.per_month_high)})"
@@ -91,8 +81,7 @@ def _row(each: LimitTrend, zone: ZoneInfo) -> tuple[str, ...]:
     crossing = later if forecast.crossing is None else short_day(forecast.crossing, zone)
     if forecast.reached:
         crossing, days = "already", [UNKNOWN, UNKNOWN]
-    error = forecast.back_test.error if isinstance(forecast.back_test, BackTestError) else None
-    return (limit_name(each.limit), highest, share(forecast.level), growth, crossing, *days, share(error))
+    return (limit_name(each.limit), highest, share(forecast.level), growth, crossing, *days)
 
 
 MOST_EVENTS = 12
@@ -111,18 +100,18 @@ def _draw_trend(trend: LimitTrend, events: Sequence[EventMark], zone: ZoneInfo) 
             highest = max(highest, _draw_forecast(axes, trend.forecast, zone))
         for event in events[:MOST_EVENTS]:
             axes.axvline(_when(event.time), color=DIM, linewidth=0.7, linestyle=":")
-        axes.axhline(100 * REACHED, color=VERMILLION, linewidth=1.2, linestyle="--")
+        axes.axhline(100, color=VERMILLION, linewidth=1.2, linestyle="--")
         label(
             axes,
-            "85 %: reached",
-            (0, 100 * REACHED),
+            "reached",
+            (0, 100),
             (3, 3),
             ha="left",
             color=VERMILLION,
             fontsize=8,
             xycoords=("axes fraction", "data"),
         )
-        axes.set_ylim(0, max(100.0, min(160.0, 1.05 * highest)))
+        axes.set_ylim(0, max(112.0, min(160.0, 1.05 * highest)))
         axes.set_title(f"Use of the limit {limit_name(trend.limit)} at each day's peak (%)", color=DIM)
         locator = AutoDateLocator(tz=zone, maxticks=9)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
@@ -142,24 +131,12 @@ def _draw_forecast(axes: Axes, forecast: LimitForecast, zone: ZoneInfo) -> float
     axes.plot(ahead, [100 * point[1] for point in forecast.ahead], color=ORANGE, lw=1.2)
     if ahead:
         label(axes, "forecast", (ahead[0], low[0]), (3, -8), color=ORANGE, fontsize=8)
-    for step in forecast.steps:
-        axes.axvline(_when(step.time), color=DIM, linewidth=1)
-        size = "" if step.change is None else f" {signed(step.change)}"
-        label(
-            axes,
-            f"step{size}",
-            (_when(step.time), 0.02),
-            (3, 0),
-            color=DIM,
-            fontsize=8,
-            xycoords=("data", "axes fraction"),
-        )
     if forecast.crossing is not None:
-        axes.scatter([_when(forecast.crossing)], [100 * REACHED], s=30, color=VERMILLION, zorder=4)
+        axes.scatter([_when(forecast.crossing)], [100], s=30, color=VERMILLION, zorder=4)
         label(
             axes,
             short_day(forecast.crossing, zone),
-            (_when(forecast.crossing), 100 * REACHED),
+            (_when(forecast.crossing), 100),
             (-4, 6),
             ha="left",
             color=VERMILLION,

@@ -22,27 +22,27 @@ from uwsgi_headroom.report.render.document import (
     times,
     whole,
 )
-from uwsgi_headroom.report.review.sections import Absent, LimitUse, ObjectiveUse, ServerPeak, Users, Utilization
-from uwsgi_headroom.report.review.utilization import is_reached
+from uwsgi_headroom.report.review.sections import LimitUse, ServerPeak, Utilization
 from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (
     "How full each limit is in the busiest quarter hour of each day, and in the one that counts for the verdict: the "
-    "busiest of all, unless it stands out: that is `at peak`. A limit counts as reached from 85 % in use on; "
-    "at a headroom of 1x all of it is in use."
+    "busiest of all, unless it stands out: that is `at peak`. A limit is reached at a "
+    "headroom of 1x, when all of it is in use; from 85 % on it is time to act."
 )
 
 CAPTION = (
-    "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: reached."
+    "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: time to "
+    "act."
 )
 
 
-def write(used: Utilization, users: Users | Absent, zone: ZoneInfo) -> Iterator[Block]:
+def write(used: Utilization, zone: ZoneInfo) -> Iterator[Block]:
     yield Text(_when(used, zone))
     if used.limits:
         yield Chart(_words(used), lambda: draw_bars([(limit_name(use.limit), use) for use in used.limits]), CAPTION)
-        yield _limits(used, users)
+        yield _limits(used)
     yield Text(_moments(used))
     yield Table(
         heads=(
@@ -85,7 +85,7 @@ def _words(used: Utilization) -> str:
     return f"Highest use of each limit over the days: {', '.join(parts)}."
 
 
-def _limits(used: Utilization, users: Users | Absent) -> Table:
+def _limits(used: Utilization) -> Table:
     rows = [
         (
             f"{limit_name(use.limit)} ({LIMIT_MEANINGS[use.limit]})",
@@ -93,7 +93,6 @@ def _limits(used: Utilization, users: Users | Absent) -> Table:
             amount(use.capacity),
             share(use.utilization.p50),
             share(use.utilization.p95),
-            share(use.utilization.p99),
             share(use.utilization.highest),
             times(use.factor) if use.factor else "over 100x",
             share(use.one_lost),
@@ -101,7 +100,7 @@ def _limits(used: Utilization, users: Users | Absent) -> Table:
         for use in used.limits
     ]
     days = used.concurrency
-    spread = (amount(days.p50), amount(days.p95), amount(days.p99), amount(days.highest))
+    spread = (amount(days.p50), amount(days.p95), amount(days.highest))
     concurrency = ("threads in service (concurrency)", amount(used.in_service), UNKNOWN, *spread, UNKNOWN, UNKNOWN)
     return Table(
         heads=(
@@ -110,14 +109,13 @@ def _limits(used: Utilization, users: Users | Absent) -> Table:
             "capacity",
             "half of the days",
             "95 of 100 days",
-            "99 of 100 days",
             "highest",
             "headroom",
             "one server lost",
         ),
-        rows=(concurrency, *rows, *_memory(used), *_objective(users)),
+        rows=(concurrency, *rows, *_memory(used)),
         caption="In use and capacity are sums over the servers; shares and headroom are of the fullest server.",
-        numbers=range(1, 9),
+        numbers=range(1, 8),
         style="limits",
     )
 
@@ -125,26 +123,7 @@ def _limits(used: Utilization, users: Users | Absent) -> Table:
 def _memory(used: Utilization) -> Iterator[tuple[str, ...]]:
     known = [server.more_workers for server in used.servers if server.more_workers is not None]
     if known:
-        yield ("memory (workers that still fit, on the tightest server)", UNKNOWN, f"{min(known)} more", *[UNKNOWN] * 6)
-
-
-def _objective(users: Users | Absent) -> Iterator[tuple[str, ...]]:
-    if isinstance(users, Users) and isinstance(users.objective, ObjectiveUse):
-        objective = users.objective
-        yield (
-            "error budget of the objective (bad requests, of those that it permits)",
-            share(objective.at_peak),
-            "100 %",
-            *[UNKNOWN] * 4,
-            _budget_headroom(objective),
-            UNKNOWN,
-        )
-
-
-def _budget_headroom(objective: ObjectiveUse) -> str:
-    if objective.at_peak is None:
-        return UNKNOWN
-    return "over 100x" if objective.at_peak < 0.01 else times(1 / objective.at_peak)
+        yield ("memory (workers that still fit, on the tightest server)", UNKNOWN, f"{min(known)} more", *[UNKNOWN] * 5)
 
 
 def _moments(used: Utilization) -> str:
@@ -200,8 +179,6 @@ def _one_lost(used: Utilization) -> str:
     )
     if used.one_lost < 1:
         return f"{text} Below 1x they cannot serve all of them."
-    if is_reached(used.one_lost):
-        return f"{text} A limit is then reached."
     return text
 
 

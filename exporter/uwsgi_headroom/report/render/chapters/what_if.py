@@ -1,4 +1,4 @@
-"""Section 8: what if."""
+"""Section 7: what if."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def write(found: WhatIfReview) -> Iterator[Block]:
     )
     loads = [f"at {load:g}x" for load in found.loads]
     yield Table(
-        heads=("setting", "most requests/s", "limit", *loads, "memory"),
+        heads=("setting", "serves at least, requests/s", "limit", *loads, "memory"),
         rows=[_row(row) for row in found.rows],
-        caption="Response time at multiples of the load at peak. More than a setting can serve: `no`.",
+        caption="Serves at least: of today's setting, the load at peak times the headroom; of others, the number of "
+        "the recommendation, or what the model promises. Response time at multiples of the load at peak: of today's "
+        "setting at 1x as measured. More than a setting can serve: `no`.",
         numbers=range(1, 3 + len(loads) + 1),
         strong=[place for place, row in enumerate(found.rows) if row.is_today],
     )
@@ -53,10 +55,6 @@ def _row(row: SettingRow) -> tuple[str, ...]:
         f"{row.setting} (today)" if row.is_today else row.setting,
         amount(row.most_throughput),
         limit_name(row.limit),
-        *(_time(value, served) for value, served in zip(row.response_times, row.sustained, strict=True)),
+        *(seconds(value) if served else "no" for value, served in zip(row.response_times, row.sustained, strict=True)),
         UNKNOWN if row.memory is None else f"{size(row.memory)}{fits}",
     )
-
-
-def _time(value: float | None, served: bool) -> str:
-    return seconds(value) if served else "no"
