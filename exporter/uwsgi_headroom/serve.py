@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -26,6 +25,7 @@ from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.config.precedence import unknown_variables
 from uwsgi_headroom.kernel import aside
+from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.service.reload import Hangup, Lifecycle, Reloader, SettingsSource
 from uwsgi_headroom.service.systemd import ServiceManager, take_sockets
 from uwsgi_headroom.watch import suspend
@@ -85,10 +85,9 @@ def run(options: argparse.Namespace) -> None:
     # Before the writer creates a file, which would be empty.
     memory = remember(Path(settings.history).absolute()) if settings.history else NO_MEMORY
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with contextlib.suppress(OSError):  # each server then says why it lacks facts
-        aside.SAMPLES.start()
     writer = _open_history(settings)
     manager = ServiceManager(os.environ, os.getpid())
+    wait_until_ready()
     fleet = Fleet(
         settings.servers,
         settings.settings,

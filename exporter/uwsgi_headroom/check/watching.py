@@ -35,6 +35,7 @@ from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_page, find_who_answers, get_document
 from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Http, HttpAccess, Unix
 from uwsgi_headroom.stats import Snapshot
@@ -282,6 +283,7 @@ async def judge_targets(
     """
     length = seconds or WATCH_SECONDS
     own = Settings(windows=(length,), stuck_seconds=stuck_seconds, read_locks=read_locks, read_pollfds=read_pollfds)
+    wait_until_ready()
     fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
     fleet.refresh()
     watches = fleet.watches()

@@ -51,7 +51,7 @@ is asked nothing until they are not."""
 PAUSE_SECONDS, LONGEST_PAUSE = 60.0, 3600.0
 """How long a server is asked nothing after a question that hung; twice as long after the next one."""
 
-SHORT_WAIT, LONG_WAIT = 0.02, 0.1
+SHORT_WAIT, LONG_WAIT = 0.02, 0.25
 """How long the event loop waits for an answer: of any server, and of one whose last answer came in time."""
 
 _MOST_BYTES = 32 << 20  # of an answer

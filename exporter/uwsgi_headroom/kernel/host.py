@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import Asks, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
@@ -38,6 +40,17 @@ TABLE_SECONDS = 10.0
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
+
+
+def wait_until_ready() -> None:
+    """Start the child process that answers questions, and wait until it has imported what they need: the first samples
+    would lack its answers."""
+    with suppress(OSError):  # each server then says why it lacks facts
+        aside.ask(_is_ready)
+
+
+def _is_ready() -> bool:
+    return True
 
 
 class Host:

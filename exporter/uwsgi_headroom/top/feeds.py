@@ -24,6 +24,7 @@ from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.exporter_client import Answer, ApiError, find_page, find_who_answers
+from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
@@ -129,6 +130,7 @@ class LocalFeed:
     """Documents of a fleet in this process."""
 
     def __init__(self, servers: Sequence[ServerConfig]) -> None:
+        wait_until_ready()
         self._fleet = Fleet(servers, Settings(windows=WINDOWS))
         self.where = "read directly"
 
