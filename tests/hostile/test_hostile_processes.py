@@ -26,8 +26,8 @@ SECONDS = 8.0
 GIB = 1 << 30
 
 CASES = {
-    "descriptors": ["descriptors=15000", "workers=16", "replaced=1"],
-    "epolls": ["members=15000"],
+    "descriptors": ["descriptors=20000", "workers=16", "replaced=1"],
+    "epolls": ["members=19000"],
     "command line": [f"claimed={2 * GIB}"],
     "many workers": ["workers=64", "replaced=1"],
     "locked": ["locked=1"],

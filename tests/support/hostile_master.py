@@ -153,6 +153,9 @@ def main(path: str, *words: str) -> None:
     wish = {name: int(number) for name, _, number in (word.partition("=") for word in words)}
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for name in ("descriptors", "members"):
+        if most != resource.RLIM_INFINITY and wish.get(name):
+            wish[name] = min(wish[name], most - 300)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     listener = socket.socket(socket.AF_UNIX)

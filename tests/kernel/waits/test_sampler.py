@@ -404,6 +404,7 @@ def test_what_is_polled(machine: Callable[..., None], monkeypatch: pytest.Monkey
 def test_threads_that_go_on(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the threads leave poll(2) before the closer look: they waited for the same as the rest."""
     looks = count()
+    monkeypatch.setattr(closer_look, "FRESH_SECONDS", -1.0)  # as if it came late
     monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)

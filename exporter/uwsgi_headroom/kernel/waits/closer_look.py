@@ -3,55 +3,65 @@ are in the memory of their process, and at the sockets in their epoll sets. Both
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors, memory
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls, parse_system_call
+from uwsgi_headroom.kernel.waits.system_calls import parse_system_call
+
+FRESH_SECONDS = 0.005
+"""For so long a thread is taken to poll what it polled when it was chosen: as long as a look at it takes."""
+
+GONE = b""
+"""In place of the array of a thread that has gone on."""
+
+
+class PollingThread(NamedTuple):
+    """A thread in poll(2), and the address and length of its array."""
+
+    pid: int
+    thread: int
+    address: int
+    number: int
 
 
 class CloserLook(NamedTuple):
-    """What was seen. polls: of each thread, the kernel's line, empty if it has ended, and the array that it polls, None
-    if that cannot be read; sets: of each epoll set, the inodes of its sockets, and its size in bytes. is_refused:
-    whether the kernel refuses to read memory."""
+    """What was seen. arrays: what each thread polls, GONE, or None if that cannot be read; sets: of each epoll set, the
+    inodes of its sockets, and its size in bytes. is_refused: whether the kernel refuses to read memory."""
 
-    polls: Sequence[tuple[bytes, bytes | None]]
+    arrays: Sequence[bytes | None]
     sets: Sequence[tuple[tuple[int, ...], int]]
     is_refused: bool
 
 
-def look_closer(threads: Sequence[tuple[int, int]], sets: Sequence[tuple[int, int]]) -> CloserLook:
-    """Look at threads by process and id, and at epoll sets by process and descriptor. A thread may have gone on since
-    it was chosen, so its line is read anew."""
-    polls: list[tuple[bytes, bytes | None]] = []
+def look_closer(chosen_at: float, threads: Sequence[PollingThread], sets: Sequence[tuple[int, int]]) -> CloserLook:
+    """Look at threads that were chosen at this monotonic time, and at epoll sets by process and descriptor."""
+    arrays: list[bytes | None] = []
     is_refused = False
-    for pid, thread in threads:
-        line, array = b"", None
+    for each in threads:
         try:
-            line = procfs.read_line(f"/proc/{pid}/task/{thread}/syscall")
-            array = None if is_refused else _read_array(pid, line)
+            arrays.append(None if is_refused else _read_array(each, chosen_at))
         except memory.RefusedToReadError:
             is_refused = True
-        except (OSError, ValueError):
-            pass
-        polls.append((line, array))
-    return CloserLook(polls, [descriptors.list_sockets_in_epoll(*each) for each in sets], is_refused)
+            arrays.append(None)
+    return CloserLook(arrays, [descriptors.list_sockets_in_epoll(*each) for each in sets], is_refused)
 
 
-def _read_array(pid: int, line: bytes) -> bytes | None:
-    """The array of a thread in poll(2). Raises RefusedToReadError, or ValueError for an odd line."""
-    call = parse_system_call(line)
-    if isinstance(call, str) or _calls().kinds.get(call[0]) != "poll":
+def _read_array(of: PollingThread, chosen_at: float) -> bytes | None:
+    """Raises RefusedToReadError."""
+    if time.monotonic() - chosen_at > FRESH_SECONDS and not _still_polls(of):
+        return GONE
+    if not 0 < of.number <= descriptors.MOST_ENTRIES:
         return None
-    address, number = call[1][:2]
-    if not 0 < number <= descriptors.MOST_ENTRIES:
-        return None
-    (array,) = memory.read_pieces(pid, [(address, number * descriptors.ENTRY_BYTES)])
+    (array,) = memory.read_pieces(of.pid, [(of.address, of.number * descriptors.ENTRY_BYTES)])
     return array
 
 
-@cache
-def _calls() -> Calls:
-    return find_calls() or Calls({}, False)
+def _still_polls(of: PollingThread) -> bool:
+    try:
+        call = parse_system_call(procfs.read_line(f"/proc/{of.pid}/task/{of.thread}/syscall"))
+    except (OSError, ValueError):
+        return False
+    return not isinstance(call, str) and call[1][:2] == (of.address, of.number)

@@ -17,7 +17,7 @@ from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError, PausedError
-from uwsgi_headroom.kernel.waits.closer_look import CloserLook, look_closer
+from uwsgi_headroom.kernel.waits.closer_look import GONE, CloserLook, PollingThread, look_closer
 from uwsgi_headroom.kernel.waits.decisions import IdleLocks
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, Epolls, decode_poll_array
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
@@ -196,24 +196,23 @@ class WorkerThreads:
         return self._clock() < self._refused_until
 
     def complete(self, seen: Sequence[Seen]) -> list[Seen]:
-        """Look closer at those threads whose call does not say for what they wait. Each is looked at anew: it may have
-        gone on meanwhile."""
+        """Look closer at those threads whose call does not say for what they wait."""
         if not any(each.wait.is_open for each in seen):
             return list(seen)
-        polls = [each for each in seen if each.wait.polled is not None]
+        polls = [] if self.may_not_read else [each for each in seen if each.wait.polled is not None]
         sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
-        threads = [] if self.may_not_read else [(each.by.process.pid, each.thread) for each in polls]
+        threads = [PollingThread(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
-        read = dict(zip(threads, look.polls, strict=False))
+        arrays = dict(zip(map(id, polls), look.arrays, strict=False))
         in_sets = dict(zip(sets, look.sets, strict=True))
-        return [self._complete(each, read, in_sets) for each in seen]
+        return [self._complete(each, arrays.get(id(each)), in_sets) for each in seen]
 
-    def _look_closer(self, threads: Sequence[tuple[int, int]], sets: Sequence[tuple[int, int]]) -> CloserLook | None:
+    def _look_closer(self, threads: Sequence[PollingThread], sets: Sequence[tuple[int, int]]) -> CloserLook | None:
         if not threads and not sets:
             return None
         self.why_not = ""
         try:
-            look = self._asks.ask_now(look_closer, tuple(threads), tuple(sets))
+            look = self._asks.ask_now(look_closer, time.monotonic(), tuple(threads), tuple(sets))
         except OSError as error:
             self.why_not = str(error) if isinstance(error, PausedError) else ""
             return None
@@ -222,10 +221,7 @@ class WorkerThreads:
         return look
 
     def _complete(
-        self,
-        seen: Seen,
-        read: Mapping[tuple[int, int], tuple[bytes, bytes | None]],
-        in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]],
+        self, seen: Seen, array: bytes | None, in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]]
     ) -> Seen:
         process, wait = seen.by.process, seen.wait
         if wait.unread:
@@ -234,9 +230,8 @@ class WorkerThreads:
             return replace(seen, wait=replace(wait, sockets=sockets, unread=False))
         if wait.polled is None:
             return seen
-        line, array = read.get((process.pid, seen.thread), (None, None))
-        if line is not None:
-            wait = _classify_again(process, seen.thread, line)
+        if array == GONE:
+            return replace(seen, wait=GONE_ON)
         return replace(seen, wait=decide_polled(process, wait, None if array is None else decode_poll_array(array)))
 
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
@@ -317,15 +312,6 @@ class WorkerThreads:
             del self._known[key]
             self._with_locks.pop(key[0], None)
         return [pid for pid, _ in ended]
-
-
-def _classify_again(process: Process, thread: int, line: bytes) -> Wait:
-    """What a thread polls by now; if it polls nothing, it has gone on."""
-    try:
-        wait = classify(process, thread, parse_system_call(line))
-    except (OSError, ValueError):
-        return GONE_ON
-    return wait if wait.polled else GONE_ON
 
 
 def no_right() -> RefusedError:
