@@ -167,6 +167,23 @@ def test_workers_that_there_is_no_time_for_are_unknown(
     assert "unknown" not in sampled(of, busy_server()).threads
 
 
+def test_memory_maps_are_read_rarely(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that replaces its program again and again does not have its map read at every sample."""
+    hands = MovableClock()
+    machine(by_place)
+    read: list[int] = []
+    monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
+    monkeypatch.setattr(worker_threads, "read_memory_map", lambda pid: read.append(pid) or MEMORY)
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    server = busy_server(1)
+    for pid in range(500, 530):
+        server.respawn(1, 1.0, pid)
+        server.busy(8)
+        sampled(of, server)
+        hands.move(0.2)
+    assert 2 <= len(read) <= 6
+
+
 def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None:
     """A worker that serves and served nothing since the last sample is left alone."""
     looked: list[int] = []

@@ -42,6 +42,9 @@ _HIDDEN = "the memory map of uWSGI's workers cannot be read"
 
 _DEFAULT_SOCKET_TIMEOUT = 4  # of uWSGI, in seconds
 
+_MAP_SECONDS = 1.0
+"""The least time between two memory maps of a server: a worker says that it accepts before its program is ready."""
+
 _REFUSED_SECONDS = 60.0
 """For so long nothing is read after the kernel has refused to read memory."""
 
@@ -114,7 +117,7 @@ class WorkerThreads:
         self._idle_locks = IdleLocks()
         self._sees_locks = False
         self._learn_at = float("-inf")
-        self._refused_until = float("-inf")
+        self._not_before = self._refused_until = float("-inf")
         self.why_not = ""
         """Why the last closer look was not taken, for an operator; empty if it was."""
 
@@ -143,8 +146,9 @@ class WorkerThreads:
         try:
             generation = read_generation(pid)
             memory = self._maps.get(generation)
-            if memory is None:
+            if memory is None and self._clock() >= self._not_before:
                 memory = self._asks.ask(read_memory_map, pid)
+                self._not_before = self._clock() + _MAP_SECONDS
                 self._maps.clear()  # of the program before a reload
                 self._idle_locks = IdleLocks()
                 self._maps[generation] = memory
