@@ -105,7 +105,7 @@ def test_a_question_that_hangs(child: Aside, never: str) -> None:
 
 
 def test_the_caller_does_not_wait_for_it(child: Aside, never: str) -> None:
-    """It comes back soon; and other servers' questions wait until the process is thrown away, not for ever."""
+    """It comes back soon. Other servers' questions wait only until the process is thrown away."""
     questions, other = Questions(aside=child), Questions(aside=child)
     with pytest.raises(NotYetError):
         questions.ask(procfs.read_file, never)

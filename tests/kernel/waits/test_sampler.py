@@ -584,7 +584,7 @@ def test_locks_that_may_not_be_read(machine: Callable[..., None], monkeypatch: p
 
 
 class Silent(Direct):
-    """Gives no answer about the moment until it is told to."""
+    """Gives no answer about the moment until `answers` is set."""
 
     def __init__(self) -> None:
         self.answers = False
