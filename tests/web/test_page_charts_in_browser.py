@@ -13,6 +13,7 @@ from playwright.sync_api import Browser
 from tools.support import real_uwsgi
 from tools.support.browser import Tab, browser, tab
 from tools.support.exporter import Exporter, exporter
+from tools.support.real_uwsgi import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -38,6 +39,7 @@ def shop() -> Iterator[Exporter]:
         real_uwsgi.accepting("--processes", "2", "--listen", "50") as server,
         exporter("--stats", f"shop={server.stats}") as running,
     ):
+        wait_until(lambda: running.scrape().get('uwsgi_up{server="shop"}') == 1, what="the exporter to see both workers")
         worker = int(re.findall(rb'"pid":(\d+)', server.document().replace(b" ", b""))[2])
         os.kill(worker, signal.SIGKILL)
         yield running
@@ -179,7 +181,7 @@ def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
 
         # The end of the worker may be at one place with the start of the exporter, which is named then; its verdict is
         # some seconds later.
-        real_uwsgi.wait_until(
+        wait_until(
             lambda: any(re.search("Worker 2 ended|Workers ended", title) for title in titles()),
             60,
             "the legend to name the event",
