@@ -16,11 +16,12 @@ from typing import NoReturn
 FLAG = "--answer-questions"
 """The first argument of the child process of a program in one file, which is its own Python."""
 
-LENGTH = struct.Struct("<I")
-"""Of a request or an answer, in front of it."""
+REQUEST = struct.Struct("<I?")
+"""In front of a question: its length, and whether to say when it begins, since a module may have to be imported."""
 
-BEGUN = struct.Struct("<d")
-"""What comes before an answer: the CPU time of this process when the question began, in seconds."""
+ANSWER = struct.Struct("<Id")
+"""In front of an answer: its length, and the CPU time that this process has used, in seconds. The length is 0 for what
+is no answer: this process is ready, or a question begins."""
 
 _MOST_MEMORY = 256 << 20
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -32,31 +33,43 @@ def serve(descriptor: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: the parent may ask once more
     with contextlib.suppress(OSError, ValueError):  # a filter of system calls refuses it, or a lower limit holds
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    schedule = _open_schedule()
     with socket.socket(fileno=descriptor) as stream:
-        stream.sendall(b"\n")
-        while request := _receive(stream):
-            question, arguments = pickle.loads(request)  # noqa: S301 - of the parent; may import a module
-            began = time.process_time()
-            stream.sendall(BEGUN.pack(began))
+        stream.sendall(ANSWER.pack(0, time.process_time()))
+        while request := stream.recv(REQUEST.size, socket.MSG_WAITALL):
+            length, is_new = REQUEST.unpack(request)
+            question, arguments = pickle.loads(stream.recv(length, socket.MSG_WAITALL))  # noqa: S301 - of the parent
+            if is_new:
+                stream.sendall(ANSWER.pack(0, time.process_time()))
+            began = _time_without_delays(schedule)
             answer: tuple[bool, object]
             try:
                 answer = True, question(*arguments)
             except Exception as error:  # noqa: BLE001 - the parent raises it
                 answer = False, error
-            text = _pack(answer, time.process_time() - began)
-            stream.sendall(LENGTH.pack(len(text)) + text)
+            text = _pack(answer, _time_without_delays(schedule) - began)
+            stream.sendall(ANSWER.pack(len(text), time.process_time()) + text)
     os._exit(0)
 
 
-def _pack(answer: tuple[bool, object], cost: float) -> bytes:
-    """An answer, with the CPU seconds that it took."""
+def _open_schedule() -> int | None:
     try:
-        return pickle.dumps((*answer, cost))
+        return os.open("/proc/self/schedstat", os.O_RDONLY)
+    except OSError:
+        return None
+
+
+def _time_without_delays(schedule: int | None) -> float:
+    """A clock that stands while this process waits for a CPU, in seconds; also while it waits for something else, if
+    the kernel does not say for what. (schedstat: Documentation/scheduler/sched-stats.rst.)"""
+    if schedule is None:
+        return time.process_time()
+    return time.monotonic() - int(os.pread(schedule, 64, 0).split()[1]) / 1e9
+
+
+def _pack(answer: tuple[bool, object], seconds: float) -> bytes:
+    """An answer, with the seconds that it took."""
+    try:
+        return pickle.dumps((*answer, seconds))
     except Exception as error:  # noqa: BLE001 - an exception with state that cannot be sent
-        return pickle.dumps((False, OSError(f"{type(error).__name__}: {error}"), cost))
-
-
-def _receive(stream: socket.socket) -> bytes:
-    """The next request; empty at the end."""
-    head = stream.recv(LENGTH.size, socket.MSG_WAITALL)
-    return stream.recv(LENGTH.unpack(head)[0], socket.MSG_WAITALL) if len(head) == LENGTH.size else b""
+        return pickle.dumps((False, OSError(f"{type(error).__name__}: {error}"), seconds))

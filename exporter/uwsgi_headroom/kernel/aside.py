@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from uwsgi_headroom.kernel import answering, procfs
-from uwsgi_headroom.kernel.answering import BEGUN, LENGTH
+from uwsgi_headroom.kernel.answering import ANSWER, REQUEST
 
 T = TypeVar("T")
 
@@ -45,8 +45,9 @@ LONGEST_SECONDS = 10.0
 """The same for one that waits for a CPU, on a machine that is busy."""
 
 SHARE, MOST_OWED = 0.02, 0.25
-"""The share of a CPU that the questions of one server may take, and how many seconds they may be ahead of it: then it
-is asked nothing until they are not."""
+"""The share of the time that the answers for one server may take, and how many seconds they may be ahead of it: then it
+is asked nothing until they are not. Waiting counts as computing does, since another process may cause it; waiting for a
+CPU does not."""
 
 PAUSE_SECONDS, LONGEST_PAUSE = 60.0, 3600.0
 """How long a server is asked nothing after a question that hung; twice as long after the next one."""
@@ -55,7 +56,6 @@ SHORT_WAIT, LONG_WAIT = 0.02, 0.25
 """How long the event loop waits for an answer: of any server, and of one whose last answer came in time."""
 
 _MOST_BYTES = 32 << 20  # of an answer
-_HEAD = BEGUN.size + LENGTH.size  # in front of it
 _KILL_SECONDS = _TURN_SECONDS = 0.05
 _MOST_ENDING = 8  # children that were killed and still hang in the kernel
 
@@ -70,9 +70,11 @@ class PausedError(OSError):
 
 @dataclass(eq=False)
 class _Ticket:
-    """A question in the queue, and its answer. asked: what `Questions` asked it for; cost: CPU seconds of the child."""
+    """A question in the queue, and its answer. asked: what `Questions` asked it for; module: of the question; cost:
+    seconds that the answer took, waiting for a CPU apart."""
 
     asked: Hashable
+    module: str
     request: bytes
     answer: tuple[bool, Any] | None = None
     cost: float = 0.0
@@ -99,14 +101,16 @@ class Aside:
         self._received = bytearray()
         self._is_ready = False
         self._since = 0.0  # monotonic time: when the child, or the present question, began
-        self._used: float | None = None  # CPU seconds of the child when the present question began
+        self._used = 0.0  # CPU seconds of the child when the present question began
+        self._has_begun = False  # the present question: the child may import its module first
+        self._imported: set[str] = set()
         self._running: _Ticket | None = None
         self._ending: list[subprocess.Popen[bytes]] = []
         self._pid = os.getpid()
 
     def submit(self, asked: Hashable, question: Callable[..., object], arguments: Sequence[object]) -> _Ticket:
         """Queue a question."""
-        ticket = _Ticket(asked, pickle.dumps((question, tuple(arguments))))
+        ticket = _Ticket(asked, question.__module__, pickle.dumps((question, tuple(arguments))))
         with self._lock:
             if self._pid != os.getpid():  # this process was forked: the child is its parent's
                 self.__init__()  # type: ignore[misc]
@@ -132,7 +136,7 @@ class Aside:
     def age(self, ticket: _Ticket) -> float:
         """How long the child has worked on a question, in seconds; 0 if it has not begun."""
         with self._lock:
-            return time.monotonic() - self._since if ticket is self._running and self._used is not None else 0.0
+            return time.monotonic() - self._since if ticket is self._running and self._has_begun else 0.0
 
     def drop(self, ticket: _Ticket) -> None:
         """Nobody waits for the answer any more."""
@@ -150,6 +154,7 @@ class Aside:
             self._socket, theirs = socket.socketpair()
             self._socket.setblocking(False)
             self._received, self._is_ready, self._since = bytearray(), False, time.monotonic()
+            self._imported = set()
             with theirs:
                 self._process = _start_child(theirs.fileno())
 
@@ -184,10 +189,11 @@ class Aside:
                 self.start()
                 if not self._take_readiness():
                     return
-                self._running, self._since, self._used = self._queue.popleft(), time.monotonic(), None
-                self._send(LENGTH.pack(len(self._running.request)) + self._running.request)
+                self._running = self._queue.popleft()
+                self._ask(self._running)
             except OSError as error:
-                self._running, self._used = self._running or self._queue.popleft(), None
+                self._running = self._running or self._queue.popleft()
+                self._has_begun = False
                 self._lose(error)
 
     def _take_readiness(self) -> bool:
@@ -195,36 +201,38 @@ class Aside:
         assert self._socket
         if not self._is_ready:
             with contextlib.suppress(BlockingIOError):
-                self._is_ready = bool(self._socket.recv(1))
+                self._is_ready = bool(self._socket.recv(ANSWER.size))
                 if not self._is_ready:
                     raise ConnectionResetError("the process that reads /proc does not start")
             if not self._is_ready and time.monotonic() - self._since > START_SECONDS:
                 raise TimeoutError("the process that reads /proc does not start")
         return self._is_ready
 
+    def _ask(self, ticket: _Ticket) -> None:
+        """Send a question to a child without one, which reads at once. Raises OSError."""
+        assert self._socket
+        self._has_begun, self._since = ticket.module in self._imported, time.monotonic()
+        request = REQUEST.pack(len(ticket.request), not self._has_begun) + ticket.request
+        sent = self._socket.send(request)
+        if sent < len(request):
+            self._socket.settimeout(HUNG_SECONDS)
+            self._socket.sendall(request[sent:])
+            self._socket.setblocking(False)
+
     def _lose(self, error: OSError) -> None:
-        """The child has ended, or could not be started. A question that it had not read yet is asked once more."""
+        """The child has ended, or could not be started. Its question is asked once more."""
         assert self._running
-        if self._used is None and not self._running.retried:
+        if not self._running.retried:
             self._running.retried = True
             self._queue.appendleft(self._running)
         else:
-            self._fail(error, hung=self._used is not None)
+            self._fail(error, hung=self._has_begun)
         self.end()
 
     def _fail(self, error: OSError, *, hung: bool = False) -> None:
         assert self._running
         self._running.answer, self._running.hung = (False, error), hung
         self._running = None
-
-    def _send(self, request: bytes) -> None:
-        """Send to a child without a question, which reads at once. Raises OSError."""
-        assert self._socket
-        sent = self._socket.send(request)
-        if sent < len(request):
-            self._socket.settimeout(HUNG_SECONDS)
-            self._socket.sendall(request[sent:])
-            self._socket.setblocking(False)
 
     def _take(self) -> None:
         assert self._socket
@@ -241,26 +249,33 @@ class Aside:
         except OSError as error:
             self._lose(error)
             return
-        succeeded, value, self._running.cost = pickle.loads(self._received[_HEAD:])  # noqa: S301 - of our child
+        succeeded, value, self._running.cost = pickle.loads(self._received[ANSWER.size :])  # noqa: S301 - of our child
         self._running.answer = succeeded, value
         self._running, self._received = None, bytearray()
 
     def _is_whole(self) -> bool:
-        """Raises OSError for an answer that is too long."""
-        if self._used is None and len(self._received) >= BEGUN.size:
-            (self._used,), self._since = BEGUN.unpack_from(self._received), time.monotonic()
-        if len(self._received) < _HEAD:
-            return False
-        (length,) = LENGTH.unpack_from(self._received, BEGUN.size)
-        if length > _MOST_BYTES:
-            raise OSError("an answer is too long")
-        return bool(len(self._received) == _HEAD + length)
+        """Whether an answer has arrived, or else the beginning of one. Raises OSError for an answer that is too
+        long."""
+        while len(self._received) >= ANSWER.size:
+            length, used = ANSWER.unpack_from(self._received)
+            if length > _MOST_BYTES:
+                raise OSError("an answer is too long")
+            if length > 0 and len(self._received) < ANSWER.size + length:
+                return False
+            self._used = used
+            if length > 0:
+                return True
+            assert self._running
+            self._imported.add(self._running.module)
+            self._has_begun, self._since = True, time.monotonic()
+            del self._received[: ANSWER.size]
+        return False
 
     def _hangs(self) -> bool:
         """Whether the child waits for something, or has computed, for too long. On a busy machine it waits for a CPU:
         that is no fault of the question."""
         elapsed = time.monotonic() - self._since
-        if elapsed < HUNG_SECONDS or self._used is None:  # it may import a module first
+        if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
         state, used = _read_use(self._process.pid)
@@ -349,7 +364,7 @@ class Questions:
     aside: Aside = SAMPLES
     share: float = SHARE
     cost: float = 0.0
-    """CPU seconds of the last answer."""
+    """Seconds that the last answer took."""
     _waiting: _Ticket | None = None
     _not_before: float = float("-inf")
     _owed: float = 0.0
@@ -400,7 +415,7 @@ class Questions:
         if self._owed > MOST_OWED:
             seconds = (self._owed - MOST_OWED) / self.share
             raise PausedError(
-                "to read what the kernel shows of uWSGI's processes takes too much CPU time: they are asked again "
+                "to read what the kernel shows of uWSGI's processes takes too much time: they are asked again "
                 f"after {seconds:.0f} s"
             )
 
