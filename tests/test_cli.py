@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.captured_documents import path
-from tools.support.exporter import COMMAND, clean_environment, run
+from tests.support.captured_documents import path
+from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed

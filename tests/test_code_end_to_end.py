@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.check.test_check import clients
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 
 pytestmark = [

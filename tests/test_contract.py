@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.alerts.test_compat import rows
-from tools.support.observations import HEALTH, everything
+from tests.support.observations import HEALTH, everything
 from uwsgi_headroom.metrics import families
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import signalled
+from tests.support import bad_servers, signalled
+from tests.support.captured_documents import document
+from tests.support.exporter import Exporter, clean_environment, exporter, run
 from tests.support.other_namespaces import as_root, python_in
+from tests.support.real_uwsgi import Uwsgi, accepts, free_port, uwsgi, wait_until
 from tests.support.terminal import screen_of
 from tools.environments import ROOT
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.exporter import Exporter, clean_environment, exporter, run
-from tools.support.real_uwsgi import Uwsgi, accepts, free_port, uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -466,8 +465,8 @@ def test_nothing_to_find() -> None:
     """Without an address and a readable uWSGI, the exporter says how to enable stats, and the status is 1."""
     code = """
 import contextlib
-from tools.support.exporter import run
-from tools.support.real_uwsgi import free_port, uwsgi
+from tests.support.exporter import run
+from tests.support.real_uwsgi import free_port, uwsgi
 for there in (contextlib.nullcontext(), uwsgi(stats=False)):
     with there:
         ran = run("--web.listen-address", f"127.0.0.1:{free_port()}")

@@ -11,7 +11,7 @@ import sys
 import bcrypt
 import pytest
 
-from tools.support.exporter import COMMAND, clean_environment
+from tests.support.exporter import COMMAND, clean_environment
 from uwsgi_headroom import cli
 
 

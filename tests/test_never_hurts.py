@@ -29,8 +29,8 @@ from typing import Any
 
 import pytest
 
-from tools.support import bad_servers, real_uwsgi
-from tools.support.exporter import Exporter, stoppable_exporter
+from tests.support import bad_servers, real_uwsgi
+from tests.support.exporter import Exporter, stoppable_exporter
 from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.integration

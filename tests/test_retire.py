@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.support import stored_days
-from tools.support.exporter import exporter
-from tools.support.real_uwsgi import wait_until
+from tests.support import stored_days
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.store.retired import read_retired

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_nobody
-from tools.support.real_uwsgi import uwsgi, uwsgi_binary, wait_until
+from tests.support.real_uwsgi import uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom import review as review_module
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -18,13 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.support.exporter import exporter
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import loads
 from tools.scenarios.scenario import Load, Server
 from tools.scenarios.servers import started
 from tools.scenarios.table import ROWS
-from tools.support.exporter import exporter
 from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"

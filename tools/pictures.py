@@ -20,8 +20,8 @@ from urllib.parse import urlencode, urlsplit
 from playwright.sync_api import Page
 
 from app import loopback
+from tests.support.browser import browser, tab
 from tools.environments import ROOT
-from tools.support.browser import browser, tab
 
 PAGE_PICTURE = ROOT / "app" / "pictures" / "page.png"
 DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.review_data import make_review_data
 from tools.environments import ROOT
-from tools.support.synthetic import stories
-from tools.support.synthetic.plan import History, Service
-from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.render import Format, render, write_review

@@ -19,8 +19,8 @@ from alerts.files import FILES
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds
 from app.scenes import SCENES
+from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from tools.support.observations import HEALTH, everything
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api

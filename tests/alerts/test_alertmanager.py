@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.support import shipped_alerts
+from tests.support import monitoring, shipped_alerts
 from tests.support.mailbox import Mailbox, mailbox, part
+from tests.support.monitoring import eventually, find
 from tests.support.notification_receiver import Receiver, receiver
 from tests.support.shipped_alerts import CONFIG
-from tools.support import monitoring
-from tools.support.monitoring import eventually, find
 
 RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated?server=shop"
 DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"

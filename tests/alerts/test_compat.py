@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from alerts import compat
 from tests.support import promtool
+from tests.support.exporter import exporter
+from tests.support.observations import everything, series, up
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from tools.environments import ROOT
-from tools.support.exporter import exporter
-from tools.support.observations import everything, series, up
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom.metrics import families
 
 CAPTURED: dict[str, str] = json.loads(Path(__file__).with_name("uwsgi_exporter.json").read_text())

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.support import alert_scenes, shipped_alerts
+from tests.support import alert_scenes, monitoring, shipped_alerts
+from tests.support.exporter import exporter
 from tests.support.mailbox import mailbox
+from tests.support.monitoring import Alertmanager, Prometheus, eventually
 from tests.support.notification_receiver import Receiver, receiver
 from tools.bench.accuracy.generator import ask
-from tools.support import monitoring
-from tools.support.exporter import exporter
-from tools.support.monitoring import Alertmanager, Prometheus, eventually
 
 pytestmark = pytest.mark.integration
 

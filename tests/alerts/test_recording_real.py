@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from alerts.__main__ import main
-from tests.support import alert_scenes
-from tools.support import monitoring
-from tools.support.exporter import exporter
-from tools.support.monitoring import Labels, Prometheus
+from tests.support import alert_scenes, monitoring
+from tests.support.exporter import exporter
+from tests.support.monitoring import Labels, Prometheus
 
 pytestmark = pytest.mark.integration
 

@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 import yaml
 
+from tests.support.monitoring import find
 from tools.environments import ROOT
-from tools.support.monitoring import find
 from tools.tables import shipped_alerts
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.test_findings import AT, findings_by_code
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.limits import find_change

@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.test_findings import idle
 from tests.analysis.test_wait_findings import of_16_threads
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.history.code_time import CodeHistory

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.demand import Demand, write_at_once
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.worker_states import count_workers_with_own_sockets

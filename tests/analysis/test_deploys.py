@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server as SimulatedServer
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.explanation import Part
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge

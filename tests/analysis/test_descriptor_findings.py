@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from tests.analysis.test_findings import idle
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.reading import describe_server

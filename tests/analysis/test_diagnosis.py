@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from tests.analysis.test_findings import AT
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.scraped_series import series, watch_of
+from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server, emperor, reading, router
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known

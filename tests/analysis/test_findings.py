@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status

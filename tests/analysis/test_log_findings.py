@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.analysis.test_findings import AT, idle, with_worker
+from tests.support.simulated_server import Server
 from tests.support.windows import window
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.verdict import worst_status

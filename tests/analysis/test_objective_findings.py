@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.objective import find

@@ -10,9 +10,9 @@ import pytest
 
 from tests.analysis.test_findings import AT, findings_by_code, idle
 from tests.history.test_window import Watched
+from tests.support.real_uwsgi import uwsgi
+from tests.support.simulated_server import Server
 from tools.scenarios.scenario import APP
-from tools.support.real_uwsgi import uwsgi
-from tools.support.simulated_server import Server
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.test_findings import findings_by_code, idle
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 
 
 def paused(*worker_ids: int) -> Server:

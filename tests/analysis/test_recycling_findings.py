@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.analysis.test_findings import AT, findings_by_code, with_setup
+from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window
-from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages

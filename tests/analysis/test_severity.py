@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.queueing_theory import Load, rising
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES

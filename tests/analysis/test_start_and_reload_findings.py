@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.reading import describe_server

@@ -9,9 +9,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.simulated_server import Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from tools.source_tables import FINDINGS
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.history.window import Window

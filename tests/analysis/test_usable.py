@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import Headroom
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, WAIT_RATIO, noticed_wait

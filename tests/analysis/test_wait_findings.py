@@ -11,8 +11,8 @@ from msgspec import structs
 
 from tests.analysis.test_findings import findings_by_code
 from tests.support.simulated_backend import Backend, constant, run, wave
+from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import find_proven_step
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act

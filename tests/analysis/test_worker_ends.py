@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.analysis.test_findings import AT, findings_by_code, idle, with_setup
+from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.history.window import Window

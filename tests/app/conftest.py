@@ -13,7 +13,7 @@ from app.demo_programs import Stage, uwsgi_program
 from app.programs import running
 from app.scenes import find_scene
 from tests.app.served import Served
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 
 
 @pytest.fixture(scope="package")

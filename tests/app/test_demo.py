@@ -23,10 +23,10 @@ import pytest
 from app import demo
 from app.loopback import get
 from app.scenes import SCENES
+from tests.support import real_uwsgi
+from tests.support.monitoring import Alertmanager, Prometheus
 from tools import progress
 from tools.environments import ROOT, SetupError
-from tools.support import real_uwsgi
-from tools.support.monitoring import Alertmanager, Prometheus
 from uwsgi_headroom.kernel.procfs import read_begin
 
 # The setup of environments has its own tests; here it is skipped, and a stand-in replaces the exporter. `installs` is a

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from app.listener import PREFIX, listener
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 
 LISTEN = """\
 import socket, sys

@@ -14,9 +14,9 @@ import pytest
 
 from app import load
 from app.load import Load, Tally
+from tests.support import real_uwsgi
 from tools.environments import ROOT
 from tools.scenarios.scenario import Load as ScenarioLoad
-from tools.support import real_uwsgi
 
 
 def test_clients_swing_between_their_bounds():

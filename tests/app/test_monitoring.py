@@ -15,9 +15,9 @@ import pytest
 
 from app import demo_monitoring, monitoring
 from app.programs import ProgramError, running
+from tests.support.monitoring import Alertmanager, Prometheus, eventually, find
+from tests.support.real_uwsgi import free_port
 from tools.environments import ROOT
-from tools.support.monitoring import Alertmanager, Prometheus, eventually, find
-from tools.support.real_uwsgi import free_port
 
 ALWAYS = """\
 groups:

@@ -6,7 +6,7 @@ import pytest
 
 from app import programs
 from app.programs import Program, ProgramError, running
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 
 
 def shell(name, script, ready=lambda: True, *, required=True):

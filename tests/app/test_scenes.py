@@ -28,9 +28,9 @@ from app.loopback import address, free_port, get
 from app.programs import Program, Running, running
 from app.scene import Happening, Scene
 from app.scenes import SCENES, find_scene, list_scenes
+from tests.support import real_uwsgi
+from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT, SetupError
-from tools.support import real_uwsgi
-from tools.support.real_uwsgi import wait_until
 
 UWSGI = Path(real_uwsgi.uwsgi_binary())
 PATIENCE = 90.0

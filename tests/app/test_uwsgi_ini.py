@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
+from tests.support import real_uwsgi
 from tools.environments import ROOT
-from tools.support import real_uwsgi
 
 pytestmark = pytest.mark.integration
 

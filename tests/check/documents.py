@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from tools.support.captured_documents import document
-from tools.support.simulated_server import Server as SimulatedServer
+from tests.support.captured_documents import document
+from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.check.watching import describe_unread
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.driven_top import driven
-from tools.support.exporter import COMMAND, clean_environment, exporter, run
-from tools.support.real_uwsgi import free_port, uwsgi, wait_until
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.driven_top import driven
+from tests.support.exporter import COMMAND, clean_environment, exporter, run
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.findings.load import LOW_CPU
 from uwsgi_headroom.check.reports import render_lines

@@ -9,8 +9,8 @@ import pytest
 
 from tests.check.documents import busy_server
 from tests.check.test_check import clients
-from tools.support.exporter import run
-from tools.support.real_uwsgi import APP, uwsgi
+from tests.support.exporter import run
+from tests.support.real_uwsgi import APP, uwsgi
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_until
 from tests.support.top_screen import hot
-from tools.support.exporter import exporter
-from tools.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom.check import pids
 from uwsgi_headroom.documents.schema import Identity, Server, Unknown

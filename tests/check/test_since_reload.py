@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.check.documents import busy_server
-from tools.support.exporter import exporter, run
-from tools.support.real_uwsgi import accepting, free_port, wait_until
+from tests.support.exporter import exporter, run
+from tests.support.real_uwsgi import accepting, free_port, wait_until
 from uwsgi_headroom.analysis.deploys.judgement import Status
 from uwsgi_headroom.check.compare_command import parse_moment
 from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tools.support.captured_documents import document
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import accepts, bare, free_port, wait_for_workers, wait_until
-from tools.support.simulated_server import Server
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
+from tests.support.real_uwsgi import accepts, bare, free_port, wait_for_workers, wait_until
+from tests.support.simulated_server import Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.check.watching import judge, share_samples
 from uwsgi_headroom.clock import Clock

@@ -10,8 +10,8 @@ import pytest
 
 from tests.check.documents import busy_server
 from tests.check.test_check import clients
-from tools.support.exporter import Exporter, exporter, run
-from tools.support.real_uwsgi import uwsgi, wait_until
+from tests.support.exporter import Exporter, exporter, run
+from tests.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom.check import command, reports
 from uwsgi_headroom.check.request import Format, Request
 from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf

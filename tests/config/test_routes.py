@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.config.test_precedence import refusal, resolved
-from tools.support.exporter import exporter, run
-from tools.support.real_uwsgi import free_port, wait_until
+from tests.support.exporter import exporter, run
+from tests.support.real_uwsgi import free_port, wait_until
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import parse_templates
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.dashboard_queries import queries
 from tests.support.promtool import complaints
-from tools.support.dashboard_queries import queries
 
 STEP = 15
 """Seconds between scrapes, and between the points of a graph of an hour."""

@@ -10,11 +10,10 @@ from itertools import pairwise
 import pytest
 
 from app.monitoring import JOB
-from tests.support import alert_scenes
-from tools.support import monitoring, recorded_months
-from tools.support.dashboard_queries import NAMES, Query, queries
-from tools.support.exporter import exporter
-from tools.support.monitoring import Labels, Prometheus
+from tests.support import alert_scenes, monitoring, recorded_months
+from tests.support.dashboard_queries import NAMES, Query, queries
+from tests.support.exporter import exporter
+from tests.support.monitoring import Labels, Prometheus
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, load, sidecar_patch
 from tests.support import promtool
-from tools.support.monitoring import find
+from tests.support.monitoring import find
 
 PROMETHEUS = ("prometheus/prometheus.yml", "compose/prometheus.yml")
 ALERTMANAGER = ("prometheus/alertmanager.yml", "compose/alertmanager.yml")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import bad_servers
+from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
+from tests.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import discover
 from uwsgi_headroom.discover import FoundMaster, find
 from uwsgi_headroom.discover.report import render_report

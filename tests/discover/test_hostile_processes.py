@@ -18,8 +18,8 @@ import pytest
 
 from tests.discover import hostile_master
 from tests.support.other_namespaces import NOBODY, as_root
+from tests.support.real_uwsgi import uwsgi
 from tools.environments import ROOT
-from tools.support.real_uwsgi import uwsgi
 from uwsgi_headroom.discover import find, report, trial
 from uwsgi_headroom.discover.find import FoundMaster
 from uwsgi_headroom.discover.launch import Ids, LaunchError, read_ids

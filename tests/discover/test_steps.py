@@ -21,7 +21,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.other_namespaces import NOBODY, as_root
-from tools.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
+from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
 from uwsgi_headroom.discover import launch as launching
 from uwsgi_headroom.discover.launch import Ids, Launch, Unit, read_launch

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tools.support.captured_documents import NAMES, kind
-from tools.support.scripted_watch import ScriptedWatch, replayed
-from tools.support.simulated_server import EPOCH, Server, emperor, router
+from tests.support.captured_documents import NAMES, kind
+from tests.support.scripted_watch import ScriptedWatch, replayed
+from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError

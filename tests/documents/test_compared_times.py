@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.deploys import Comparison, Times, compare_times
 from uwsgi_headroom.store.writer import HistoryWriter
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.history import MOST_POINTS, History, build_history, slice_seconds
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.record import Options, Setup

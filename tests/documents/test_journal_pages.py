@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH
 from uwsgi_headroom.documents.build import NEWEST, Cursor, build_journal
 from uwsgi_headroom.documents.schema import Journal
 from uwsgi_headroom.journal.events import Event

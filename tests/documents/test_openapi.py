@@ -10,10 +10,10 @@ import jsonschema
 import msgspec
 import pytest
 
-from tools.support.captured_documents import NAMES
-from tools.support.observations import proven
-from tools.support.scripted_watch import ScriptedWatch, replayed
-from tools.support.simulated_server import Server
+from tests.support.captured_documents import NAMES
+from tests.support.observations import proven
+from tests.support.scripted_watch import ScriptedWatch, replayed
+from tests.support.simulated_server import Server
 from uwsgi_headroom.documents import build, openapi
 from uwsgi_headroom.errors import ReadError
 

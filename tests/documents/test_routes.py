@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.routes.book import ServedRoutes
 
 SECONDS = 20

@@ -12,8 +12,8 @@ import pytest
 from tests.documents.test_history import busy, columns
 from tests.store.test_codec import full_record
 from tests.store.test_database import minute
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.history import build_stored_history, choose_tier
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from tests.support.top_screen import lines, screen_model
 from tests.support.written_durations import DURATION, Written, check_sum, read_durations
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents.schema import Server as Document

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.frozen.judgement import WINDOWS, read_lines
+from tests.support.hostile.process import hostile_servers
 from tools.environments import ROOT
 from tools.scenarios import checking, run
 from tools.scenarios.everything import plan
@@ -20,7 +21,6 @@ from tools.scenarios.report import line
 from tools.scenarios.scenario import Scenario
 from tools.scenarios.servers import Place
 from tools.scenarios.table import find_rows
-from tools.support.hostile.process import hostile_servers
 
 SECONDS = 6
 """How long hostile servers are watched."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tools.support.captured_documents import NAMES, document
+from tests.support.captured_documents import NAMES, document
 
 DUPLICATE = "\u2063again"
 """Marks a key that stands in the document twice; it is taken off the text."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tools.support.captured_documents import document
+from tests.support.captured_documents import document
 from uwsgi_headroom import stats
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, copy_totals

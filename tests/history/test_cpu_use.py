@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.history.derived import MOST_WAITING
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals

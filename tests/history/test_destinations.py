@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.simulated_server import Server
 from tests.support.windows import window
-from tools.support.simulated_server import Server
 from uwsgi_headroom.history import named_hours
 from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour
 from uwsgi_headroom.reading import Reading

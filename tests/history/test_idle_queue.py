@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from tests.history.test_window import Watched
+from tests.support.real_uwsgi import Uwsgi, accepting, wait_until
+from tests.support.simulated_server import Server
 from tools.scenarios.actions import find_accept_lock_holder
-from tools.support.real_uwsgi import Uwsgi, accepting, wait_until
-from tools.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.record import Options, Setup
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tools.support.simulated_server import EPOCH, Server, emperor, router
+from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.history.integrals import Integrals, is_reload
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.cpus import Throttling
 from uwsgi_headroom.kernel.facts import HostFacts

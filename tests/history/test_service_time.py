@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tools.support.captured_documents import NAMES, document, kind
-from tools.support.simulated_server import EPOCH, Server, reading
+from tests.support.captured_documents import NAMES, document, kind
+from tests.support.simulated_server import EPOCH, Server, reading
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.history.hour import History

@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.test_findings import findings_by_code, idle
 from tests.analysis.test_log_findings import judged
 from tests.history.test_window import Watched
-from tools.support.simulated_server import Server, Slot
+from tests.support.simulated_server import Server, Slot
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage, LogRecord
 

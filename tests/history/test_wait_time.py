@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.store.test_codec import EARLIER, Texts, full_record
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.rows import compare_rows, pack_row

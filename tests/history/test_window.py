@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import totals as table
 from uwsgi_headroom.history.hour import History

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.history.test_window import Watched
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 
 MB = 1 << 20
 

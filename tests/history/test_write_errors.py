@@ -12,8 +12,8 @@ import pytest
 from tests.history.test_window import Watched
 from tests.store.test_codec import EARLIER, Texts
 from tests.support import windows
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
-from tools.support.simulated_server import Server, reading
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.simulated_server import Server, reading
 from uwsgi_headroom import stats
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.kernel.facts import HostFacts

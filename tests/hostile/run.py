@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import psutil
 
 from tests.hostile.state import has_shown
+from tests.support.counted_server import counted_server
+from tests.support.exporter import configured_exporter, exporter
 from tests.support.exposition import Series, parse_scrape
-from tools.support.counted_server import counted_server
-from tools.support.exporter import configured_exporter, exporter
-from tools.support.hostile.cases import CASES
-from tools.support.hostile.process import hostile_servers
-from tools.support.kernel_counts import peak_resident_bytes
-from tools.support.real_uwsgi import wait_until
+from tests.support.hostile.cases import CASES
+from tests.support.hostile.process import hostile_servers
+from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
 
 GOOD = "good"
 """The name of the well-behaved server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.support.exposition import Series
-from tools.support.hostile.case import Case
+from tests.support.hostile.case import Case
 from uwsgi_headroom.errors import REASONS
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import hostile_master
-from tools.support.counted_server import counted_server
-from tools.support.exporter import Exporter, exporter
-from tools.support.kernel_counts import peak_resident_bytes
-from tools.support.real_uwsgi import wait_until
+from tests.support.counted_server import counted_server
+from tests.support.exporter import Exporter, exporter
+from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
 
 pytestmark = pytest.mark.integration
 

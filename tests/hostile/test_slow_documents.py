@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.support.counted_server import counted_server
-from tools.support.exporter import exporter
-from tools.support.kernel_counts import peak_resident_bytes
-from tools.support.real_uwsgi import wait_until
+from tests.support.counted_server import counted_server
+from tests.support.exporter import exporter
+from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
 
 pytestmark = pytest.mark.integration
 

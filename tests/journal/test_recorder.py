@@ -10,9 +10,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tools.support.real_uwsgi import Uwsgi, uwsgi
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server, emperor
+from tests.support.real_uwsgi import Uwsgi, uwsgi
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.documents import schema

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.workers import EndedProcess, find_cause

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import IPV6
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import accept_queues, sock_diag
 from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
 from uwsgi_headroom.kernel.sock_diag import Listener

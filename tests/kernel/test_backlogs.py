@@ -14,6 +14,7 @@ from threading import Thread
 import msgspec
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import (
     IPV6,
@@ -23,8 +24,7 @@ from tests.support.other_namespaces import (
     in_child,
     knows_socket_call,
 )
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
+from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.backlogs import (
     MOST_SHARED_SECONDS,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import as_root, in_child
-from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
 from uwsgi_headroom.record import Tasks
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity
 
 

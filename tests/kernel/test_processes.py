@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support.real_uwsgi import accepting, wait_until
+from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
 from uwsgi_headroom.kernel.processes import Processes
 

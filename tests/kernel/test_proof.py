@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in
-from tools.support.real_uwsgi import accepting, free_port, peer_pid, uwsgi, wait_until
+from tests.support.real_uwsgi import accepting, free_port, peer_pid, uwsgi, wait_until
 from uwsgi_headroom.kernel import proof
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid, read_start_ticks

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import real_uwsgi
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support import real_uwsgi
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host

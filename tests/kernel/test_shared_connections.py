@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.clock import MovableClock
+from tests.support.clock import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
 from uwsgi_headroom.kernel.waits import descriptors

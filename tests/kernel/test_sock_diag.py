@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call, over_ipv6
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import spools
 from uwsgi_headroom.kernel.aside import Direct, NotYetError, PausedError
 from uwsgi_headroom.kernel.spools import Spools

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.host import Host

@@ -15,8 +15,8 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tools.support.captured_documents import NAMES
-from tools.support.observations import down, proven, up
+from tests.support.captured_documents import NAMES
+from tests.support.observations import down, proven, up
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.family import LabelSet, counter, gauge

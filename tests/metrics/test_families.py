@@ -15,9 +15,9 @@ import pytest
 from msgspec import structs
 from prometheus_client.metrics_core import Metric
 
-from tools.support.captured_documents import NAMES, document, with_a_wrong_value
-from tools.support.monitoring import find
-from tools.support.observations import down, of_uwsgi, proven, series, up
+from tests.support.captured_documents import NAMES, document, with_a_wrong_value
+from tests.support.monitoring import find
+from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.support.captured_documents import NAMES
-from tools.support.observations import down, proven, up
+from tests.support.captured_documents import NAMES
+from tests.support.observations import down, proven, up
 from uwsgi_headroom.metrics import exposition, families, family
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.family import LabelSet, gauge

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.support.observations import series, up
+from tests.support.observations import series, up
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.family import forget_label_sets, label_set, name_apart
 

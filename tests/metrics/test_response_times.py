@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tools.support.observations import SLO, series, up
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support.observations import SLO, series, up
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.metrics import families

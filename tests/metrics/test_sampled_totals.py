@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.scraped_series import series, watch_of
-from tools.support.simulated_server import Server, emperor
+from tests.support.simulated_server import Server, emperor
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.watch.watch import Watch

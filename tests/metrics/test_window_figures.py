@@ -9,7 +9,7 @@ from itertools import accumulate
 import pytest
 
 from tests.support.scraped_series import series, watch_of
-from tools.support.simulated_server import Server, emperor
+from tests.support.simulated_server import Server, emperor
 from uwsgi_headroom.metrics import window_figures
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.reading import Reading

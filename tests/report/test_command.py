@@ -15,12 +15,12 @@ import pytest
 
 import uwsgi_headroom.report
 from tests.report.sources.test_prometheus import DAY, answer, fail_before
+from tests.support.exporter import clean_environment
 from tests.support.stand_in_prometheus import Reply, Request, stand_in
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History
+from tests.support.synthetic.records import write_history_file
 from tools.environments import ROOT
-from tools.support.exporter import clean_environment
-from tools.support.synthetic import stories
-from tools.support.synthetic.plan import History
-from tools.support.synthetic.records import write_history_file
 from uwsgi_headroom import cli
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.report import command

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import MissCounter, Misses

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import timed_app
-from tools.support.exporter import exporter
-from tools.support.real_uwsgi import uwsgi, wait_until
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.simulated_requests import worker
-from tools.support.simulated_server import EPOCH, Server, reading
+from tests.support.simulated_server import EPOCH, Server, reading
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.support.simulated_requests import NOTHING, worker
-from tools.support.simulated_server import EPOCH, reading
+from tests.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Observer, Sightings

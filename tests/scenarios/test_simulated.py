@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.simulated_queue import SOCKET, simulate
+from tests.support.simulated_server import Server
 from tools.scenarios.judge import Seen, differences
 from tools.scenarios.run import counted
 from tools.scenarios.scenario import Scenario
 from tools.scenarios.table import ROWS
 from tools.scenarios.variations import vary
-from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.verdict import worst_status

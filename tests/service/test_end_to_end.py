@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.exporter import COMMAND, clean_environment, exporter
+from tests.support.real_uwsgi import wait_until
 from tests.support.service_manager import manager, passing
 from tools.environments import ROOT
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.exporter import COMMAND, clean_environment, exporter
-from tools.support.real_uwsgi import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.captured_documents import document
+from tests.support.exporter import COMMAND, clean_environment
+from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
-from tools.support.captured_documents import document
-from tools.support.exporter import COMMAND, clean_environment
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.service.reload import Hangup
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.support.real_uwsgi import free_port
+from tests.support.real_uwsgi import free_port
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Http, Tcp, read_document

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.support import bad_servers
+from tests.support.bad_servers import Where
+from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
-from tools.support import bad_servers
-from tools.support.bad_servers import Where
-from tools.support.captured_documents import document
-from tools.support.real_uwsgi import bare, free_port, uwsgi, wait_until
+from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tools.support import bad_servers
+from tests.support import bad_servers
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tools.support.clock import MovableClock
+from tests.support.clock import MovableClock
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Answer, Room, Share, Unix, read_document
 from uwsgi_headroom.source.room import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tools.support.captured_documents import NAMES, document, with_a_wrong_value
+from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import Reason, StatsError
 from uwsgi_headroom.stats import AnySnapshot, Snapshot

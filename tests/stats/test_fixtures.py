@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tools.support.captured_documents import NAMES, document, kind, words_of_requests
+from tests.support.captured_documents import NAMES, document, kind, words_of_requests
 from uwsgi_headroom import stats
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import STATES, Worker

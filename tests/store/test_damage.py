@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.store.test_database import NOON, minute, opened
-from tools.support import stored_days
+from tests.support import stored_days
 from uwsgi_headroom.documents.history import build_stored_history
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.journal.events import Event

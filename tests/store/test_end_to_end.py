@@ -11,9 +11,9 @@ import pytest
 from tests.documents.test_openapi import validate
 from tests.documents.test_stored_history import minute_at, opened
 from tests.store.test_database import requests
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
 from tests.test_end_to_end import ask
-from tools.support.exporter import exporter
-from tools.support.real_uwsgi import uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.store.test_database import NOON, minute, requests
 from tests.support.other_namespaces import NOBODY, as_root, in_child
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store import writer as writer_module
 from uwsgi_headroom.store.database import Database

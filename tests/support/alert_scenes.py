@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import real_uwsgi
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import generator
-from tools.support import real_uwsgi
 
 
 class Mortal:

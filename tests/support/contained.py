@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
+from tests.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.source import Answer

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.monitoring import find
 from tools.environments import ROOT
-from tools.support.monitoring import find
 
 RULES = ROOT / "alerts" / "rules"
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 
 PROGRAM = Path(__file__).with_name("planted_stacks.py")
 

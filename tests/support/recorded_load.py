@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals

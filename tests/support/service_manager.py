@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 
 _PASS = """
 import os, sys

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.support.driven_top import Driven, driven
+from tests.support.driven_top import Driven, driven
 
 PROMPT = "ready>"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tools.support.simulated_server import EPOCH, reading
+from tests.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals, ResponseTimeWindow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.top.feeds import Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from tools.bench.clients import Kind, Plan, running
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.window import CodeWindow

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.support import bad_servers
+from tests.support import bad_servers
 
 if TYPE_CHECKING:
-    from tools.support.bad_servers import Where
+    from tests.support.bad_servers import Where
 
 DOCUMENT = b'{"version":"2.0.31","workers":[]}' * 100
 

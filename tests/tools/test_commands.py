@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from tests.support import real_uwsgi
 from tools import commands
-from tools.support import real_uwsgi
 
 
 def test_success_is_silent(capfd):

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from tests.support.real_uwsgi import wait_until
 from tools.machine import Machine, in_terminal
-from tools.support.real_uwsgi import wait_until
 
 WAITS = """
 import time

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support.captured_documents import path
+from tests.support.real_uwsgi import free_port
+from tests.support.web_server import serving
 from tools.environments import ROOT
 from tools.pictures import too_early
-from tools.support.captured_documents import path
-from tools.support.real_uwsgi import free_port
-from tools.support.web_server import serving
 
 FIXTURE = path("2.0.31_threads")
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from tests.support import real_uwsgi
 from tools import progress
-from tools.support import real_uwsgi
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tools.support.stand_in_servers import StandInServer, short_folder, stale_sockets, stand_ins
+from tests.support.stand_in_servers import StandInServer, short_folder, stale_sockets, stand_ins
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.source import Unix

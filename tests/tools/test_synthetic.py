@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tools.support.synthetic import stories
-from tools.support.synthetic.load import find_load
-from tools.support.synthetic.plan import DAY, History, Service
-from tools.support.synthetic.review_data import make_review_data
-from tools.support.synthetic.server import make_server
+from tests.support.synthetic import stories
+from tests.support.synthetic.load import find_load
+from tests.support.synthetic.plan import DAY, History, Service
+from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_server
 
 
 def test_the_story_has_83_of_192_threads_in_service_at_its_peak() -> None:

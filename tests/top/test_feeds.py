@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from tools.support.bad_servers import answers, answers_http
-from tools.support.captured_documents import document
-from tools.support.real_uwsgi import free_port
-from tools.support.web_server import serving
+from tests.support.bad_servers import answers, answers_http
+from tests.support.captured_documents import document
+from tests.support.real_uwsgi import free_port
+from tests.support.web_server import serving
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError

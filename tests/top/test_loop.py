@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.cancellation import cancelled_everywhere
+from tests.support.driven_top import LEFT
 from tests.top.test_poll import FakeFeed
-from tools.support.driven_top import LEFT
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Capabilities, Terminal

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.captured_documents import path
+from tests.support.web_server import serving
 from tests.test_cli import ended
-from tools.support.captured_documents import path
-from tools.support.web_server import serving
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.top.start import exit_status, write_json_file

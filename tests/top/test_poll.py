@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tests.support.cancellation import cancelled_everywhere
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import TREND, hot, lines
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH
-from tools.support.web_server import serving
+from tests.support.web_server import serving
 from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers

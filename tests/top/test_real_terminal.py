@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from tests.support import bad_servers, real_uwsgi
+from tests.support.captured_documents import document
+from tests.support.driven_top import LEFT, Driven, driven
+from tests.support.exporter import COMMAND, clean_environment, exporter, run
+from tests.support.real_uwsgi import Uwsgi, accepts, uwsgi, wait_until
 from tests.test_end_to_end import ask, in_service
-from tools.support import bad_servers, real_uwsgi
-from tools.support.captured_documents import document
-from tools.support.driven_top import LEFT, Driven, driven
-from tools.support.exporter import COMMAND, clean_environment, exporter, run
-from tools.support.real_uwsgi import Uwsgi, accepts, uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot, lines, screen_model
-from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.build import build_server_list
 from uwsgi_headroom.documents.emperor_router import Emperor, Throttled, Vassal
 from uwsgi_headroom.documents.schema import Identity, Server, Summary

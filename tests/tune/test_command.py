@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.real_uwsgi import uwsgi_binary, wait_until
 from tests.tune.simulated import Application
 from tests.tune.test_guard import MARK, marked
 from tools.environments import ROOT
-from tools.support.real_uwsgi import uwsgi_binary, wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.procfs import read_begin
 
 EXPORTER = Path(__file__).parents[2] / "exporter"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 from uwsgi_headroom.tune.load import Load, Tally, ask, measure
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 from uwsgi_headroom.tune import server
 from uwsgi_headroom.tune.server import STATS, RunError, running
 

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.real_uwsgi import Uwsgi, accepting, bare, uwsgi_binary
 from tests.uwsgi_log.test_real_uwsgi import APP, get, packet, seen_in, send, worker_pids
-from tools.support.real_uwsgi import Uwsgi, accepting, bare, uwsgi_binary
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 
 CAPTURED = Path(__file__).with_name("captured")

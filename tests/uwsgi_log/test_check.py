@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.exporter import exporter, run
+from tests.support.real_uwsgi import bare, wait_until
 from tests.uwsgi_log.test_real_uwsgi import APP, Uwsgi, get, packet, send, serving, worker_pids
-from tools.support.exporter import exporter, run
-from tools.support.real_uwsgi import bare, wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,9 @@ from urllib.parse import quote_plus
 
 import pytest
 
+from tests.support.real_uwsgi import Uwsgi
 from tests.uwsgi_log.test_check import check, findings, repeated
 from tests.uwsgi_log.test_real_uwsgi import get, serving, worker_pids
-from tools.support.real_uwsgi import Uwsgi
 from uwsgi_headroom.stats import Snapshot, decode
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 

@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.log import UwsgiLog
 from uwsgi_headroom.uwsgi_log.tail import Journal

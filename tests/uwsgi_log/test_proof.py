@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, Batch, UwsgiLog

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.exporter import run
 from tests.support.other_namespaces import as_root, in_child
+from tests.support.real_uwsgi import accepting, uwsgi_binary, wait_until
 from tests.uwsgi_log.test_check import repeated
 from tests.uwsgi_log.test_real_uwsgi import packet, send
-from tools.support.exporter import run
-from tools.support.real_uwsgi import accepting, uwsgi_binary, wait_until
 from uwsgi_headroom.kernel.procfs import read_begin
 
 JOURNALD = Path("/lib/systemd/systemd-journald")

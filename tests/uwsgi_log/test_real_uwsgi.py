@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.real_uwsgi import Uwsgi, accepting, accepts, bare, uwsgi_binary, wait_until
+from tests.support.real_uwsgi import Uwsgi, accepting, accepts, bare, uwsgi_binary, wait_until
 from uwsgi_headroom.stats import Snapshot, decode
 from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen
 

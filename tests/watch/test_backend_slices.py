@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.backends import ALL
 from uwsgi_headroom.record import Waits
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from tests.support import bad_servers
 from tests.support.cancellation import cancelling, everywhere
-from tools.support import bad_servers
-from tools.support.captured_documents import document
+from tests.support.captured_documents import document
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.fleet import Fleet

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.record import CodeLook, CodeSight, Line
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.code_watch import CHECK, CodeSetting, CodeWatch

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.documents.deploys import Deploy
 
 

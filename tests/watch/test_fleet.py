@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from alerts.thresholds import Thresholds
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.clock import MovableClock
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import bad_servers, real_uwsgi, stored_days
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import emperor as simulated_emperor
 from tests.watch.test_fleet import listening
-from tools.support import bad_servers, real_uwsgi, stored_days
-from tools.support.captured_documents import document
-from tools.support.clock import MovableClock
-from tools.support.simulated_server import emperor as simulated_emperor
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.errors import HistoryFileError

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tests.analysis.test_diagnosis import full
 from tests.analysis.test_findings import AT
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.reading import describe_server

@@ -7,10 +7,10 @@ import itertools
 
 import pytest
 
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.recorder import Verdicts
 from uwsgi_headroom.source import Unix

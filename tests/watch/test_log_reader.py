@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch import log_reader

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.record import UNKNOWN, Options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
 from uwsgi_headroom.watch.judging import LimitHour, OtherPrograms
 

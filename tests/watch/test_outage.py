@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading

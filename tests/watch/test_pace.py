@@ -10,8 +10,8 @@ from statistics import mean
 
 import pytest
 
-from tools.support.clock import MovableClock
-from tools.support.simulated_server import Server
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.pace import (

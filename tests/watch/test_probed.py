@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.clock import MovableClock
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.reading import Reading

@@ -7,9 +7,9 @@ import contextlib
 
 import pytest
 
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.clock import MovableClock
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import tasks

@@ -20,10 +20,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tools.support import bad_servers
-from tools.support.captured_documents import NAMES, document
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import wait_until
+from tests.support import bad_servers
+from tests.support.captured_documents import NAMES, document
+from tests.support.clock import MovableClock
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError

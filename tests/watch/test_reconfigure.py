@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import bad_servers
+from tests.support.captured_documents import document
 from tests.watch.test_fleet import listening
-from tools.support import bad_servers
-from tools.support.captured_documents import document
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Settings

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from tools.support.scripted_watch import ScriptedWatch
-from tools.support.simulated_server import EPOCH, Server
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.kept_history import restore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_database import opened
-from tools.support import stored_days
+from tests.support import stored_days
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.store.retired import read_retired

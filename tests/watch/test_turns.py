@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tools.support.clock import MovableClock
+from tests.support.clock import MovableClock
 from uwsgi_headroom.watch.turns import (
     LONGEST_SECONDS,
     SHORTEST_SECONDS,

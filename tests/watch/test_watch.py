@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tools.support.captured_documents import path
-from tools.support.clock import MovableClock
-from tools.support.simulated_server import Server, emperor, router
+from tests.support.captured_documents import path
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 
 
 @pytest.fixture(scope="module")

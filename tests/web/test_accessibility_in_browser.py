@@ -8,10 +8,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_list_in_browser import FULL, MIXED, listing
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.documents.test_openapi import validate
+from tests.support.captured_documents import document
+from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from tools.support.captured_documents import document
-from tools.support.web_server import get, serving
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.documents import openapi
 

@@ -13,10 +13,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tools.support import bad_servers
-from tools.support.captured_documents import NAMES, document, path
-from tools.support.monitoring import find
-from tools.support.web_server import get, serving
+from tests.support import bad_servers
+from tests.support.captured_documents import NAMES, document, path
+from tests.support.monitoring import find
+from tests.support.web_server import get, serving
 from uwsgi_headroom.config.servers import make_server
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tools.support.web_server import get, serving
+from tests.support.web_server import get, serving
 from uwsgi_headroom.web import live_page
 
 LARGEST_PAGE = 150_000  # bytes, compressed

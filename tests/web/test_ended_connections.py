@@ -24,9 +24,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tests.support.real_uwsgi import wait_until
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import TLS
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_slots import Capacity, Connection, ConnectionSlots
 from uwsgi_headroom.web.event_stream import EventStreams

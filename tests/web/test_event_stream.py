@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.documents.test_openapi import validate
+from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from tools.support.web_server import get, serving
 from uwsgi_headroom.web import event_stream as module
 from uwsgi_headroom.web.bounds import MOST_STREAMS
 from uwsgi_headroom.web.event_stream import EventStreams

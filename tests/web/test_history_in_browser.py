@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Route
 
-from tools.support.browser import browser, tab
-from tools.support.captured_documents import path
-from tools.support.web_server import serving
+from tests.support.browser import browser, tab
+from tests.support.captured_documents import path
+from tests.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from tools.support.abusive_clients import HEAD, endless, many, slow
-from tools.support.counted_server import CountedServer, counted_server
-from tools.support.exporter import Exporter, exporter
-from tools.support.kernel_counts import run_queue_seconds
-from tools.support.real_uwsgi import wait_until
+from tests.support.abusive_clients import HEAD, endless, many, slow
+from tests.support.counted_server import CountedServer, counted_server
+from tests.support.exporter import Exporter, exporter
+from tests.support.kernel_counts import run_queue_seconds
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ SHORT = ("REQUEST_SECONDS=1", "STALLED_SECONDS=1", "LINGER_SECONDS=0.2")
 
 _SCRAPE = """
 import contextlib, os, socket, sys
-from tools.support.kernel_counts import run_queue_seconds
+from tests.support.kernel_counts import run_queue_seconds
 text, waited = b"", run_queue_seconds(os.getpid())
 with socket.socket() as client, contextlib.suppress(ConnectionError):
     client.settimeout(10)
@@ -81,7 +81,7 @@ class Target:
 @contextlib.contextmanager
 def target(*settings: str) -> Iterator[Target]:
     """An exporter with these bounds that samples."""
-    command = (sys.executable, "-m", "tools.support.bounded_exporter", *settings, "--")
+    command = (sys.executable, "-m", "tests.support.bounded_exporter", *settings, "--")
     with (
         counted_server() as server,
         exporter("--stats", f"shop={server.address}", "--samples-per-second", "10", command=command) as running,

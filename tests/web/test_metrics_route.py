@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.routing import Route
 
-from tools.support.captured_documents import path
-from tools.support.clock import MovableClock
+from tests.support.captured_documents import path
+from tests.support.clock import MovableClock
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import ReadError

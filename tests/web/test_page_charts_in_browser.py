@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tools.support import real_uwsgi
-from tools.support.browser import Tab, browser, tab
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import wait_until
+from tests.support import real_uwsgi
+from tests.support.browser import Tab, browser, tab
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,9 @@ def shop() -> Iterator[Exporter]:
         real_uwsgi.accepting("--processes", "2", "--listen", "50") as server,
         exporter("--stats", f"shop={server.stats}") as running,
     ):
-        wait_until(lambda: running.scrape().get('uwsgi_up{server="shop"}') == 1, what="the exporter to see both workers")
+        wait_until(
+            lambda: running.scrape().get('uwsgi_up{server="shop"}') == 1, what="the exporter to see both workers"
+        )
         worker = int(re.findall(rb'"pid":(\d+)', server.document().replace(b" ", b""))[2])
         os.kill(worker, signal.SIGKILL)
         yield running

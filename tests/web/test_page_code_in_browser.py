@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
-from tools.support.browser import Tab
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
 
 pytestmark = pytest.mark.integration

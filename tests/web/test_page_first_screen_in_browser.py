@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import alert_scenes
+from tests.support.browser import Tab, browser, tab
+from tests.support.exporter import exporter
 from tests.web.test_page_in_browser import picture
-from tools.support.browser import Tab, browser, tab
-from tools.support.exporter import exporter
 
 pytestmark = pytest.mark.integration
 

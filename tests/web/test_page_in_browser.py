@@ -16,13 +16,12 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support import alert_scenes
+from tests.support import alert_scenes, real_uwsgi
+from tests.support.browser import Tab, browser, tab
+from tests.support.captured_documents import path
+from tests.support.exporter import Exporter, exporter
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from tools.support import real_uwsgi
-from tools.support.browser import Tab, browser, tab
-from tools.support.captured_documents import path
-from tools.support.exporter import Exporter, exporter
-from tools.support.web_server import serving
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.words.formats import factor
 

@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
+from tests.support import stored_days
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from tools.support import stored_days
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

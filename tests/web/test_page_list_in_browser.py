@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser
 
+from tests.support import real_uwsgi
+from tests.support.browser import Tab, browser, tab
+from tests.support.exporter import exporter
+from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from tools.support import real_uwsgi
-from tools.support.browser import Tab, browser, tab
-from tools.support.exporter import exporter
-from tools.support.web_server import get, serving
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.web import live_page
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tools.support.browser import Tab
+from tests.support.browser import Tab
 
 pytestmark = pytest.mark.integration
 

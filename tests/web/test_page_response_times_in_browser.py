@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
-from tools.support.browser import Tab
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
 
 pytestmark = pytest.mark.integration

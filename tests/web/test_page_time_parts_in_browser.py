@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_parts_in_browser import part
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

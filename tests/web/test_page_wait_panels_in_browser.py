@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from tests.web.test_page_wait_parts_in_browser import history, waits
-from tools.support.browser import Tab
 from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration

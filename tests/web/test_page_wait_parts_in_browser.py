@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
-from tools.support.browser import Tab
 from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration

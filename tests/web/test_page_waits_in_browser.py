@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, RouteHistory, WaitHistory
 from uwsgi_headroom.documents.response_times import Burn, Objective
 from uwsgi_headroom.documents.waits import Backend, Route, Waits, WaitState

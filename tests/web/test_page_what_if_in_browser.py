@@ -11,9 +11,9 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
+from tests.support.browser import Tab, browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from tools.support.browser import Tab, browser, tab
-from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

@@ -13,14 +13,13 @@ import pytest
 import yaml
 
 from alerts.__main__ import main
-from tests.support import alert_scenes
+from tests.support import alert_scenes, monitoring, real_uwsgi
+from tests.support.exporter import exporter
 from tests.support.markdown import blocks
+from tests.support.monitoring import Prometheus
+from tests.support.real_uwsgi import free_port
 from tools.bench.accuracy.cases import APP
 from tools.environments import ROOT
-from tools.support import monitoring, real_uwsgi
-from tools.support.exporter import exporter
-from tools.support.monitoring import Prometheus
-from tools.support.real_uwsgi import free_port
 from uwsgi_headroom.config.yaml_file import load_file
 
 pytestmark = pytest.mark.integration

@@ -19,12 +19,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
+from tests.support import bad_servers
 from tests.support.cancellation import cancelled_everywhere
-from tools.support import bad_servers
-from tools.support.captured_documents import document
-from tools.support.counted_server import counted_server
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import wait_until
+from tests.support.captured_documents import document
+from tests.support.counted_server import counted_server
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.config.servers import make_server, parse_pattern

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.documents.test_openapi import validate
+from tests.support.captured_documents import document
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
 from tests.web.test_event_stream import listening, next_document
-from tools.support.captured_documents import document
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom.web.bounds import MOST_STREAMS, STALLED_SECONDS, UNSENT_BYTES
 
 pytestmark = pytest.mark.integration

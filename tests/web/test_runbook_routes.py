@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 import pytest
 from starlette.requests import Request
 
+from tests.support.captured_documents import document
+from tests.support.real_uwsgi import accepting, wait_until
+from tests.support.web_server import get, serving
 from tools.environments import ROOT
-from tools.support.captured_documents import document
-from tools.support.real_uwsgi import accepting, wait_until
-from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build

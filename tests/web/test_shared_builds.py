@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from tests.support.cancellation import cancelled_everywhere
-from tools.support.clock import MovableClock
+from tests.support.clock import MovableClock
 from uwsgi_headroom.web import bounds, shared_builds
 from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import AGAIN, Answer, Kind, SharedBuilds

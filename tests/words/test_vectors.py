@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import browser, tab
+from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from tools.support.browser import browser, tab
-from tools.support.web_server import serving
 from uwsgi_headroom.words import formats
 
 VECTORS: dict[str, list[tuple[float, str]]] = json.loads(Path(__file__).with_name("vectors.json").read_text())

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
+from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 from tools.bench import table
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
@@ -27,7 +28,6 @@ from tools.bench.accuracy.table import mark
 from tools.bench.exporters import EVERYTHING, OURS, cpu_seconds
 from tools.bench.scrape.__main__ import SIZES
 from tools.bench.scrape.measure import measure as read_and_scrape
-from tools.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 
 OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
 EXPORTER_TARGETS = {5.0: 0.01, 10.0: 0.02}

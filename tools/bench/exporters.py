@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import real_uwsgi
 from tools.bench.scraper import Scraper
-from tools.support import real_uwsgi
 
 SAME_CONTENT = "ours, same content"
 EVERYTHING = "ours, everything on"

@@ -12,8 +12,8 @@ import gc
 
 import psutil
 
-from tools.support.clock import MovableClock
-from tools.support.simulated_server import Server
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import Server
 from uwsgi_headroom.source.address import Unix
 from uwsgi_headroom.watch.watch import Watch
 

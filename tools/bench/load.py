@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 
 # A browser's request behind a proxy: while uWSGI serves it, the stats contain all of it.
 _REQUEST = (

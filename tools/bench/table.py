@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.support import real_uwsgi
+from tests.support import real_uwsgi
 
 
 def write(path: Path, text: str, name: str) -> None:

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.support import real_uwsgi
 from tools.bench.clients import prefix
-from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.loopback import free_port, get
+from tests.support import real_uwsgi
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
 from tools.release.tried_service import FailedError, total
-from tools.support import real_uwsgi
 
 REQUESTS = 40
 WAIT_SECONDS = 60.0

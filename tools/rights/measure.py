@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from app.loopback import get
+from tests.support.real_uwsgi import APP, free_port, running, uwsgi_binary
 from tools.rights.mounts import open_ways
 from tools.rights.users import SERVER, User
-from tools.support.real_uwsgi import APP, free_port, running, uwsgi_binary
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 25.0

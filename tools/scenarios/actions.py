@@ -9,7 +9,7 @@ import signal
 import socket
 from typing import Any
 
-from tools.support.real_uwsgi import Uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, wait_until
 
 
 def kill_busy_worker(server: Uwsgi) -> None:

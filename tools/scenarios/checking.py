@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Sequence
 
+from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
 from tools.scenarios.judge import Seen, read_document
 from tools.scenarios.scenario import Event, Scenario
 from tools.scenarios.servers import Place
-from tools.support.real_uwsgi import wait_until
 
 PATIENCE = 60.0
 """Seconds that `check` may take to begin, and by which its end may be late."""

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.real_uwsgi import accepts, running
 from tools.scenarios.client_environment import UNPACKED, find_server
-from tools.support.real_uwsgi import accepts, running
 
 _NGINX = """\
 daemon off; master_process off; pid {directory}/nginx.pid; error_log {directory}/nginx.log;

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from app import load
-from tools.support.real_uwsgi import Uwsgi
+from tests.support.real_uwsgi import Uwsgi
 
 Outcome = Literal["ok", "warning", "critical", "unknown"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "warning", "critical", "unknown")

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import real_uwsgi
 from tools.environments import ROOT
 from tools.scenarios import client_environment, real_servers
 from tools.scenarios.scenario import Load, Server
-from tools.support import real_uwsgi
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _DNS_PORT = 53

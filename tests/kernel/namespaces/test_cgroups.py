@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.contained import family
 from tests.support.other_namespaces import as_root
+from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 
 CPU = Path("/sys/fs/cgroup/cpu")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.contained import family, namespaces_of_threads, read_namespace
 from tests.support.other_namespaces import as_root
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Aside, NotYetError, PausedError, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs

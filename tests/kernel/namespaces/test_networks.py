@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.contained import contained, family, namespaces_of_threads, read_namespace, snapshot_of
 from tests.support.other_namespaces import as_nobody, as_root, in_child, python_in
-from tools.support.real_uwsgi import Uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.contained import Family, contained, family, read_children, snapshot_of
 from tests.support.other_namespaces import as_nobody, as_root
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import python_in
+from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.processes import Processes
 
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")

@@ -13,8 +13,8 @@ import pytest
 from tests.check.test_check import clients
 from tests.support.contained import contained
 from tests.support.other_namespaces import as_root
+from tests.support.real_uwsgi import APP, accepting, uwsgi, wait_until
 from tests.support.watched_code import FUNCTIONS, Watched, measure
-from tools.support.real_uwsgi import APP, accepting, uwsgi, wait_until
 from uwsgi_headroom.kernel.stacks.looks import is_application
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 

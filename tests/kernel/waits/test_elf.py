@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.support.real_uwsgi import uwsgi_binary
+from tests.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom.kernel.waits import memory
 from uwsgi_headroom.kernel.waits.memory import Elf, Segment, read_elf
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.clock import MovableClock
+from tests.support.clock import MovableClock
 from uwsgi_headroom.kernel.waits import file_locks
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks, parse_locks
 from uwsgi_headroom.record import LockUse

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, polling, sampled
-from tools.support.clock import MovableClock
-from tools.support.simulated_server import Server
+from tests.support.clock import MovableClock
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import closer_look, loops, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.support.real_uwsgi import uwsgi_binary
+from tests.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom.kernel.waits import memory
 from uwsgi_headroom.kernel.waits.memory import (
     Elf,

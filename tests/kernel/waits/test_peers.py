@@ -17,9 +17,9 @@ from typing import Literal
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, over_ipv6
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.waits import peers, sockets
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers

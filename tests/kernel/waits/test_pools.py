@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits.pools import LEAST_SAMPLES, Pools
 
 

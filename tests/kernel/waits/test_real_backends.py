@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from tools.scenarios.rows.outside import APP
 from tools.scenarios.servers import standing_in
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting

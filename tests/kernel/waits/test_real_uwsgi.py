@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.history.hour import History

@@ -20,9 +20,9 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from tools.support.clock import MovableClock
-from tools.support.real_uwsgi import wait_until
-from tools.support.simulated_server import Server
+from tests.support.clock import MovableClock
+from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
 from uwsgi_headroom.kernel.waits import closer_look, file_locks, locks, memory, sampler, uwsgi_locks, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap

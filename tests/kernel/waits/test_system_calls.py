@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tools.support.real_uwsgi import wait_until
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import system_calls
 from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_call, read_system_call

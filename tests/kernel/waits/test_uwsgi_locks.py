@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.support.simulated_server import Server
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import uwsgi_locks
 from uwsgi_headroom.kernel.waits.uwsgi_locks import LEAST_SAMPLES, UwsgiLocks
 from uwsgi_headroom.record import LockHolder

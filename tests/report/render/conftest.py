@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tools.support.synthetic import stories
-from tools.support.synthetic.plan import History, Service
-from tools.support.synthetic.review_data import make_review_data
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.columns import EventMark, Query
 from uwsgi_headroom.report.render.html import render_html

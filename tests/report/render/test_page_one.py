@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools.support.browser import browser
+from tests.support.browser import browser
 from uwsgi_headroom.report.render import html
 from uwsgi_headroom.report.review.sections import Review
 

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from tools.support.synthetic import stories
-from tools.support.synthetic.plan import History, Service
-from tools.support.synthetic.review_data import make_review_data
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
 from uwsgi_headroom.report.columns import ServerData

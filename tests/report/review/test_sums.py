@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.synthetic import stories
+from tests.support.synthetic.plan import History
+from tests.support.synthetic.review_data import make_review_data
 from tests.support.written_durations import check_sum, read_durations
-from tools.support.synthetic import stories
-from tools.support.synthetic.plan import History
-from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report.render.markdown import render_markdown
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.sections import Absent, ServiceReview, Users

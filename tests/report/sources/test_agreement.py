@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tools.support.monitoring import prometheus
-from tools.support.synthetic import stories
-from tools.support.synthetic.compare import Difference, compare
-from tools.support.synthetic.openmetrics import write_blocks
-from tools.support.synthetic.plan import History, Step
-from tools.support.synthetic.records import write_history_file
-from tools.support.synthetic.review_data import make_review_data
+from tests.support.monitoring import prometheus
+from tests.support.synthetic import stories
+from tests.support.synthetic.compare import Difference, compare
+from tests.support.synthetic.openmetrics import write_blocks
+from tests.support.synthetic.plan import History, Step
+from tests.support.synthetic.records import write_history_file
+from tests.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files

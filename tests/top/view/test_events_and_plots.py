@@ -10,8 +10,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
-from tools.support.simulated_server import EPOCH
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation

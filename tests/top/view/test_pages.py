@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from tests.support import simulated_server
+from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot, lines, screen_model
-from tools.support import simulated_server
-from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.top.navigation import Navigation

@@ -14,8 +14,8 @@ from tests.support.documents_with_response_times import (
     with_objective,
     with_response_times,
 )
+from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
-from tools.support.simulated_server import EPOCH
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation

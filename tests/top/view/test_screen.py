@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from tests.support.captured_documents import NAMES
 from tests.support.documents_with_waits import with_waits
+from tests.support.scripted_watch import ScriptedWatch, replayed
+from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
-from tools.support.captured_documents import NAMES
-from tools.support.scripted_watch import ScriptedWatch, replayed
-from tools.support.simulated_server import Server
 from uwsgi_headroom.documents.schema import Error, Identity
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.top.navigation import Navigation

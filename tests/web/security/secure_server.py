@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tests.support.limited_server import LimitedServer, limited_server
 from tests.web.security.certificates import write_certificates
-from tools.support.limited_server import LimitedServer, limited_server
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.security.gate import protect
 from uwsgi_headroom.web.security.live_config import LiveConfig

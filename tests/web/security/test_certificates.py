@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.real_uwsgi import wait_until
 from tests.web.security.certificates import CLIENT_NAME, authority, write_pair
 from tests.web.security.secure_server import MUTUAL, TLS, USERS, secure_server
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web.security import live_config
 
 

@@ -17,14 +17,14 @@ import yaml
 
 from app import monitoring
 from app.programs import running
+from tests.support import captured_documents
+from tests.support.browser import browser, tab
+from tests.support.exporter import Exporter, exporter
+from tests.support.monitoring import Prometheus, find
+from tests.support.real_uwsgi import free_port
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import HASH, MUTUAL, PASSWORD, TLS, USERS, basic
 from tools.environments import ROOT
-from tools.support import captured_documents
-from tools.support.browser import browser, tab
-from tools.support.exporter import Exporter, exporter
-from tools.support.monitoring import Prometheus, find
-from tools.support.real_uwsgi import free_port
 from uwsgi_headroom import cli
 from uwsgi_headroom.web.security.live_config import LiveConfig
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.real_uwsgi import wait_until
 from tests.web.security.secure_server import (
     HASH,
     PASSWORD,
@@ -23,7 +24,6 @@ from tests.web.security.secure_server import (
     basic,
     secure_server,
 )
-from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 LOGIN = f"prometheus:{PASSWORD}"

@@ -10,9 +10,9 @@ import os
 import time
 from functools import partial
 
+from tests.support import monitoring
 from tools.bench.accuracy import cases, percentiles, prometheus, queue_waits, table
 from tools.bench.table import load_average
-from tools.support import monitoring
 
 QUICK = 8.0
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from tools.bench.accuracy import judge
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
-from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 
 APP = Path(__file__).with_name("app.py")
 WAIT_MS, CPU_MS = 200.0, 1.0

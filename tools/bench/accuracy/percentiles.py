@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.support.promql import histogram_quantile
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import SERVER, exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
-from tools.support.promql import histogram_quantile
-from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.support.real_uwsgi import accepts, running
 from tools.bench.accuracy.generator import Load, Record
 from tools.bench.accuracy.truth import Truth
 from tools.environments import ROOT
-from tools.support.real_uwsgi import accepts, running
 
 SERVER = "bench"
 """The name of the server in the exporter's labels."""

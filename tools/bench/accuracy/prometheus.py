@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from tests.support import monitoring
+from tests.support.monitoring import Prometheus
 from tools.bench.accuracy.rules import RULES, Rule
 from tools.bench.accuracy.table import Line
-from tools.support import monitoring
-from tools.support.monitoring import Prometheus
 
 TOLERANCE = 0.01
 

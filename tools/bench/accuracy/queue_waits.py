@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load, Record
 from tools.bench.accuracy.percentiles import FAR, NEAR, POINT, SETTLE, SHARE, read_document
 from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper, first_reading
 from tools.bench.accuracy.table import Line, within
-from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.numbers import percentile
 
 INTERVAL = 0.2

@@ -22,12 +22,12 @@ import numpy as np
 import yaml
 
 from alerts.thresholds import Thresholds
+from tests.support.monitoring import find
 from tools.bench.days.course import STEP, Course, Hurt
 from tools.bench.days.findings import OBJECTIVE
 from tools.bench.days.formulas import Array
 from tools.bench.days.healthy import QUEUE
 from tools.environments import ROOT
-from tools.support.monitoring import find
 
 RULES = ROOT / "alerts" / "rules"
 

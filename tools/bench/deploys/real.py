@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import real_uwsgi
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import Uwsgi
 from tools.bench.deploys.simulated import Fault
-from tools.support import real_uwsgi
-from tools.support.exporter import Exporter, exporter
-from tools.support.real_uwsgi import Uwsgi
 
 APP = Path(__file__).with_name("deployed_app.py")
 

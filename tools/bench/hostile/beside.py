@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from tests.support.abusive_clients import HEAD, endless, many
+from tests.support.counted_server import CountedServer, counted_server
+from tests.support.exporter import Exporter, configured_exporter
+from tests.support.hostile.process import hostile_servers
+from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
 from tools.bench.exporters import cpu_seconds
-from tools.support.abusive_clients import HEAD, endless, many
-from tools.support.counted_server import CountedServer, counted_server
-from tools.support.exporter import Exporter, configured_exporter
-from tools.support.hostile.process import hostile_servers
-from tools.support.kernel_counts import peak_resident_bytes
-from tools.support.real_uwsgi import wait_until
 
 SETTLE_SECONDS = 8.0
 """By then every server has been read, and every abusive client is connected."""
@@ -30,7 +30,7 @@ SCRAPE_TIMEOUT = 10.0
 DESCRIPTORS = 1024
 """Files that the exporter may open: a common limit, and tight with a thousand clients."""
 
-_COMMAND = (sys.executable, "-m", "tools.support.bounded_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
+_COMMAND = (sys.executable, "-m", "tests.support.bounded_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
 
 ABUSES = {
     "1,000 clients that send a byte of their request now and then": many(HEAD, b"a"),

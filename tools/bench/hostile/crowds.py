@@ -20,12 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tools.support import bad_servers, stored_days
-from tools.support.counted_server import CountedServer, counted_server
-from tools.support.exporter import Exporter, exporter
-from tools.support.kernel_counts import peak_resident_bytes
-from tools.support.real_uwsgi import wait_until
-from tools.support.stand_in_servers import StandInServer
+from tests.support import bad_servers, stored_days
+from tests.support.counted_server import CountedServer, counted_server
+from tests.support.exporter import Exporter, exporter
+from tests.support.kernel_counts import peak_resident_bytes
+from tests.support.real_uwsgi import wait_until
+from tests.support.stand_in_servers import StandInServer
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write

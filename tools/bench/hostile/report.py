@@ -6,11 +6,11 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 
+from tests.support.hostile.cases import CASES
 from tools.bench.hostile.beside import ABUSES, DESCRIPTORS, SCRAPE_TIMEOUT, Figures
 from tools.bench.hostile.crowds import CLIENTS, LEAVE_SECONDS, QUIET, SCRAPE_EVERY, STORED_EVENTS, Crowd
 from tools.bench.hostile.decoding import TIMES, Decoding
 from tools.bench.table import load_average, render_table
-from tools.support.hostile.cases import CASES
 
 SAMPLES_TARGET = 0.5
 """The least part of its samples that a good server keeps."""
@@ -46,7 +46,7 @@ def _how(seconds: float) -> str:
     return (
         f"`make bench-hostile` ran an exporter for {seconds:g} s in each of four situations, one after the other. It "
         f"always watches one good server at 5 samples a second. Hostile servers: the {len(CASES)} cases of "
-        f"`tools/support/hostile/`, all at once, each watched as well. Abusive clients, all at once: {clients}. The "
+        f"`tests/support/hostile/`, all at once, each watched as well. Abusive clients, all at once: {clients}. The "
         f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is a part of one CPU. The loop lag is "
         "the longest delay of the last minute, from `uwsgi_exporter_loop_lag_seconds`."
     )

@@ -21,10 +21,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.support.stand_in_servers import short_folder, stale_sockets, stand_ins
 from tools.bench import table
 from tools.bench.many_servers.measure import Result, measure
 from tools.bench.many_servers.servers import add_names, count_vassals, loaded, many_uwsgis, vassals
-from tools.support.stand_in_servers import short_folder, stale_sockets, stand_ins
 
 SCRAPE_SECONDS = 15
 """The usual interval of Prometheus."""

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import exporter
 from tools.bench.exporters import cpu_seconds
 from tools.bench.scraper import Scraper
-from tools.support import exporter
 
 WARM_UP_SECONDS = 75
 """Until the window of a minute is full."""

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import real_uwsgi
 from tools.bench.clients import Kind, Plan, running
-from tools.support import real_uwsgi
 
 Address = int | str
 """Where a server takes HTTP requests: a port of loopback, or the path of a socket."""

@@ -8,11 +8,11 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from tests.support import real_uwsgi
 from tools.bench.clients import Plan, finish, prefix, running
 from tools.bench.exporters import cpu_seconds
 from tools.bench.window import serving, watch
 from tools.environments import ROOT
-from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.what_if import Measured, Setting, measure_server
 from uwsgi_headroom.numbers import percentile
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import real_uwsgi
 from tools.bench.clients import Answers, Plan, finish, prefix, running
 from tools.bench.ramp.cases import Case
 from tools.bench.window import serving, watch
-from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.usable import Usable
 

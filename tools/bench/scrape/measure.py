@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.support import real_uwsgi
 from tools.bench import exporters, load
 from tools.bench.exporters import Exporter
 from tools.bench.scrape import master
-from tools.support import real_uwsgi
 
 PAUSE_SECONDS = 0.12
 """The least time between two scrapes of one exporter."""

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support import real_uwsgi
 from tools.bench import exporters
 from tools.bench.clients import Kind, Plan, running
 from tools.bench.waits.app import COLUMNS, row_struct
 from tools.bench.waits.cases import Case
 from tools.environments import ROOT
-from tools.support import real_uwsgi
 
 APP = Path(__file__).with_name("app.py")
 WARM_UP_SECONDS = 5.0
