@@ -76,6 +76,8 @@ def _wait_for(guard: int) -> NoReturn:
     for each in _PASSED_ON:
         signal.signal(each, lambda number, _: os.kill(guard, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    os.waitid(os.P_PID, guard, os.WEXITED | os.WNOWAIT)  # its PID is no other process's yet
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     code = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
     os._exit(code if code >= 0 else 128 - code)
 
