@@ -337,7 +337,9 @@ def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) ->
 
 
 class Asks(Protocol):
-    """Asks about the processes of one server."""
+    """Asks about the processes of one server. spent: seconds that all answers took so far."""
+
+    spent: float
 
     def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
         """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
@@ -349,6 +351,8 @@ class Asks(Protocol):
 
 class Direct:
     """Answers at once, in this process: for processes that are this user's own, and for tests."""
+
+    spent = 0.0
 
     def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
         return question(*arguments)
@@ -363,8 +367,7 @@ class Questions:
     clock: Callable[[], float] = time.monotonic
     aside: Aside = SAMPLES
     share: float = SHARE
-    cost: float = 0.0
-    """Seconds that the last answer took."""
+    spent: float = 0.0
     _waiting: _Ticket | None = None
     _not_before: float = float("-inf")
     _owed: float = 0.0
@@ -420,7 +423,7 @@ class Questions:
             )
 
     def _take(self, ticket: _Ticket) -> Any:
-        self._waiting, self.cost = None, ticket.cost
+        self._waiting = None
         self._is_trusted = not ticket.hung and ticket.cost < SHORT_WAIT
         if ticket.hung:
             self._not_before = self.clock() + self._pause
@@ -431,4 +434,5 @@ class Questions:
             self._pause = min(LONGEST_PAUSE, 2 * self._pause)
             raise PausedError(self._reason)
         self._owed += ticket.cost
+        self.spent += ticket.cost
         return ticket.result()

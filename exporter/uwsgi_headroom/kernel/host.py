@@ -79,7 +79,7 @@ class Host:
         listeners: ListenerDumps | None = None,
         asks: Asks | None = None,
     ) -> None:
-        asks = asks or Questions(clock)
+        asks = self._asks = asks or Questions(clock)
         self._cpu_residency = cpu_residency
         self._clock = clock
         self._slow = _SlowFacts()
@@ -99,6 +99,11 @@ class Host:
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
         self._read_at = self._all_read_at = float("-inf")
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the reader process took for this server so far."""
+        return self._asks.spent
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same

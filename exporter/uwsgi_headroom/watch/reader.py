@@ -74,7 +74,7 @@ class Reader:
         self._clock = clock or Clock()
         self._on_outcome = on_outcome
         self._on_cpu = on_cpu
-        self._cpu_began = 0.0
+        self._cpu_began = self._spent = 0.0
         self._routes = routes
         self.facts_every = 0.0
         self._whole: Reading | None = None
@@ -146,7 +146,8 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - as above
             outcome = self.fault(error)
         self._note(outcome)
-        self._on_cpu(time.thread_time() - self._cpu_began)
+        spent, self._spent = self._spent, self._host.spent
+        self._on_cpu(time.thread_time() - self._cpu_began + self._spent - spent)
         return outcome
 
     def fault(self, error: Exception) -> ReadError:
