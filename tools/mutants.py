@@ -33,7 +33,6 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-ROOMS = ("analysis", "history", "stats", "watch", "kernel")
 USERS = ("analysis", "history", "documents", "check", "metrics", "journal", "store")  # they judge and show what is read
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
@@ -166,7 +165,7 @@ def _is_deletable(node: ast.AST) -> bool:
 
 def draw(package: Path, seed: int, number: int) -> list[Mutant]:
     """Draws different mutants, weighted over modules by their lines. The same source and seed give the same ones."""
-    modules = [Module(path, package) for room in ROOMS for path in sorted((package / room).rglob("*.py"))]
+    modules = [Module(path, package) for path in sorted(package.rglob("*.py"))]
     lines = [module.source.count(b"\n") for module in modules]
     chance, drawn = random.Random(seed), list[Mutant]()
     while len(drawn) < min(number, sum(len(module.mutants) for module in modules)):
@@ -196,7 +195,9 @@ def _words(path: Path) -> set[str]:
 
 
 def _test_files(room: str) -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
+    folder = ROOT / "tests" / room
+    files = folder.rglob("test_*.py") if folder.is_dir() else folder.parent.glob("test_*.py")
+    return [str(path.relative_to(ROOT)) for path in sorted(files)]
 
 
 class Copy:
