@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -77,7 +77,6 @@ bench-cost:  ## measure what a sample costs, and what the exporter costs uWSGI a
 bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sockets, for 20 minutes (ARGS="--only vassals")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
-	@.venv/bin/python -m tools.bench.hour_memory
 
 bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes
 	@$(PYTHON) -m tools.prepare bench
@@ -107,10 +106,6 @@ systemd-machine:  ## check the systemd unit in a container that runs systemd, as
 
 try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour
 	@exec $(PYTHON) -m tools.stats_trial $(ARGS)
-
-try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.container_trial $(ARGS)
 
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests

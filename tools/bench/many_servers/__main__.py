@@ -9,7 +9,7 @@ Three situations, each without waits and routes, at one sample a second, with sc
 * 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: once with the default of `max_servers`,
   and once with all of them watched.
 
-CPU is user and system time of the exporter. Memory after an hour is measured apart, by `tools.bench.hour_memory`.
+CPU is user and system time of the exporter.
 """
 
 from __future__ import annotations
