@@ -112,7 +112,7 @@ mutants:  ## change 60 small things in the source, one at a time, and see which 
 	@.venv/bin/python -m tools.mutants $(ARGS)
 
 lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
-	@$(PYTHON) -m tools.release.lock
+	@$(PYTHON) -m tools.release.bundle
 
 dist:  ## build the wheel and the source distribution of the last commit into dist/
 	@$(PYTHON) -m tools.release --only python
@@ -133,7 +133,7 @@ release:  ## build everything of a release from the last commit into dist/; publ
 	@$(PYTHON) -m tools.release
 
 release-twice:  ## build a release twice, in different places, and compare the bytes
-	@$(PYTHON) -m tools.release.twice
+	@$(PYTHON) -m tools.release --twice
 
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info

@@ -10,12 +10,15 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
+from tools.environments import SetupError
 from tools.progress import show_step
 
 USER = "visitor"
@@ -34,8 +37,46 @@ _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", _CERTIFICATES)
 
 
+UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
+
+
 class UnavailableError(Exception):
     """The check cannot run on this machine; the message is one line with the reason."""
+
+
+class FailedError(Exception):
+    """What is checked does not work as promised; the message has a line for each fault."""
+
+
+def run_check(name: str, check: Callable[[], object]) -> int:
+    """Runs a check that needs a Debian root. Returns the exit status: 0, 1 if it fails, 75 if it cannot run here, 130
+    after Ctrl-C."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        if reason := unavailable(_os_release()):
+            raise UnavailableError(reason)
+        check()
+    except UnavailableError as error:
+        print(f"{name}: cannot run here: {error}", file=sys.stderr)
+        return UNAVAILABLE
+    except (CommandError, FailedError, SetupError) as error:
+        print(f"\n{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _os_release() -> str:
+    release = Path("/etc/os-release")
+    return release.read_text() if release.exists() else ""
+
+
+def own_suite() -> str:
+    """The suite of this machine."""
+    return suite_of(_os_release())
 
 
 def unavailable(os_release: str) -> str | None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tools.debian_root import FailedError
+
 MOST_EXPOSED = 2.0
 """The highest exposure that `systemd-analyze security` may find, 0 to 10."""
 
@@ -71,10 +73,6 @@ ExecStart=
 ExecStart=/opt/uwsgi-headroom/bin/python /srv/faulty.py --config {_CONFIG}
 END
 systemctl daemon-reload; systemctl restart {_UNIT}"""
-
-
-class FailedError(Exception):
-    """The unit does not work as promised."""
 
 
 @dataclass(frozen=True)

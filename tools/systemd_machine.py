@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,9 +24,8 @@ from tools.debian_root import UnavailableError
 from tools.environments import ROOT
 from tools.machine import machine
 from tools.progress import show_step
-from tools.systemd_checks import Booted, FailedError
+from tools.systemd_checks import Booted
 
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 BOOT_SECONDS = 60.0
 END_SECONDS = 30.0
 
@@ -50,40 +48,24 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.systemd_machine", description=__doc__)
     parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
     suite = parser.parse_args(argv).suite
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
-    try:
-        release = Path("/etc/os-release")
-        os_release = release.read_text() if release.exists() else ""
-        reason = debian_root.unavailable(os_release) or missing()
-        if reason:
-            raise UnavailableError(reason)
-        _check(suite or debian_root.suite_of(os_release))
-    except UnavailableError as error:
-        print(f"systemd-machine: cannot run here: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except (CommandError, FailedError) as error:
-        print(f"\nsystemd-machine: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return 130
-    print("systemd-machine: the unit does what its README says")
-    return 0
+    return debian_root.run_check("systemd-machine", lambda: _check(suite or debian_root.own_suite()))
 
 
-def missing() -> str | None:
-    missing = [program for program in _PROGRAMS if not shutil.which(program)]
-    return f"this machine has no {', '.join(missing)}: apt-get install podman runc netavark" if missing else None
+def refuse_without_podman() -> None:
+    """Raises `UnavailableError` if no container can be run here."""
+    if missing := [program for program in _PROGRAMS if not shutil.which(program)]:
+        raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install podman runc netavark")
 
 
 def _check(suite: str) -> None:
+    refuse_without_podman()
     with debian_root.copied(suite, debian_root.cache()) as copy:
         _install(copy)
         with booted_machine(copy) as booted:
             for sentence, check in systemd_checks.CHECKS.items():
                 with show_step(sentence):
                     check(booted)
+    print("systemd-machine: the unit does what its README says")
 
 
 def _install(copy: Path) -> None:

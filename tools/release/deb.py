@@ -23,8 +23,7 @@ from tools.environments import ROOT, Environment, SetupError
 from tools.progress import note, show_step
 from tools.release import bundle
 from tools.release.distributions import build_distributions
-from tools.release.environment import release_tools
-from tools.release.source import Source, exported
+from tools.release.source import Source, exported, release_tools
 
 NAME = "uwsgi-headroom"
 _PROGRAMS = ("dpkg-buildpackage", "dh", "dpkg-deb", "make")

@@ -10,23 +10,18 @@ the trial cannot run here.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from tools import debian_root, systemd_machine
-from tools.commands import CommandError
-from tools.debian_root import UnavailableError
+from tools.debian_root import FailedError
 from tools.progress import note, show_step
 from tools.stats_trial import machines, table
 from tools.stats_trial.setups import SET_UPS, SetUp
 from tools.stats_trial.table import Row
 from tools.stats_trial.trial import Phase, Trial
-from tools.systemd_checks import FailedError
 
 SUITES = ("bookworm", "trixie")
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,34 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
     parser.add_argument("--only", action="append", metavar="TEXT", help="set-ups whose names contain it; repeatable")
     options = parser.parse_args(argv)
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
-    try:
-        release = Path("/etc/os-release")
-        os_release = release.read_text() if release.exists() else ""
-        if reason := debian_root.unavailable(os_release) or systemd_machine.missing():
-            raise UnavailableError(reason)
-        rows: list[Row] = []
-        for suite in options.suite or SUITES:
-            note(suite)
-            chosen = [set_up for set_up in SET_UPS if suite in set_up.suites and _is_named(set_up, options.only)]
-            rows += _tried(suite, chosen)
-    except UnavailableError as error:
-        print(f"try-stats: cannot run here: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except (CommandError, FailedError) as error:
-        print(f"\ntry-stats: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return 130
+    return debian_root.run_check("try-stats", lambda: _try_all(options.suite or SUITES, options.only))
+
+
+def _try_all(suites: Sequence[str], only: Sequence[str]) -> None:
+    systemd_machine.refuse_without_podman()
+    rows: list[Row] = []
+    for suite in suites:
+        note(suite)
+        named = [each for each in SET_UPS if not only or any(text in each.name for text in only)]
+        rows += _tried(suite, [set_up for set_up in named if suite in set_up.suites])
     order = [set_up.name for set_up in SET_UPS]
     print(table.render(sorted(rows, key=lambda row: (order.index(row.set_up), row.suite))))
-    return 1 if any(row.verdict not in ("good", "no lines") for row in rows) else 0
-
-
-def _is_named(set_up: SetUp, texts: Sequence[str] | None) -> bool:
-    return not texts or any(text in set_up.name for text in texts)
+    if bad := [row.set_up for row in rows if row.verdict not in ("good", "no lines")]:
+        raise FailedError(f"not as promised: {'; '.join(bad)}")
 
 
 def _tried(suite: str, chosen: Sequence[SetUp]) -> Iterator[Row]:
