@@ -10,19 +10,17 @@ from tools.stats_trial.trial import Phase
 
 _HEAD = """\
 "Following it" ends with the first reload; then come another reload, a stop and a start 2 s later, and a boot. Failed:
-requests without an answer. Away: the longest time without an answer. The old lines are `stats = /run/uwsgi/NAME.stats`
-and `chmod-socket = 660`.
+requests without an answer. Away: the longest time without an answer.
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was found of a set-up on one suite. before: by the act, with the README's old lines; printed: by `discover`,
-    each time; after: by the act, with its lines; found: whatever failed."""
+    """What was found of a set-up on one suite. printed: by `discover`, each time; after: by the act, with its lines;
+    found: whatever failed."""
 
     suite: str
     set_up: str
-    before: Mapping[str, Phase] = field(default_factory=dict)
     printed: Sequence[str] = ()
     after: Mapping[str, Phase] = field(default_factory=dict)
     found: Sequence[str] = ()
@@ -57,16 +55,15 @@ def render(rows: Sequence[Row]) -> str:
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield (
-        "| set-up | suite | before: the old lines | `discover` | following it: failed, away | reload again"
+        "| set-up | suite | `discover` | following it: failed, away | reload again"
         " | stop, start | reboot | sockets as before | stats: exporter / other user | counts | verdict |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for row in rows:
         phases = list(row.after.values())
         cells = [
             row.set_up,
             row.suite,
-            _before(row.before),
             _said(row.printed),
             *(_act(row, act) for act in ("follow", "reload", "restart", "reboot")),
             _all([phase.kept for phase in phases], "yes", "NO"),
@@ -85,32 +82,6 @@ def _act(row: Row, act: str) -> str:
     announced = act in ("follow", "reload") and row.restarts
     told = " (`discover` says: a restart)" if announced else ""
     return f"{phase.failed} failed, {phase.away:.1f} s{told}" if phase.serves else "DOWN"
-
-
-def _before(before: Mapping[str, Phase]) -> str:
-    """What the old lines did, from the first harm on."""
-    if not before:
-        return "-"
-    if not before["follow"].serves:
-        again = "it does not start again" if not before["restart"].serves else "it starts again"
-        return f"down at the reload ({_why(before['follow'])}); {again}"
-    said = []
-    for act, phase in before.items():
-        if not phase.serves:
-            said.append(f"down after the {act} ({_why(phase)})")
-        elif not phase.kept:
-            said.append(f"after the {act}: {phase.notes[0]}")
-    if any(phase.other for phase in before.values()):
-        said.append("every user reads the stats")
-    if any(phase.exporter is False for phase in before.values()):
-        said.append("the exporter cannot read them")
-    return "; ".join(said) or "works"
-
-
-def _why(phase: Phase) -> str:
-    """The first of uWSGI's messages."""
-    said = [text.strip() for note in phase.notes[-1:] for text in note.split(";")]
-    return next((text for text in said if "bind()" in text), "no reason in its log").lstrip("0123456789 ")
 
 
 def _steps(printed: Sequence[str]) -> list[following.Step]:
