@@ -18,16 +18,14 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
+from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tools.bench import table
-from tools.bench.accuracy.cases import APP
-from tools.bench.accuracy.generator import Load
-from tools.bench.accuracy.programs import exporter, generator
-from tools.bench.accuracy.scrapes import Scraper, Span
-from tools.bench.accuracy.table import mark
+from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.scrapes import Span, exporting
 from tools.bench.exporters import EVERYTHING, OURS, cpu_seconds
-from tools.bench.scrape.__main__ import SIZES
-from tools.bench.scrape.measure import measure as read_and_scrape
+from tools.bench.scrape import SIZES
+from tools.bench.scrape import measure as read_and_scrape
+from tools.bench.table import mark
 
 OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
 EXPORTER_TARGETS = {5.0: 0.01, 10.0: 0.02}
@@ -64,10 +62,10 @@ def measure(server: Uwsgi, load: Load, seconds: float, samples: float | None, fl
     with contextlib.ExitStack() as stack:
         pid, scraper = os.getpid(), None
         if samples:
-            port = free_port()
-            pid = stack.enter_context(exporter(server.stats, port, f"--samples-per-second={samples:g}", *flags))
-            scraper = Scraper(port)
-            wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
+            exporter, scraper = stack.enter_context(
+                exporting(server.stats, f"--samples-per-second={samples:g}", *flags)
+            )
+            pid = exporter.pid
         running = stack.enter_context(generator(load, str(server.directory / "web")))
         running.go()
         time.sleep(2)
@@ -157,13 +155,10 @@ def main() -> None:
     parser.add_argument("--option", default="", metavar="FLAGS", help="flags of the exporter, as in --option=--code")
     options = parser.parse_args()
     flags = shlex.split(options.option)
-    print(
-        f"8x8, {options.seconds:g} s per run, {options.pairs} pairs, {os.cpu_count()} CPUs. CPU is a part of a core.\n"
-    )
     sample_table(flags)
     cpu_table(options.seconds, options.pairs, flags)
     rate_table(options.seconds, options.pairs, flags)
-    print(f"Load average of the machine at the end: {table.load_average()}.")
+    print(table.machine())
 
 
 if __name__ == "__main__":

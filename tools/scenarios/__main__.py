@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tools.bench.table import write
+from tools.generated_files import replace_section
 from tools.scenarios.everything import count, estimate, plan, render_table
 from tools.scenarios.report import full_text, line, markdown
 from tools.scenarios.run import Result, run_rows
@@ -51,7 +51,8 @@ def main() -> int:
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
-        write(options.write, markdown(results), "scenarios")
+        document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")
+        options.write.write_text(document)
     for each in render_table(table, {result.row.name: result for result in results}) if table else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from tools.bench.accuracy.rules import BUSY, OBSERVED, QUEUE, REQUESTS, RULES, RUNNING
+from tests.support.monitoring import Prometheus
+from tools.bench.accuracy.generator import Truth
+from tools.bench.accuracy.rules import BUSY, OBSERVED, QUEUE, REQUESTS, RULES, RUNNING, Rule
 from tools.bench.accuracy.scrapes import Scrape, Span, window
-from tools.bench.accuracy.table import Line, within
-from tools.bench.accuracy.truth import Truth
+from tools.bench.table import Line, within
 
 ENOUGH = 8
 """The least concurrency for which the observed concurrency has a target: below, sampling error dominates."""
@@ -100,7 +101,7 @@ def queue(case: Measured) -> Iterator[Line]:
 
 def gauges(case: Measured) -> Iterator[Line]:
     """Compares every windowed gauge of the last scrape with its rule, over the scrapes nearest to its window's ends."""
-    worst, count, misses = (0.0, ""), 0, []
+    compared: list[tuple[Rule, dict[str, str], float, float]] = []
     for length in ("1m", "5m"):
         seconds = case.end.samples["uwsgi_window_seconds"][frozenset({("window", length)})]
         first = min(case.scrapes, key=lambda scrape: abs(case.end.elapsed - seconds - scrape.elapsed))
@@ -109,13 +110,39 @@ def gauges(case: Measured) -> Iterator[Line]:
             expected = rule.over(span)
             for labels, ours in case.end.samples.get(rule.gauge, {}).items():
                 named = dict(labels)
-                if named.pop("window") != length or not set(rule.fixed) <= labels:
-                    continue
-                truth = expected[named.get(rule.by, "")]
-                off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1)
-                name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join([*named.values(), length])}}}` {off:.2%}"
-                count, worst = count + 1, max(worst, (off, name))
-                misses += [name] if off > 0.01 else []
-    verdict = "worst: " + worst[1] if worst[1] else "all equal"
-    note = "misses: " + ", ".join(misses) if misses else verdict
-    yield Line("windowed gauges", f"{count} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)
+                if named["window"] == length and set(rule.fixed) <= labels:
+                    compared.append((rule, named, ours, expected[named.get(rule.by, "")]))
+    yield _gauges("windowed gauges", compared)
+
+
+def prometheus_gauges(prometheus: Prometheus) -> Iterator[Line]:
+    """Compares every windowed gauge with what a real Prometheus computes from the exporter's counters, over the window
+    that the gauge reports, at the same scrape."""
+    ends = prometheus.query("timestamp(uwsgi_window_seconds)")
+    if not ends:
+        return
+    at = max(ends.values())
+    compared: list[tuple[Rule, dict[str, str], float, float]] = []
+    for labels, seconds in prometheus.query("uwsgi_window_seconds", at).items():
+        window = dict(labels)["window"]
+        for rule in RULES:
+            expected = prometheus.query(rule.expression.replace("[W]", f"[{seconds * 1000:.0f}ms]"), at)
+            by_label = {dict(series).get(rule.by, ""): value for series, value in expected.items()}
+            matchers = ",".join(f'{name}="{value}"' for name, value in (("window", window), *rule.fixed))
+            for series, ours in prometheus.query(f"{rule.gauge}{{{matchers}}}", at).items():
+                name = dict(series).get(rule.by, "")
+                named = {**dict(rule.fixed), rule.by: name, "window": window}
+                compared.append((rule, named, ours, by_label.get(name, float("nan"))))
+    yield _gauges("windowed gauges, Prometheus", compared)
+
+
+def _gauges(figure: str, compared: Sequence[tuple[Rule, dict[str, str], float, float]]) -> Line:
+    """The line of gauges with their labels, each with what its rule says: each may be 1 % off."""
+    worst, misses = (0.0, "all equal"), []
+    for rule, labels, ours, truth in compared:
+        off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1) if truth else float("inf")
+        name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join(filter(None, labels.values()))}}}` {off:.2%}"
+        worst = max(worst, (off, f"worst: {name}"))
+        misses += [] if off <= 0.01 else [name]
+    note = "misses: " + ", ".join(misses) if misses else worst[1]
+    return Line(figure, f"{len(compared)} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)

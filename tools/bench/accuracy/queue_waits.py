@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.real_uwsgi import free_port, uwsgi, wait_until
-from tools.bench.accuracy.cases import APP
-from tools.bench.accuracy.generator import Load, Record
-from tools.bench.accuracy.percentiles import FAR, NEAR, POINT, SETTLE, SHARE, read_document
-from tools.bench.accuracy.programs import exporter, generator
-from tools.bench.accuracy.scrapes import Scrape, Scraper, first_reading
-from tools.bench.accuracy.table import Line, within
+from tests.support.real_uwsgi import uwsgi
+from tools.bench.accuracy.generator import APP, Load, Record, generator
+from tools.bench.accuracy.percentiles import FAR, NEAR, SETTLE, judge_percentile, judge_share
+from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
+from tools.bench.table import Line, within
 from uwsgi_headroom.numbers import percentile
 
 INTERVAL = 0.2
@@ -52,18 +50,18 @@ def run(case: Case, seconds: float) -> list[Line]:
     """Measures a case for `seconds` and judges it."""
     options = ["--processes", str(case.processes), "--listen", "100", "--disable-logging", "--http-socket", "web"]
     options += ["--threads", str(case.threads)] if case.threads > 1 else []
-    port = free_port()
-    with uwsgi(*options, app=APP) as server, exporter(server.stats, port, "--window", "1h", "--slo", "500ms:95%"):
+    with (
+        uwsgi(*options, app=APP) as server,
+        exporting(server.stats, "--window", "1h", "--slo", "500ms:95%") as (_, scraper),
+    ):
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        scraper = Scraper(port)
-        wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="a reading")
         with generator(case.load, address) as load:
             time.sleep(2.0)
             load.go()
             scraper.until(time.monotonic() + seconds, 0.5)
             truth = load.stop()
         time.sleep(SETTLE)
-        last, document = scraper.scrape(), read_document(port)
+        last, document = scraper.scrape(), scraper.document()
     return list(_judge(document, last, scraper.scrapes, truth.records))
 
 
@@ -72,26 +70,15 @@ def _judge(document: Any, last: Scrape, scrapes: Sequence[Scrape], records: Sequ
     mean = sum(waits) / len(waits)
     yield within("queue wait, mean", document["flow"]["queue_wait"], mean, 0.1, f"{len(waits)} requests", " ms", 1000)
     for ours in document["queue_waits"]["percentiles"]:
-        yield _judge_percentile(ours, percentile(waits, ours["share"]))
+        wait = percentile(waits, ours["share"])
+        target = FAR if wait >= 2 * INTERVAL else NEAR if wait >= INTERVAL else None
+        yield judge_percentile(f"queue wait, p{100 * ours['share']:g}", ours, wait, target)
     late = sum(record.leave - record.connected > THRESHOLD * SECOND for record in records) / len(records)
     bad = last.samples["uwsgi_slo_bad_requests_total"]
     missed = sum(bad[frozenset({("reason", reason)})] for reason in ("slow", "waited"))
     counted = missed / last.total("uwsgi_slo_requests_total")
-    met = abs(counted - late) <= max(POINT, SHARE * late)
-    figure = f"beyond {THRESHOLD:g} s with the wait"
-    yield Line(figure, f"{counted:.2%}", f"{late:.2%}", f"{100 * (counted - late):+.2f}", "10% or 0.5 points", met)
+    yield judge_share(f"beyond {THRESHOLD:g} s with the wait", counted, late)
     yield _judge_oldest(scrapes, records)
-
-
-def _judge_percentile(ours: Any, truth: float) -> Line:
-    name, seconds = f"queue wait, p{100 * ours['share']:g}", ours["seconds"]
-    note = f"interval {1000 * ours['low']:.0f} to {1000 * ours['high']:.0f} ms"
-    note += "" if ours["low"] <= truth <= ours["high"] else ", truth outside"
-    if seconds is None:
-        under = ours["under"]
-        return Line(name, f"under {1000 * under:.0f} ms", f"{1000 * truth:.0f} ms", "-", "-", truth <= under, note)
-    target = FAR if truth >= 2 * INTERVAL else NEAR if truth >= INTERVAL else None
-    return within(name, seconds, truth, target, note, " ms", 1000)
 
 
 def _judge_oldest(scrapes: Sequence[Scrape], records: Sequence[Record]) -> Line:

@@ -6,15 +6,20 @@ state. What else the part took, less the thread's CPU time and the time in which
 totals, because uWSGI also spends some before and after the application is called.
 
 Every thread has a row of a file in memory that the benchmark reads: nothing is lost if two threads add at once.
+
+`python3 -m tools.bench.waits_app PORT PORT` runs the two backends: each query is a number of seconds, and its answer,
+after that time, the time of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import mmap
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,3 +185,24 @@ def _open() -> mmap.mmap:
     os.close(descriptor)
     _rows.append(memory)
     return memory
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while query := await reader.read(8):
+            await asyncio.sleep(struct.unpack("d", query)[0])
+            writer.write(struct.pack("d", time.monotonic()))
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+async def _run(ports: list[int]) -> None:
+    servers = [await asyncio.start_server(_serve, "127.0.0.1", port, backlog=256) for port in ports]
+    await asyncio.gather(*(server.serve_forever() for server in servers))
+
+
+if __name__ == "__main__":
+    asyncio.run(_run([int(port) for port in sys.argv[1:]]))

@@ -17,13 +17,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.support import real_uwsgi
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import Uwsgi
-from tools.bench.deploys.simulated import Fault
 
-APP = Path(__file__).with_name("deployed_app.py")
+APP = Path(__file__).with_name("deploys_app.py")
+
+Fault = Literal["none", "cpu", "backend", "lock", "memory", "exceptions", "mix"]
 
 BASE: Mapping[str, float] = {"cpu": 0.004, "backend": 0.02, "lock": 0.004, "leak": 0, "errors": 0.001}
 

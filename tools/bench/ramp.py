@@ -1,25 +1,89 @@
-"""Runs a group of servers side by side: predicts each from a window, then raises its load around the predictions."""
+"""Predicts from a moderate load when requests wait and what a server serves at most, then raises the load to see.
+
+`python3 -m tools.bench.ramp` takes about 25 minutes. The exit status is 0 whatever was measured.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import resource
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from pathlib import Path
 
 import psutil
 
 from tests.support import real_uwsgi
-from tools.bench.clients import Answers, Plan, finish, prefix, running
-from tools.bench.ramp.cases import Case
+from tools.bench import table
+from tools.bench.clients import Answers, Kind, Plan, finish, prefix, running
 from tools.bench.window import serving, watch
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.usable import Usable
+from uwsgi_headroom.analysis.littles_law import noticed_wait
 
-APP = Path(__file__).with_name("app.py")
+LIMIT, WAITING, HOT = 0.10, 0.15, 0.20
+"""Tolerances as parts of what was measured: of the limit, of the load at which requests wait, and of that load for a
+worker that is hotter than the others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A server under random arrivals. rate: requests per second while it is predicted from, at 20 to 40 % of its limit.
+    shares: of the sockets, if each worker has one of its own; else of the only socket. tolerance: of the waiting
+    point."""
+
+    name: str
+    processes: int
+    threads: int
+    kinds: tuple[Kind, ...]
+    rate: float
+    shares: tuple[float, ...] = (1.0,)
+    tolerance: float = WAITING
+
+    @property
+    def setting(self) -> str:
+        return f"{self.processes}x{self.threads}"
+
+    @property
+    def mean(self) -> float:
+        """The mean seconds that a request takes if it waits for nothing."""
+        return sum(kind.weight * kind.io for kind in self.kinds) / 1e3
+
+
+def make_kind(name: str, seconds: float, weight: float = 1.0) -> Kind:
+    """Requests of a kind of the application, with a mean of an exponential distribution."""
+    return Kind(weight, f"/{name}/{{s}}", io=1e3 * seconds, spread=None)
+
+
+def _sleeping(seconds: float) -> tuple[Kind, ...]:
+    return (make_kind("sleep", seconds),)
+
+
+_LOCKING = (make_kind("lock", 0.08, 0.6), make_kind("sleep", 0.02, 0.4))
+_COMPUTING = (make_kind("cpu", 0.02),)
+
+GROUPS = (
+    (
+        Case("sleeping", 1, 1, _sleeping(0.05), 5.0),
+        Case("sleeping", 4, 1, _sleeping(0.1), 12.0),
+        Case("sleeping", 2, 4, _sleeping(0.1), 24.0),
+        Case("sleeping", 4, 8, _sleeping(0.2), 48.0),
+        Case("sleeping", 8, 8, _sleeping(0.4), 48.0),
+        Case("lock-bound", 4, 8, _LOCKING, 33.0),
+        Case("one hot worker", 2, 4, _sleeping(0.1), 16.0, shares=(0.8, 0.2), tolerance=HOT),
+    ),
+    (Case("computing", 1, 1, _COMPUTING, 15.0),),
+    (Case("computing", 4, 1, _COMPUTING, 30.0),),
+    (Case("computing", 2, 4, _COMPUTING, 30.0),),
+)
+"""Servers that run side by side: those that sleep leave the CPUs to each other. Two of the machine's CPUs are the limit
+of more workers that compute than two, so there is no 4x8 or 8x8 of these."""
+
+
+APP = Path(__file__).with_name("ramp_app.py")
 
 AROUND = (0.75, 0.92, 1.08, 1.25)
 """The steps, as multiples of the load at which requests are predicted to wait."""
@@ -135,13 +199,9 @@ def _describe(case: Case, figures: Figures) -> Predicted:
         requests=flow.requests,
         limit=None if ceiling is None else ceiling * rate,
         limit_by=room.ceiling or "",
-        waiting=_waiting(usable, rate),
+        waiting=None if usable is None else usable.factor * rate,
         waiting_by=usable.first if usable else "",
     )
-
-
-def _waiting(usable: Usable | None, rate: float) -> float | None:
-    return None if usable is None else usable.factor * rate
 
 
 def _server(case: Case) -> contextlib.AbstractContextManager[real_uwsgi.Uwsgi]:
@@ -175,3 +235,80 @@ def count_steps(plan: Plan, seen: Answers) -> tuple[Step, ...]:
             )
         )
     return tuple(steps)
+
+
+HEAD = (
+    "requests | server | predicted from, requests/s | waits from, requests/s | by | most, requests/s | by | "
+    "other programs, CPUs | mean wait of the steps, ms (requests/s)"
+)
+
+
+def find_crossing(steps: Sequence[Step]) -> float | None:
+    """The rate at which the mean wait reaches the threshold, by a straight line through the logarithms of all steps;
+    None if the wait does not grow, or if the line reaches the threshold at less than half of the lowest rate, or more
+    than twice the highest one."""
+    points = [
+        (log(step.rate), log(max(_LEAST_WAIT, step.waited / step.requests) / _threshold(step)))
+        for step in steps
+        if step.requests
+    ]
+    if len(points) < 2:
+        return None
+    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+    if slope <= 0:
+        return None
+    found = exp(mean_x - mean_y / slope)
+    rates = [step.rate for step in steps]
+    return found if min(rates) / 2 <= found <= 2 * max(rates) else None
+
+
+_LEAST_WAIT = 1e-4
+
+
+def _threshold(step: Step) -> float:
+    return noticed_wait(step.own / step.requests)
+
+
+def report(results: Sequence[Result]) -> str:
+    """The table, misses included, and how many predictions are within the tolerance."""
+    rows = [_row(result) for result in results]
+    return f"{table.render_table(HEAD, rows)}\n\n{table.count_right(rows)}"
+
+
+def _row(result: Result) -> str:
+    case, predicted, (*steps, overload) = result.case, result.predicted, result.steps
+    waits = ", ".join(f"{1e3 * step.waited / step.requests:.0f} ({step.rate:.1f})" for step in steps if step.requests)
+    return " | ".join(
+        [
+            case.name,
+            case.setting,
+            f"{predicted.rate:.1f}",
+            table.compare(predicted.waiting, find_crossing(steps), case.tolerance),
+            predicted.waiting_by.replace("_", " "),
+            table.compare(predicted.limit, overload.served, LIMIT),
+            predicted.limit_by.replace("_", " "),
+            f"{result.others:.2f}",
+            waits,
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.ramp", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="length of each step (default %(default)g)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only servers whose kind contains this text")
+    options = parser.parse_args()
+    results: list[Result] = []
+    for group in GROUPS:
+        if cases := [case for case in group if options.only in f"{case.name} {case.setting}"]:
+            results += run(cases, options.seconds)
+            print(report(results), flush=True)
+    print(
+        f"Tolerances: {LIMIT:.0%} for the most, {WAITING:.0%} for waits, {HOT:.0%} of a hot worker. {table.machine()}"
+    )
+
+
+if __name__ == "__main__":
+    main()
