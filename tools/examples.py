@@ -22,9 +22,9 @@ from tests.support.exporter import exporter
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import loads
+from tools.scenarios.rows import ROWS
 from tools.scenarios.scenario import Load, Server
 from tools.scenarios.servers import started
-from tools.scenarios.table import ROWS
 from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"

@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 
 from tools.generated_files import replace_section
-from tools.scenarios.everything import count, estimate, plan, render_table
+from tools.scenarios.everything import count, estimate, plan, render_table, vary
 from tools.scenarios.report import full_text, line, markdown
+from tools.scenarios.rows import find_rows
 from tools.scenarios.run import Result, run_rows
-from tools.scenarios.table import find_rows
-from tools.scenarios.variations import vary_widely
 
 
 def main() -> int:
@@ -32,7 +31,7 @@ def main() -> int:
         parser.error(str(error))
     table = plan(rows, options.seed) if options.all else []
     if options.vary is not None:
-        rows = [vary_widely(row, options.vary) for row in rows]
+        rows = [vary(row, options.vary) for row in rows]
     elif table:
         rows = [run for each in table for run in (each.row, *each.variations)]
     print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)

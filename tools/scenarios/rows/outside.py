@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 from tools.scenarios.servers import why_no_port_53
 
 APP = Path(__file__).parents[1] / "outside_app.py"
@@ -23,19 +23,15 @@ ROWS = (
             words=("the threads wait for 127.0.0.1:", "queries", "more `threads` help only if"),
             not_words=NO_MORE,
         ),
-        (Load(clients=7, path="/ask?n=0&n=1&timeout=30", vary=(1.0, 1.0)),),
+        (Load(clients=7, path="/ask?n=0&n=1&timeout=30"),),
         seconds=15.0,
-        fixed=True,
         why="Seven of eight threads wait, nearly all of the time for the slow one, on sockets with a timeout.",
-    ),
-    Scenario(
-        "2x4, two backends that answer",
-        Server(2, 4, app=APP, beside=("answer:0.02", "answer:0.02")),
-        Expected("ok"),
-        (Load(rate=20, path="/ask?n=0&n=1&timeout=30"),),
-        seconds=15.0,
-        fixed=True,
-        why="A tenth of the threads wait for them.",
+        twin=healthy(
+            "2x4, two backends that answer",
+            Load(rate=20, path="/ask?n=0&n=1&timeout=30"),
+            server=Server(2, 4, app=APP, beside=("answer:0.02", "answer:0.02")),
+            why="A tenth of the threads wait for them.",
+        ),
     ),
     Scenario(
         "2x4, a backend that does not answer",
@@ -46,21 +42,17 @@ ROWS = (
             words=("does not answer", "127.0.0.1:", "timeout"),
             not_words=NO_MORE,
         ),
-        (Load(clients=6, path="/new?n=0&timeout=2", vary=(1.0, 1.0)),),
+        (Load(clients=6, path="/new?n=0&timeout=2"),),
         seconds=15.0,
         quick=True,
-        fixed=True,
         why="Its queue of connections is full, as behind a firewall that drops packets: six threads hang until their "
         "timeout of two seconds.",
-    ),
-    Scenario(
-        "2x4, a backend that answers to new connections",
-        Server(2, 4, app=APP, beside=("answer:0.02",)),
-        Expected("ok"),
-        (Load(rate=20, path="/new?n=0&timeout=2"),),
-        seconds=15.0,
-        fixed=True,
-        why="The same requests, and a server that takes their connections.",
+        twin=healthy(
+            "2x4, a backend that answers to new connections",
+            Load(rate=20, path="/new?n=0&timeout=2"),
+            server=Server(2, 4, app=APP, beside=("answer:0.02",)),
+            why="The same requests, and a server that takes their connections.",
+        ),
     ),
     Scenario(
         "2x4, a lock around a backend that does not answer",
@@ -71,11 +63,11 @@ ROWS = (
             words=("does not answer", "127.0.0.1:", "that one of these threads holds", "timeout"),
             not_words=(*NO_MORE, "holds the lock for less time"),
         ),
-        (Load(clients=12, path="/locked?n=0&timeout=1", vary=(1.0, 1.0)),),
+        (Load(clients=12, path="/locked?n=0&timeout=1"),),
         seconds=15.0,
-        fixed=True,
         why="As with a log handler whose host is gone: one thread of each worker waits for its connection, with the "
         "lock that the other three wait for. What ends the wait ends both.",
+        twin=healthy("", Load(rate=20, path="/locked?n=0&timeout=1"), server={"beside": ("answer:0.02",)}),
     ),
     Scenario(
         "2x4, slow DNS",
@@ -86,20 +78,15 @@ ROWS = (
             words=("dns at 127.0.9.", "resolver with a cache"),
             not_words=NO_MORE,
         ),
-        (Load(clients=4, path="/lookup?n=0&timeout=5", vary=(1.0, 1.0)),),
+        (Load(clients=4, path="/lookup?n=0&timeout=5"),),
         seconds=15.0,
-        fixed=True,
         skip=why_no_port_53,
         why="Each request looks up a name, which takes half a second.",
-    ),
-    Scenario(
-        "2x4, DNS that answers",
-        Server(2, 4, app=APP, beside=("dns:0.002",)),
-        Expected("ok"),
-        (Load(rate=20, path="/lookup?n=0&timeout=5"),),
-        seconds=15.0,
-        fixed=True,
-        skip=why_no_port_53,
-        why="The same lookups, of two milliseconds.",
+        twin=healthy(
+            "2x4, DNS that answers",
+            Load(rate=20, path="/lookup?n=0&timeout=5"),
+            server=Server(2, 4, app=APP, beside=("dns:0.002",)),
+            why="The same lookups, of two milliseconds.",
+        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 from tools.scenarios.servers import why_not_root
 
 ROWS = (
@@ -14,6 +14,7 @@ ROWS = (
         as_nobody=True,
         skip=why_not_root,
         why="A part of the figures is missing, which is no fault of the server.",
+        resized=True,
     ),
     Scenario(
         "emperor with a broken vassal",
@@ -25,7 +26,7 @@ ROWS = (
         Expected("warning", first=("vassals_throttled",), words=("log",)),
         seconds=8.0,
         lead=5.0,
-        fixed=True,
         why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
+        twin=healthy("", server={"files": {"vassals/good.ini": "[uwsgi]\nmaster = true\nhttp-socket = %dweb\n"}}),
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios.client_environment import needs
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 
 APP = Path(__file__).parents[1] / "real_app.py"
 NO_MORE = ("raise `threads`", "raise `processes`")
@@ -33,23 +33,13 @@ ROWS = (
             words=("the threads wait for postgres at 127.0.9.", ":5432", "queries"),
             not_words=NO_MORE,
         ),
-        (Load(clients=7, io_ms=400, vary=(1.0, 1.0)),),
+        (Load(clients=7, io_ms=400),),
         seconds=15.0,
         lead=4.0,
-        fixed=True,
         skip=needs("psycopg2-binary", servers=POSTGRES),
         why="Seven of eight threads wait for their query: libpq waits in poll(2) for a socket that it has made "
         "non-blocking.",
-    ),
-    Scenario(
-        "psycopg2 and a fast query",
-        _server("psycopg2", "postgres"),
-        Expected("ok"),
-        (Load(rate=20, io_ms=10),),
-        seconds=15.0,
-        lead=4.0,
-        fixed=True,
-        skip=needs("psycopg2-binary", servers=POSTGRES),
+        twin=healthy("psycopg2 and a fast query", Load(rate=20, io_ms=10)),
     ),
     Scenario(
         "SQLAlchemy's pool of five",
@@ -60,22 +50,12 @@ ROWS = (
             words=("one of the 5 places in a pool", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
-        (Load(clients=28, io_ms=100, vary=(1.0, 1.0)),),
+        (Load(clients=28, io_ms=100),),
         seconds=15.0,
         lead=5.0,
-        fixed=True,
         skip=needs("psycopg2-binary", "sqlalchemy", servers=POSTGRES),
         why="Its default size: of some 14 requests in each worker, five have a connection, and nine wait for one.",
-    ),
-    Scenario(
-        "SQLAlchemy's pool with room",
-        _server("sqlalchemy", "postgres", threads=16),
-        Expected("ok"),
-        (Load(clients=4, io_ms=100, vary=(1.0, 1.0)),),
-        seconds=15.0,
-        lead=5.0,
-        fixed=True,
-        skip=needs("psycopg2-binary", "sqlalchemy", servers=POSTGRES),
+        twin=healthy("SQLAlchemy's pool with room", Load(clients=4, io_ms=100)),
     ),
     Scenario(
         "Django and a row that all requests lock",
@@ -86,22 +66,12 @@ ROWS = (
             words=("postgres at 127.0.9.", ":5432"),
             not_words=NO_MORE,
         ),
-        (Load(clients=7, io_ms=50, vary=(1.0, 1.0)),),
+        (Load(clients=7, io_ms=50),),
         seconds=15.0,
         lead=4.0,
-        fixed=True,
         skip=needs("psycopg2-binary", "django", servers=POSTGRES),
         why="One transaction at a time has the row, and six wait for it in PostgreSQL: more threads would wait, too.",
-    ),
-    Scenario(
-        "Django and rows that nobody waits for",
-        _server("django", "postgres"),
-        Expected("ok"),
-        (Load(rate=5, io_ms=20),),
-        seconds=15.0,
-        lead=4.0,
-        fixed=True,
-        skip=needs("psycopg2-binary", "django", servers=POSTGRES),
+        twin=healthy("Django and rows that nobody waits for", Load(rate=5, io_ms=20)),
     ),
     Scenario(
         "redis-py and a blocked Redis",
@@ -112,23 +82,13 @@ ROWS = (
             words=("redis at 127.0.9.", ":6379"),
             not_words=NO_MORE,
         ),
-        (Load(clients=7, io_ms=50, vary=(1.0, 1.0)),),
+        (Load(clients=7, io_ms=50),),
         seconds=15.0,
         lead=4.0,
-        fixed=True,
         skip=needs("redis", servers=("redis-server",)),
         why="Redis does one command at a time, and each takes 50 ms: seven of eight threads wait for it, on sockets "
         "with a timeout.",
-    ),
-    Scenario(
-        "redis-py and a Redis that answers",
-        _server("redis", "redis"),
-        Expected("ok"),
-        (Load(rate=20, io_ms=1),),
-        seconds=15.0,
-        lead=4.0,
-        fixed=True,
-        skip=needs("redis", servers=("redis-server",)),
+        twin=healthy("redis-py and a Redis that answers", Load(rate=20, io_ms=1)),
     ),
     Scenario(
         "requests and a server that does not answer",
@@ -136,23 +96,18 @@ ROWS = (
         Expected(
             "warning", ("waits_for_backend",), words=("does not answer", "127.0.0.1:", "timeout"), not_words=NO_MORE
         ),
-        (Load(clients=6, io_ms=2000, vary=(1.0, 1.0)),),
+        (Load(clients=6, io_ms=2000),),
         seconds=15.0,
         lead=4.0,
-        fixed=True,
         skip=needs("requests"),
         why="As behind a firewall that drops packets: six of eight threads hang until the timeout of two seconds.",
-    ),
-    Scenario(
-        "requests and an nginx that answers",
-        _server("requests", "nginx"),
-        Expected("ok"),
-        (Load(rate=10, io_ms=2000, vary=(1.0, 1.0)),),
-        seconds=15.0,
-        lead=4.0,
-        fixed=True,
-        skip=needs("requests", servers=("nginx",)),
-        why="The same timeout, and a server that answers at once.",
+        twin=healthy(
+            "requests and an nginx that answers",
+            Load(rate=10, io_ms=2000),
+            server=_server("requests", "nginx"),
+            skip=needs("requests", servers=("nginx",)),
+            why="The same timeout, and a server that answers at once.",
+        ),
     ),
     Scenario(
         "nginx gives up before the answer",
@@ -164,16 +119,8 @@ ROWS = (
             not_words=("traceback", *NO_MORE),
         ),
         (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
-        fixed=True,
         skip=needs(servers=("nginx",)),
         why="nginx closes its connection after half of the response time, and answers 504.",
-    ),
-    Scenario(
-        "nginx that waits for the answer",
-        Server(4, 2, nginx="proxy_read_timeout 5s;"),
-        Expected("ok"),
-        (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
-        fixed=True,
-        skip=needs(servers=("nginx",)),
+        twin=healthy("nginx that waits for the answer", server=Server(4, 2, nginx="proxy_read_timeout 5s;")),
     ),
 )
