@@ -42,7 +42,7 @@ class Server:
     output: a shell redirection of its standard output and error, such as `> pipe`. nginx: settings of a real nginx in
     front of it, which listens on the UNIX socket `front`; empty for none. restarts: seconds after which it is started
     again when it has ended, as by a service manager; 0: never. In options, `{clients}` is where the clients of real
-    servers are installed (`client_environment`).
+    servers are installed (`real_servers`).
     """
 
     processes: int = 1

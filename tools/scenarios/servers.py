@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support import real_uwsgi
 from tools.environments import ROOT
-from tools.scenarios import client_environment, real_servers
+from tools.scenarios import real_servers
 from tools.scenarios.scenario import Load, Server
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -45,7 +45,7 @@ def started(server: Server) -> Iterator[Place]:
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
-    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(client_environment.PACKAGES)}
+    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(real_servers.PACKAGES)}
     options = list(server.options)
     for name, value in known.items():
         options = [option.replace(name, value) for option in options]
@@ -54,7 +54,7 @@ def started(server: Server) -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         if server.backend:
             options += ["--env", f"BACKEND_PORT={backend[1]}"]
-            stack.enter_context(_backend(backend, server.backend))
+            stack.enter_context(standing_in(f"backend:{server.backend}", backend))
         if server.beside:
             outside = [stack.enter_context(_beside(kind)) for kind in server.beside]
             options += ["--env", f"OUTSIDE={','.join(outside)}"]
@@ -75,13 +75,12 @@ def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
 
 
 @contextlib.contextmanager
-def standing_in(kind: str) -> Iterator[str]:
-    """Runs a stand-in during the block, and yields its address. kind: as in `Server.beside`."""
+def standing_in(kind: str, address: tuple[str, int] | None = None) -> Iterator[str]:
+    """Runs a stand-in during the block, and yields its address. kind: as in `Server.beside`. address: None for a free
+    one."""
     name, _, seconds = kind.partition(":")
-    if name == "dns":
-        host, port = f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT
-    else:
-        host, port = "127.0.0.1", real_uwsgi.free_port()
+    of_dns = (f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT)
+    host, port = address or (of_dns if name == "dns" else ("127.0.0.1", real_uwsgi.free_port()))
     command = [sys.executable, "-m", "tools.scenarios.stand_ins", name, host, str(port), *filter(None, [seconds])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
@@ -101,19 +100,6 @@ def _fixed_options(server: Server) -> list[str]:
     if not {"--http-socket", "--http11-socket", "--map-socket"} & set(server.options):
         options += ["--http-socket", "{directory}/web"]
     return options
-
-
-@contextlib.contextmanager
-def _backend(address: tuple[str, int], servers: int) -> Iterator[None]:
-    """Runs a backend during the block."""
-    words = [sys.executable, "-m", "tools.scenarios.backend", str(address[1]), str(servers)]
-    backend = subprocess.Popen(words, cwd=ROOT)
-    try:
-        real_uwsgi.wait_until(lambda: real_uwsgi.accepts(address), what="the backend to listen")
-        yield
-    finally:
-        backend.kill()
-        backend.wait()
 
 
 @contextlib.contextmanager

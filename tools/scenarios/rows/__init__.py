@@ -9,9 +9,7 @@ from tools.scenarios.rows import (
     kernel,
     outside,
     own_threads,
-    places,
     queues,
-    real,
     refused,
     threads,
     waits,
@@ -19,7 +17,7 @@ from tools.scenarios.rows import (
 )
 from tools.scenarios.scenario import Scenario, Twin
 
-_THEMES = (threads, coroutines, queues, workers, places, cpu, waits, kernel, own_threads, outside, facts, refused, real)
+_THEMES = (threads, coroutines, queues, workers, cpu, waits, kernel, own_threads, outside, facts, refused)
 
 ROWS: tuple[Scenario, ...] = tuple(
     each

@@ -1,17 +1,31 @@
 """Other servers that the application asks, each beside a twin of the same setup whose servers answer at once.
 
-They need the right to see waits, as the rows in `waits` do; those of DNS also need the right to serve port 53.
+They are stand-ins, or real ones with real clients (`real_servers`): psycopg2, SQLAlchemy and Django on PostgreSQL,
+redis-py, requests, and nginx in front. They need the right to see waits, as the rows in `waits` do; those of DNS also
+need the right to serve port 53.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from tools.scenarios.real_servers import needs
 from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 from tools.scenarios.servers import why_no_port_53
 
 APP = Path(__file__).parents[1] / "outside_app.py"
 NO_MORE = ("raise `threads`", "raise `processes`")
+
+REAL_APP = Path(__file__).parents[1] / "real_app.py"
+POSTGRES = ("initdb", "postgres")
+
+
+def _server(client: str, beside: str, processes: int = 2, threads: int = 4) -> Server:
+    """Lazy applications, as their clients' guides ask for: each worker has its own connections."""
+    options = ("--pythonpath", "{clients}", "--env", f"CLIENT={client}")
+    lazy = () if client == "django" else ("--lazy-apps",)  # Django's creates its table once
+    return Server(processes, threads, (*options, *lazy), app=REAL_APP, beside=(beside,))
+
 
 ROWS = (
     Scenario(
@@ -88,5 +102,104 @@ ROWS = (
             server=Server(2, 4, app=APP, beside=("dns:0.002",)),
             why="The same lookups, of two milliseconds.",
         ),
+    ),
+    Scenario(
+        "psycopg2 and a slow query",
+        _server("psycopg2", "postgres"),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("the threads wait for postgres at 127.0.9.", ":5432", "queries"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=400),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("psycopg2-binary", servers=POSTGRES),
+        why="Seven of eight threads wait for their query: libpq waits in poll(2) for a socket that it has made "
+        "non-blocking.",
+        twin=healthy("psycopg2 and a fast query", Load(rate=20, io_ms=10)),
+    ),
+    Scenario(
+        "SQLAlchemy's pool of five",
+        _server("sqlalchemy", "postgres", threads=16),
+        Expected(
+            "warning",
+            ("pool_exhausted",),
+            words=("one of the 5 places in a pool", "pool_size"),
+            not_words=("one request at a time", *NO_MORE),
+        ),
+        (Load(clients=28, io_ms=100),),
+        seconds=15.0,
+        lead=5.0,
+        skip=needs("psycopg2-binary", "sqlalchemy", servers=POSTGRES),
+        why="Its default size: of some 14 requests in each worker, five have a connection, and nine wait for one.",
+        twin=healthy("SQLAlchemy's pool with room", Load(clients=4, io_ms=100)),
+    ),
+    Scenario(
+        "Django and a row that all requests lock",
+        _server("django", "postgres"),
+        Expected(
+            "warning",
+            ("waits_for_backend", "backend_saturated"),
+            words=("postgres at 127.0.9.", ":5432"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=50),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("psycopg2-binary", "django", servers=POSTGRES),
+        why="One transaction at a time has the row, and six wait for it in PostgreSQL: more threads would wait, too.",
+        twin=healthy("Django and rows that nobody waits for", Load(rate=5, io_ms=20)),
+    ),
+    Scenario(
+        "redis-py and a blocked Redis",
+        _server("redis", "redis"),
+        Expected(
+            "warning",
+            ("waits_for_backend", "backend_saturated"),
+            words=("redis at 127.0.9.", ":6379"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=50),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("redis", servers=("redis-server",)),
+        why="Redis does one command at a time, and each takes 50 ms: seven of eight threads wait for it, on sockets "
+        "with a timeout.",
+        twin=healthy("redis-py and a Redis that answers", Load(rate=20, io_ms=1)),
+    ),
+    Scenario(
+        "requests and a server that does not answer",
+        _server("requests", "hole"),
+        Expected(
+            "warning", ("waits_for_backend",), words=("does not answer", "127.0.0.1:", "timeout"), not_words=NO_MORE
+        ),
+        (Load(clients=6, io_ms=2000),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("requests"),
+        why="As behind a firewall that drops packets: six of eight threads hang until the timeout of two seconds.",
+        twin=healthy(
+            "requests and an nginx that answers",
+            Load(rate=10, io_ms=2000),
+            server=_server("requests", "nginx"),
+            skip=needs("requests", servers=("nginx",)),
+            why="The same timeout, and a server that answers at once.",
+        ),
+    ),
+    Scenario(
+        "nginx gives up before the answer",
+        Server(4, 2, nginx="proxy_read_timeout 100ms;"),
+        Expected(
+            "warning",
+            ("clients_left",),
+            words=("clients disconnect", "proxy_read_timeout"),
+            not_words=("traceback", *NO_MORE),
+        ),
+        (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
+        skip=needs(servers=("nginx",)),
+        why="nginx closes its connection after half of the response time, and answers 504.",
+        twin=healthy("nginx that waits for the answer", server=Server(4, 2, nginx="proxy_read_timeout 5s;")),
     ),
 )

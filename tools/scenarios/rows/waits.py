@@ -1,4 +1,4 @@
-"""What threads wait for: locks, backends, clients, and work that a library does without the interpreter lock.
+"""What threads wait for: locks, backends, clients, work without the interpreter lock; and checks from elsewhere.
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
 shows what is said without it.
@@ -111,5 +111,28 @@ ROWS = (
         seconds=20.0,
         why="A kept connection takes a thread, also between its requests. All other clients wait until one is closed.",
         twin=healthy("", Load(clients=2, io_ms=50, think_ms=1000), Load(rate=4, io_ms=50, start=1.0)),
+    ),
+    Scenario(
+        "stats over TCP, as another user",
+        Server(2, 2, tcp_stats=True),
+        Expected("ok", also=("no_process_facts",), limits=("threads",)),
+        (Load(part=0.3, io_ms=100),),
+        as_nobody=True,
+        skip=why_not_root,
+        why="A part of the figures is missing, which is no fault of the server.",
+        resized=True,
+    ),
+    Scenario(
+        "emperor with a broken vassal",
+        Server(
+            options=("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"),
+            bare=True,
+            files={"vassals/broken.ini": "[uwsgi]\nmaster = true\nhttp-socket = /nonexistent/web\n"},
+        ),
+        Expected("warning", first=("vassals_throttled",), words=("log",)),
+        seconds=8.0,
+        lead=5.0,
+        why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
+        twin=healthy("", server={"files": {"vassals/good.ini": "[uwsgi]\nmaster = true\nhttp-socket = %dweb\n"}}),
     ),
 )
