@@ -35,7 +35,6 @@ _REQUESTS = re.compile(r"^uwsgi_worker_requests_total\{[^}]*\} (\S+)", re.MULTIL
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Checks the demo on a bare machine; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.bare_machine", description=__doc__)
     parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
     suite = parser.parse_args(argv).suite
@@ -54,7 +53,6 @@ def packages(readme: str) -> list[str]:
 
 
 def requests(metrics: str) -> float:
-    """Returns the sum of all workers' requests in the exporter's text."""
     return sum(float(value) for value in _REQUESTS.findall(metrics))
 
 

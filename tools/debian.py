@@ -75,12 +75,10 @@ def find_program(program: str, directory: Path) -> Path | None:
 
 
 def missing_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
-    """Returns the programs that are neither on PATH nor in `directory`."""
     return [program for program in programs if not find_program(program, directory)]
 
 
 def install_advice(programs: Iterable[str]) -> str:
-    """Returns the command that installs the programs on Debian and Ubuntu."""
     packages = dict.fromkeys(PACKAGES[program][0] for program in programs)
     return f"apt-get install --no-install-recommends {' '.join(packages)}"
 

@@ -75,7 +75,6 @@ def _os_release() -> str:
 
 
 def own_suite() -> str:
-    """The suite of this machine."""
     return suite_of(_os_release())
 
 
@@ -119,7 +118,6 @@ def archive(targets: str, suite: str) -> tuple[str, list[str]]:
 
 
 def cache() -> Path:
-    """The directory of roots and copies."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "uwsgi-headroom-bare-machine"
 
 

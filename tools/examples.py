@@ -176,7 +176,6 @@ _OF_THE_MACHINE = ("CPU wait", "CPU", "interpreter lock", "other", "unknown")
 
 
 def block(example: Example, output: str) -> str:
-    """The block of the document."""
     return f"```console\n$ {example.shown}\n{output}```\n"
 
 
@@ -192,7 +191,6 @@ def form(text: str) -> str:
 
 
 def main() -> int:
-    """Writes the blocks into the document; returns the exit status."""
     text = DOCUMENT.read_text()
     for name, output in run_all().items():
         example = next(each for each in EXAMPLES if each.name == name)

@@ -63,7 +63,6 @@ def generated_files() -> Iterator[tuple[Path, str]]:
 
 
 def _documents() -> Iterator[tuple[Path, str]]:
-    """The documents with tables."""
     for document in dict.fromkeys(document for document, _, _ in _SECTIONS):
         path = ROOT / "docs" / f"{document}.md"
         text = path.read_text()
@@ -84,7 +83,6 @@ def _words() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> str | None:
-    """Writes the files. Returns a message about files that it could not write."""
     for path, text in generated_files():
         path.write_text(text)
     return None if CAN_MAKE_DASHBOARDS else "dashboards were not written: they need Python 3.11"

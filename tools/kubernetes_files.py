@@ -53,7 +53,6 @@ kind: Kustomization
 
 
 def committed() -> Iterator[tuple[Path, str]]:
-    """Yields the path and text of each file that is committed."""
     # The chart has no public address, so its icon is in it.
     icon = base64.b64encode(ICON.read_bytes().strip()).decode()
     yield CHART / "Chart.yaml", _CHART.format(version=version_of((ROOT / MODULE).read_text()), icon=icon)

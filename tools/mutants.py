@@ -113,7 +113,6 @@ class Module:
                         self._visit(part)
 
     def _range(self, node: Any) -> tuple[int, int]:
-        """Returns the offsets of a node's first byte and of the one after it."""
         starts = self._offsets
         return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
 
@@ -258,7 +257,6 @@ class Copy:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draws mutants, runs their tests and prints what became of each. Returns 1 if more than a tenth survived."""
     parser = argparse.ArgumentParser(description="Change the source in small ways, and see whether the tests notice.")
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--number", type=int, default=60)

@@ -107,7 +107,6 @@ def _take_dashboard(page: Page, name: str) -> list[str]:
 
 
 def main() -> str | None:
-    """Takes the pictures of one kind; returns what went wrong."""
     parser = argparse.ArgumentParser(
         prog=".venv/bin/python3 -m tools.pictures",
         description=__doc__,

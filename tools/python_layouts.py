@@ -76,7 +76,6 @@ _HEAD = (
 
 
 def read_version(headers: Path) -> Version:
-    """The version of CPython whose headers these are."""
     text = (headers / "patchlevel.h").read_text()
     major, minor = (re.search(rf"#define PY_{part}_VERSION\s+(\d+)", text) for part in ("MAJOR", "MINOR"))
     if not major or not minor:
@@ -85,7 +84,6 @@ def read_version(headers: Path) -> Version:
 
 
 def ask_compiler(headers: Path) -> Layout:
-    """The layout of the CPython whose headers these are."""
     version = read_version(headers)
     asked = {field.name: _question(field.name, version) for field in fields(Layout)}
     known = {name: question for name, question in asked.items() if question}
@@ -120,7 +118,6 @@ def render(layouts: Mapping[Version, Layout]) -> str:
 
 
 def main(folders: Iterable[Path]) -> str | None:
-    """Writes the table; returns what is missing."""
     layouts = {read_version(folder): ask_compiler(folder) for folder in folders}
     if missing := [".".join(map(str, version)) for version in VERSIONS if version not in layouts]:
         return f"the headers of {', '.join(missing)} are missing"

@@ -37,7 +37,6 @@ SHOWN = ("1 Verdict", "6 Trend and forecast", "7 What if", "8 Recommendations")
 
 
 def make_example() -> str:
-    """Returns some sections of the review of one service, as Markdown."""
     head, *sections = render(build_review(_quarter(CHECKOUT)), "md").decode().split("\n## ")
     return "\n## ".join([head, *(section for section in sections if section.startswith(SHOWN))])
 

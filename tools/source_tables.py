@@ -59,7 +59,6 @@ def findings() -> Iterator[str]:
 
 
 def rules() -> Iterator[str]:
-    """What each rule of `review` says about settings that break it."""
     rows = [
         (
             f"`{advice.rule}`",
@@ -82,7 +81,6 @@ class FindingTexts:
 
 
 def read_findings(folder: Path = FINDINGS) -> dict[str, FindingTexts]:
-    """By code, in the order of the modules' names."""
     found: dict[str, FindingTexts] = {}
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text())

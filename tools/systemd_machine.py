@@ -44,7 +44,6 @@ runtime = "runc"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Checks the unit; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.systemd_machine", description=__doc__)
     parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
     suite = parser.parse_args(argv).suite
@@ -138,7 +137,6 @@ def _await_end(place: Path) -> None:
 
 
 def is_named(place: Path) -> bool:
-    """Whether the command line of any process contains this path."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             if os.fsencode(place) in (process / "cmdline").read_bytes():

@@ -74,14 +74,12 @@ CAUSE_TEXTS: Mapping[Cause, str] = {
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yields the lines of a table in Markdown."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def shipped_alerts() -> Iterator[Alert]:
-    """Yields every alert, in the order of the rule files."""
     thresholds = Thresholds()
     for groups in FILES.values():
         for group in groups(thresholds):
@@ -121,13 +119,11 @@ groups:
 
 
 def knobs() -> Iterator[str]:
-    """The thresholds, in the order of thresholds.py."""
     rows = [(f"`{field.name}`", f"`{field.default}`", field.metadata["why"]) for field in fields(Thresholds)]
     yield from table(("threshold", "value", "what it does, and why to change it"), rows)
 
 
 def metrics() -> Iterator[str]:
-    """Every metric, in a section for each subject."""
     scrape = group_by_kind(everything(), HEALTH)
     for families in SUBJECTS:
         found = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
@@ -239,7 +235,6 @@ def event_causes() -> Iterator[str]:
 
 
 def scenes() -> Iterator[str]:
-    """The scenes of the demo."""
     rows = [(f"`{scene.name}`", scene.summary, scene.shown.replace("\n", " "), f"{scene.cores:g}") for scene in SCENES]
     yield from table(("SCENE", "situation", "what you see", "CPUs"), rows)
 
@@ -256,6 +251,5 @@ def settings() -> Iterator[str]:
 
 
 def tune_flags() -> Iterator[str]:
-    """The flags of `tune`."""
     flags = make_command_line().commands["tune"].flags
     yield from table(("flag", "what it does"), [(f"`{flag.form}`", flag.help) for flag in flags if flag.name != "help"])

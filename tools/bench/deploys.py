@@ -103,7 +103,6 @@ class Outcome:
 
 
 def run(seed: tuple[int, int], draw: Callable[[np.random.Generator], Deploy]) -> Outcome:
-    """Simulates one deploy."""
     random = np.random.default_rng(seed)
     seconds, judgement = 0, None
     for seconds, judgement in follow(draw(random), random):  # noqa: B007 - the last one counts
@@ -188,7 +187,6 @@ def main() -> int:
 
 
 def describe_real(found: Sequence[real.Found]) -> str:
-    """The table of a round of real deploys."""
     rows = [
         " | ".join(
             [
@@ -262,7 +260,6 @@ class Deploy:
 
     @property
     def changed(self) -> Server:
-        """The server after it."""
         server, size = self.server, self.size
         whole = server.cpu + server.backend + server.lock
         changes: dict[Fault, dict[str, float]] = {

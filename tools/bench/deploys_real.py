@@ -46,7 +46,6 @@ class Planted:
 
     @property
     def version(self) -> dict[str, float]:
-        """The parameters of the new version."""
         whole = BASE["cpu"] + BASE["backend"] + BASE["lock"]
         changes: dict[Fault, dict[str, float]] = {
             "none": {},

@@ -83,7 +83,6 @@ class Figures:
 
 
 def measure_beside(seconds: float) -> Iterator[tuple[str, Figures]]:
-    """Measures every situation for `seconds`, one after the other."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # for the clients
     for name, (servers, clients) in SITUATIONS.items():
         with contextlib.ExitStack() as stack:
@@ -258,7 +257,6 @@ Crowds = Mapping[tuple[str, str, str], Crowd]
 
 
 def report(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], crowded: Crowds) -> str:
-    """The tables, and the missed targets."""
     return "\n\n".join([_beside(beside), _crowded(crowded), _decoded(decoded), _misses(beside, decoded, crowded)])
 
 

@@ -211,7 +211,6 @@ class Result:
 
 
 def measure(stats: Sequence[str], seconds: float, max_servers: int | None = None) -> Result:
-    """Run an exporter of these addresses, which may be globs, and measure it for so many seconds."""
     sampling = {"samples_per_second": 1, "waits": False, **({"max_servers": max_servers} if max_servers else {})}
     servers = [{"stats": f"unix://{path}"} if "*" not in path else {"stats": path} for path in stats]
     if len(servers) > 1 and not any("*" in path for path in stats):
@@ -315,7 +314,6 @@ def many_uwsgis(number: int, *options: str, workers: int) -> Iterator[list[real_
 
 
 def count_vassals(wanted: int) -> int:
-    """Return how many vassals fit into the memory that is available."""
     return max(0, min(wanted, int((psutil.virtual_memory().available - SPARE_BYTES) / VASSAL_BYTES)))
 
 
@@ -340,7 +338,6 @@ def vassals(number: int, seconds: float = 900.0) -> Iterator[tuple[Path, list[st
 
 
 def _end(emperor: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
-    """End an Emperor and its vassals, which takes longer than one server does."""
     running = psutil.Process(emperor.pid).children(recursive=True)
     emperor.send_signal(signal.SIGINT)
     _, left = psutil.wait_procs(running, seconds)

@@ -106,7 +106,6 @@ class Row:
 
 
 def report(rows: Sequence[Row]) -> str:
-    """The table, and how many predictions are within the tolerance."""
     head = "requests | setting | load | other programs, CPUs | most, requests/s | time in service, ms | with queue, ms"
     texts = list(map(str, rows))
     return f"{table.render_table(head, texts)}\n\n{table.count_right(texts)}"

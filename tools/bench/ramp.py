@@ -142,7 +142,6 @@ class Result:
 
 
 def run(cases: Sequence[Case], step_seconds: float) -> list[Result]:
-    """Run a group of cases."""
     seconds = max(LEAST_REQUESTS / (case.rate * case.shares[0]) for case in cases)
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(_server(case)) for case in cases]
@@ -170,13 +169,11 @@ def run(cases: Sequence[Case], step_seconds: float) -> list[Result]:
 
 
 def _busy_seconds() -> float:
-    """The CPU seconds of the machine that were not idle."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
 
 def _tree_seconds(pids: Iterable[int]) -> float:
-    """The CPU seconds of these processes and their children."""
     trees = [psutil.Process(pid) for pid in pids]
     every = [process.cpu_times() for tree in trees for process in (tree, *tree.children(recursive=True))]
     return sum(times.user + times.system for times in every)
@@ -272,7 +269,6 @@ def _threshold(step: Step) -> float:
 
 
 def report(results: Sequence[Result]) -> str:
-    """The table, misses included, and how many predictions are within the tolerance."""
     rows = [_row(result) for result in results]
     return f"{table.render_table(HEAD, rows)}\n\n{table.count_right(rows)}"
 

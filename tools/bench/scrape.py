@@ -229,7 +229,6 @@ SCRAPE_INTERVAL_SECONDS = 15
 
 
 def report(results: Sequence[Result]) -> str:
-    """The figures, and whether the targets are met."""
     return "\n\n".join([_measured(results), _targets(results), machine()])
 
 
@@ -304,7 +303,6 @@ _REQUEST = (
 
 @contextlib.contextmanager
 def in_flight(uwsgi: real_uwsgi.Uwsgi, requests: int) -> Iterator[None]:
-    """Keeps this many requests in uWSGI."""
     with contextlib.ExitStack() as stack:
         for _ in range(requests):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", uwsgi.http), 10))

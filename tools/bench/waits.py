@@ -104,7 +104,6 @@ class Result:
 
 
 def run(case: Case, seconds: float, binary: str | None = None) -> Result:
-    """Run a case for some seconds, after a warm-up."""
     with contextlib.ExitStack() as stack:
         records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
@@ -176,7 +175,6 @@ def _compare(before: _Instant, after: _Instant) -> Result:
 
 
 def _read_truth(records: Path) -> dict[str, float]:
-    """The application's record of all its threads: seconds in each state, and requests."""
     rows = [row for file in records.glob("record-*") for row in row_struct.iter_unpack(file.read_bytes())]
     return {name: sum(row[column] for row in rows) for column, name in enumerate(COLUMNS)}
 

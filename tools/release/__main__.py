@@ -57,7 +57,6 @@ def build(checkout: Path, target: Path, only: Sequence[str] = ()) -> list[Path]:
 
 
 def checksums(paths: Sequence[Path]) -> str:
-    """Returns lines for `sha256sum --check`, sorted by name."""
     lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
     return "".join(sorted(lines, key=lambda line: line.split()[1]))
 
@@ -106,7 +105,6 @@ def build_twice(only: Sequence[str]) -> str | None:
 
 
 def _build(origin: str, directory: Path, zone: str, mask: int, only: Sequence[str]) -> str:
-    """Builds in a clone below `directory`; returns the checksums."""
     temporary = directory / "temporary"
     temporary.mkdir(parents=True)
     os.environ.update(TZ=zone, TMPDIR=str(temporary))

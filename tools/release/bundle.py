@@ -82,7 +82,6 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
 
 
 def bundle(wheel: Path, lock: Path, tools: Environment, architecture: str, tree: Path) -> None:
-    """Unpacks the exporter's `wheel` and what `lock` pins into `tree`."""
     unpack_wheel(wheel, tree)
     for python in PYTHONS:
         with tempfile.TemporaryDirectory(prefix="headroom-wheels-") as downloads:
@@ -91,7 +90,6 @@ def bundle(wheel: Path, lock: Path, tools: Environment, architecture: str, tree:
 
 
 def main() -> str | None:
-    """Writes the lock file; returns a message about what is missing."""
     lowest = tuple(map(int, PYTHONS[0].split(".")))
     if sys.version_info[:2] != lowest:
         return f"make lock: run it with Python {PYTHONS[0]} (PYTHON=python{PYTHONS[0]}), the lowest of the packages"

@@ -65,18 +65,15 @@ def changelog(version: str, epoch: int) -> str:
 
 
 def package_name(version: str, architecture: str) -> str:
-    """Returns the file name of the package."""
     return f"{NAME}_{version}_{architecture}.deb"
 
 
 def unavailable() -> str | None:
-    """Why no package can be built on this machine, or None."""
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     return f"{', '.join(missing)} missing: apt-get install debhelper dpkg-dev" if missing else None
 
 
 def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str, target: Path) -> Path:
-    """Writes the package for `architecture` into `target`; returns its path."""
     if reason := unavailable():
         raise SetupError(reason)
     build = source.scratch / f"deb-{architecture}" / f"{NAME}-{source.version}"
@@ -136,7 +133,6 @@ def _install(source: Path, target: Path, mode: int = 0o644) -> None:
 
 
 def _completion(root: Path, shell: str) -> str:
-    """Returns the completion script, from the parsers of the commit."""
     script = "import sys; from uwsgi_headroom import cli; sys.exit(cli.main())"
     python = ROOT / ".venv/bin/python"
     command = [str(python if python.exists() else sys.executable), "-c", script, "completion", shell]
@@ -153,7 +149,6 @@ def _set_times(directory: Path, epoch: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> str | None:
-    """Builds the package into dist/; returns a message about what is missing."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release.deb", description=__doc__)
     parser.add_argument("--architecture", default="amd64", choices=sorted(bundle.MACHINES))
     architecture: str = parser.parse_args(argv).architecture

@@ -39,7 +39,6 @@ class Source:
 
     @property
     def version(self) -> str:
-        """`__version__` of the exporter."""
         return version_of((self.root / MODULE).read_text())
 
 
@@ -121,7 +120,6 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def release_tools(root: Path = ROOT) -> Environment:
-    """Returns the environment; installs it again when the list of tools has changed."""
     environment = Environment(root / ".venv-release")
     environment.ensure()
     of = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()

@@ -37,7 +37,6 @@ def file_name(version: str) -> str:
 
 
 def main() -> int:
-    """Builds the program into dist/; returns the exit status."""
     return debian_root.run_check("standalone", _build_into_dist)
 
 
@@ -68,7 +67,6 @@ def _prepared(directory: Path) -> Path:
 
 
 def _build(source: Source, root: Path, target: Path) -> Path:
-    """Builds the program in `root` and copies it into `target`; returns its path."""
     folder = root / "srv/standalone"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source.root / _FOLDER, folder)

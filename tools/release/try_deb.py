@@ -53,7 +53,6 @@ _COMPLETIONS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Tries the package; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release.try_deb", description=__doc__)
     parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
     suites: list[str] = parser.parse_args(argv).suite or list(SUITES)
@@ -174,7 +173,6 @@ _FIGURE = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 def output(bare: Machine, *words: str) -> str:
-    """Returns what a command prints. Raises `FailedError` if it fails."""
     ran = subprocess.run(bare.command(words), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if ran.returncode:
         raise FailedError(f"{' '.join(words)}: status {ran.returncode}: {ran.stderr.strip() or ran.stdout.strip()}")
@@ -182,13 +180,11 @@ def output(bare: Machine, *words: str) -> str:
 
 
 def command_of(unit: str) -> list[str]:
-    """Returns the words of ExecStart= of a unit."""
     (line,) = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
     return str(line).split()
 
 
 def total(metrics: str, name: str) -> float:
-    """Returns the sum of a metric's series."""
     return sum(float(value) for found, _, value in _FIGURE.findall(metrics) if found == name)
 
 

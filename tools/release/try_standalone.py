@@ -24,7 +24,6 @@ ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available"
 
 
 def main(argv: list[str]) -> int:
-    """Tries the program; returns the exit status."""
     version = version_of((ROOT / "exporter/uwsgi_headroom/__init__.py").read_text())
     program = argv[0] if argv else str(ROOT / "dist" / file_name(version))
     if not Path(program).is_file():

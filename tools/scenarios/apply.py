@@ -66,7 +66,6 @@ class Result:
 
 
 def follow(row: Applied) -> Result:
-    """Follows the advice for one row to its end."""
     try:
         return _follow(row)
     except (AssertionError, OSError) as error:
@@ -123,7 +122,6 @@ def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scena
 
 
 def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
-    """The scenario after the advised change; None if the advice sets nothing."""
     finding = next((finding for finding in seen.grave if finding["settings"]), None)
     if finding is None:
         return None
@@ -133,7 +131,6 @@ def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
 
 
 def set_options(server: Server, settings: Mapping[str, int]) -> Server:
-    """The server with these options of uWSGI set."""
     options = list(server.options)
     for option, value in settings.items():
         if option == "processes":

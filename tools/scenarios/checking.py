@@ -48,7 +48,6 @@ class Terminal:
         self._reading.start()
 
     def close(self) -> None:
-        """Waits until the program has ended."""
         self._reading.join()
         os.close(self._ours)
 
@@ -61,7 +60,6 @@ class Terminal:
 
 
 def check(row: Scenario, place: Place, *more: str) -> Seen:
-    """Runs `check`, with these arguments more, and returns its result."""
     if row.as_nobody:
         command = [sys.executable, *RUNNER, "-m", "tools.scenarios.checking", place.stats, f"{row.seconds:g}"]
     else:

@@ -37,7 +37,6 @@ def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
 
 
 def estimate(rows: Sequence[Scenario]) -> float:
-    """The seconds that these rows take. Those that cannot run take none."""
     possible = [row for row in rows if not row.skip()]
     alone, together = (
         [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]

@@ -83,7 +83,6 @@ def redis() -> Callable[[float], None]:
 
 
 def requests() -> Callable[[float], None]:
-    """A request over HTTP, with a timeout."""
     import requests  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
 
     def get(seconds: float) -> None:

@@ -126,7 +126,6 @@ def redis(host: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def nginx(host: str) -> Iterator[str]:
-    """Runs an nginx that answers every request itself."""
     with _directory() as (directory, _), _nginx(directory, f"{host}:8080", 'return 200 "ok";', (host, 8080)):
         yield f"{host}:8080"
 

@@ -29,12 +29,10 @@ class Result:
 
     @property
     def mark(self) -> str:
-        """A sign for as expected, different or skipped."""
         return "-" if self.skipped else "✗" if self.different else "✓"
 
 
 def run_row(row: Scenario) -> Result:
-    """Runs one scenario to its end."""
     if reason := row.skip():
         return Result(row, None, skipped=reason)
     try:

@@ -66,7 +66,6 @@ class Server:
 
     @property
     def capacity(self) -> int:
-        """Threads of all processes."""
         return self.processes * self.threads
 
 

@@ -35,13 +35,11 @@ class Place:
     tcp: tuple[str, int]
 
     def address_for(self, load: Load) -> str | tuple[str, int]:
-        """Returns the address for a load."""
         return self.tcp if load.socket == "tcp" else str(self.uwsgi.directory / load.socket)
 
 
 @contextlib.contextmanager
 def started(server: Server) -> Iterator[Place]:
-    """Runs a server during the block."""
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
@@ -138,7 +136,6 @@ def _in_network_with(somaxconn: int) -> str:
 
 
 def why_no_somaxconn() -> str | None:
-    """Returns the reason why no network namespace with its own net.core.somaxconn can be made here, or None."""
     tried = subprocess.run(["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False)
     return f"no network namespace can be made: {tried.stderr.strip()}" if tried.returncode else None
 
@@ -159,7 +156,6 @@ def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
 
 
 def why_no_quota() -> str | None:
-    """Returns the reason why no cgroup with a quota can be made here, or None if it can."""
     try:
         with _cgroup("cpu", {"cpu.cfs_quota_us": 100_000}):
             return None
@@ -168,7 +164,6 @@ def why_no_quota() -> str | None:
 
 
 def why_no_memory_limit() -> str | None:
-    """Returns the reason why no cgroup with a memory limit can be made here, or None if it can."""
     try:
         with _cgroup("memory", {"memory.limit_in_bytes": 1 << 30}):
             return None
@@ -177,7 +172,6 @@ def why_no_memory_limit() -> str | None:
 
 
 def why_no_port_53() -> str | None:
-    """Returns the reason why nothing can stand in for a name server here, or None if it can."""
     try:
         with socket.socket(type=socket.SOCK_DGRAM) as probe:
             probe.bind(("127.0.9.254", _DNS_PORT))
@@ -187,20 +181,17 @@ def why_no_port_53() -> str | None:
 
 
 def why_no_gevent() -> str | None:
-    """Returns the reason why uWSGI cannot use gevent here, or None if it can."""
     python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
     found = subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False)
     return "gevent is not installed beside uWSGI" if found.returncode else None
 
 
 def why_not_root() -> str | None:
-    """Returns the reason why the check cannot run as another user, or None if it can."""
     return None if os.geteuid() == 0 else "only root can run the check as another user"
 
 
 @contextlib.contextmanager
 def burning(processes: int) -> Iterator[None]:
-    """Runs `processes` busy loops during the block."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

@@ -33,7 +33,6 @@ SUITES = ("bookworm", "trixie")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the trial; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.stats_trial", description=__doc__)
     parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
     parser.add_argument("--only", action="append", metavar="TEXT", help="set-ups whose names contain it; repeatable")
@@ -55,7 +54,6 @@ def _try_all(suites: Sequence[str], only: Sequence[str]) -> None:
 
 
 def _tried(suite: str, chosen: Sequence[SetUp]) -> Iterator[Row]:
-    """Tries the set-ups; yields a row for each."""
     with with_this_checkout(suite) as installed:
         for set_up in chosen:
             with booted(suite, installed) as (machine, root), show_step("what discover prints"):

@@ -26,7 +26,6 @@ class Step:
 
     @property
     def reloads(self) -> bool:
-        """Whether the step reloads uWSGI."""
         named = re.search(r"\breload\b", self.heading, re.IGNORECASE)
         return bool(named and self.lines and not self.file and not self.restarts)
 

@@ -49,7 +49,6 @@ class Row:
 
 
 def render(rows: Sequence[Row]) -> str:
-    """Returns the whole report."""
     return "\n".join([_HEAD, *_table(rows)]) + "\n"
 
 

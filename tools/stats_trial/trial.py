@@ -192,7 +192,6 @@ class Trial:
         self.phases["reboot"] = self._during(lambda: None)
 
     def _during(self, act: Callable[[], object]) -> Phase:
-        """Does something under load; returns what it did to the applications."""
         with self._load() as states:
             self._await_answers(states, {})
             act()

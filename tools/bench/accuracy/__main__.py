@@ -67,7 +67,6 @@ class Case:
 
 
 def every() -> Iterator[Case]:
-    """All cases, in the order in which they run."""
     wait = Load(clients=0, io_ms=WAIT_MS, cpu_ms=CPU_MS)
     for shape, processes, threads in (("4x8", 4, 8), ("8x1", 8, 1)):
         capacity = processes * threads
@@ -86,7 +85,6 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float, *, prometheus: bool) -> list[Line]:
-    """Measures a case for `seconds` and judges it. prometheus: compares with a real one, too."""
     port = free_port()
     with uwsgi(*case.options, app=APP) as server, _beside(port, prometheus=prometheus) as other:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")

@@ -186,11 +186,9 @@ class Truth:
     failures: tuple[str, ...] = ()
 
     def counts(self) -> dict[int, int]:
-        """Returns the requests by worker, over the whole load."""
         return dict(Counter(record.worker for record in self.records))
 
     def in_application(self, window: tuple[float, float]) -> float:
-        """Returns the mean number of requests in the application."""
         return mean_level(((record.enter, record.leave) for record in self.records), window)
 
     def in_client(self, window: tuple[float, float]) -> float:

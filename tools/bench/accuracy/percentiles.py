@@ -49,7 +49,6 @@ class Case:
 
 
 def every() -> Iterator[Case]:
-    """All cases, in the order in which they run."""
     some = Load(clients=16, io_ms=150, think_ms=100)
     for shape in ("lognormal", "two kinds", "pareto"):
         yield Case(f"4x8 {shape}", 4, 8, replace(some, shape=shape))
@@ -60,7 +59,6 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    """Measures a case for `seconds` and judges it."""
     options = ["--processes", str(case.processes), "--listen", "100", "--http-socket", "web"]
     options += ["--threads", str(case.threads)] if case.threads > 1 else []
     options += ["--log-format", "%(micros)", "--req-logger", "file:micros"]

@@ -39,7 +39,6 @@ class Case:
 
 
 def every() -> Iterator[Case]:
-    """All cases, in the order in which they run."""
     for place, tcp in (("UNIX", False), ("TCP", True)):
         yield Case(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp)
         yield Case(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp)
@@ -47,7 +46,6 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    """Measures a case for `seconds` and judges it."""
     options = ["--processes", str(case.processes), "--listen", "100", "--disable-logging", "--http-socket", "web"]
     options += ["--threads", str(case.threads)] if case.threads > 1 else []
     with (

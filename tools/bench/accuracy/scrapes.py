@@ -81,7 +81,6 @@ class Scraper:
         return last
 
     def document(self) -> Any:
-        """The document of the server, over the last hour."""
         return json.loads(self._exporter.get(f"/api/v1/servers/{SERVER}?window=3600")[1])
 
 
@@ -102,7 +101,6 @@ class Span:
         self.seconds = end.elapsed - start.elapsed
 
     def growth(self, name: str) -> float:
-        """Returns the growth of a counter, summed over all labels."""
         return self.end.total(name) - self.start.total(name)
 
     def by_worker(self, name: str) -> dict[int, float]:
@@ -120,6 +118,5 @@ def first_reading(scrapes: Sequence[Scrape]) -> float:
 
 
 def window(span: Span, scrapes: Sequence[Scrape]) -> tuple[float, float]:
-    """Returns the monotonic times of a span's two readings."""
     first = first_reading(scrapes)
     return first + span.start.elapsed, first + span.end.elapsed

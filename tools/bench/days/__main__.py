@@ -38,7 +38,6 @@ def main() -> int:
 
 
 def simulate(seeds: Iterable[int]) -> Verdicts:
-    """Simulates the days of these seeds and judges them."""
     began = time.process_time() + pages.cpu_seconds()
     days: list[healthy.Day] = []
     simulated: list[float] = []

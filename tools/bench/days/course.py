@@ -105,7 +105,6 @@ class Course:
         return np.concatenate([start, np.cumsum(grown, axis=-1)], axis=-1)
 
     def hurt(self, first: int, end: int) -> Hurt:
-        """What the users had from one mark to another."""
         offered, waited, refused, slowed = (
             float(grown[first:end].sum()) for grown in (self.offered, self.waited, self.refused, self.slowed)
         )
@@ -114,7 +113,6 @@ class Course:
 
 
 def run(day: Day, most_requests: int = MOST_REQUESTS) -> Course:
-    """Simulates a day."""
     chance = np.random.default_rng([day.seed, 1])
     course = Course(day, np.zeros(MARKS, dtype=bool), *[np.zeros((day.processes, MARKS)) for _ in range(8)])
     starts = np.arange(MARKS) * STEP
@@ -169,7 +167,6 @@ def _factor(day: Day, seconds: Array) -> Array:
 
 
 def _job_threads(day: Day) -> int:
-    """Threads that the nightly job keeps busy."""
     return max(1, day.capacity // 4) if day.job and day.job_takes == "threads" else 0
 
 
@@ -330,7 +327,6 @@ def _note_workers(course: Course, served: Served, marks: Array, where: slice) ->
 
 
 def _sums(values: Array) -> Array:
-    """The sum of the first values, for each number of them."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 

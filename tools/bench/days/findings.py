@@ -134,7 +134,6 @@ class _Judge:
         return np.asarray(bad / np.maximum(1, self.grown("requests", marks)) / (1 - OBJECTIVE))
 
     def judge(self, mark: int) -> list[Finding]:
-        """The findings at a mark, as the exporter holds them."""
         figures = self._figures(mark)
         if figures is None:
             return []
@@ -164,7 +163,6 @@ class _Judge:
         return self._with_objective(figures, window, mark) if self.day.threshold else figures
 
     def _total(self, mark: int) -> Totals:
-        """The totals of the exporter at a mark."""
         of = {name: values[..., mark] for name, values in self.totals.items()}
         since = 0.0
         workers = [

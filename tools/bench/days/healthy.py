@@ -98,7 +98,6 @@ class Day:
 
     @property
     def capacity(self) -> int:
-        """Threads of all processes."""
         return self.processes * self.threads
 
     def curve(self, second: Array | float) -> Array:
@@ -108,7 +107,6 @@ class Day:
         return np.asarray(self.night + (1 - self.night) * swing**1.5)
 
     def rate(self, second: Array | float) -> Array:
-        """Requests per second, bursts included."""
         rates = self.peak * self.curve(second)
         for burst in self.bursts:
             inside = (np.asarray(second) >= burst.start) & (np.asarray(second) < burst.end)
@@ -117,7 +115,6 @@ class Day:
 
 
 def draw(seed: int) -> Day:
-    """The healthy day of a seed."""
     chance = np.random.default_rng(seed)
     sizes, weights = zip(*SIZES, strict=True)
     processes, threads = sizes[chance.choice(len(sizes), p=np.array(weights) / sum(weights))]
@@ -240,7 +237,6 @@ def _recycle(day: Day, max_requests: int, chance: np.random.Generator) -> list[A
 
 
 def job_lasts(day: Day) -> tuple[float, float]:
-    """The shortest and the longest request of the nightly job, in seconds."""
     shortest, longest = JOB_LASTS
     return (shortest / 2, longest / 2) if day.threshold else JOB_LASTS
 

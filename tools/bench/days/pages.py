@@ -87,12 +87,10 @@ class _Scrapes:
         return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - minutes)])
 
     def length(self) -> Array:
-        """The length of the queue at each scrape."""
         return np.concatenate([[0.0], self.course.length[_MARKS - 1 :: _MARKS]])
 
 
 def find_stretches(course: Course) -> Iterator[Stretch]:
-    """Yields the stretches in which a page is possible."""
     day, scrapes = course.day, _Scrapes(course)
     requests, queue = scrapes.grown("requests", 5), scrapes.grown("queue", 5)
     near = (queue / np.maximum(requests, 1) >= _T.queue_wait_severe_seconds / 2) & (queue > 0)
@@ -224,7 +222,6 @@ def find_pages(stretches: Sequence[Stretch]) -> list[Page]:
 
 
 def cpu_seconds() -> float:
-    """The CPU seconds that promtool has used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

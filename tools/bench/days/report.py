@@ -33,12 +33,10 @@ class Verdicts:
 
     @property
     def unexplained(self) -> list[Episode]:
-        """The CRITICAL findings while no users were hurt."""
         return [each for each in self.episodes if each.severity == "critical" and not each.hurt.explains_critical]
 
 
 def join(parts: Sequence[Verdicts]) -> Verdicts:
-    """What was said about the days of all parts."""
     return Verdicts(
         days=[day for part in parts for day in part.days],
         simulated=[each for part in parts for each in part.simulated],
@@ -52,12 +50,10 @@ def join(parts: Sequence[Verdicts]) -> Verdicts:
 
 
 def report(verdicts: Verdicts) -> str:
-    """The whole text."""
     return "\n\n".join([*_sections(verdicts), _how(verdicts)])
 
 
 def summary(verdicts: Verdicts) -> str:
-    """One sentence: how many pages and unexplained CRITICAL findings."""
     days = len(verdicts.days)
     paged = len({page.seed for page in verdicts.pages})
     unexplained = verdicts.unexplained

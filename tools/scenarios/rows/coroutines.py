@@ -108,7 +108,6 @@ ROWS = (
         twin=healthy(
             "gevent, connections that yield",
             server=Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",)),
-            why="The same connections in coroutines: six of 40 wait, and hold up nobody.",
         ),
     ),
     Scenario(
@@ -144,7 +143,6 @@ ROWS = (
             "gevent at 60 % of a CPU",
             Load(rate=200, cpu_ms=2),
             server=Server(1, 20, GEVENT.options),
-            why="Many short requests: the loop computes most of the time, and no call of it is long.",
         ),
     ),
     Scenario(

@@ -57,7 +57,6 @@ ROWS = (
             "a thunder lock that works",
             Load(part=0.5, io_ms=50),
             expected=Expected("ok", limits=("threads",)),
-            why="The healthy twin: the holder changes with every request.",
         ),
     ),
     Scenario(
@@ -88,7 +87,6 @@ ROWS = (
             server=Server(4, 1, ("--max-requests", "60", "--max-requests-delta", "40", *TOGETHER), before="touch slow"),
             expected=Expected("ok", limits=("threads",)),
             lead=30.0,
-            why="The healthy twin: one worker at a time loads the application, and the others serve.",
         ),
     ),
     Scenario(
@@ -129,7 +127,6 @@ ROWS = (
         twin=healthy(
             "a cache with room",
             server=Server(2, 2, ("--cache2", "name=pages,items=5000")),
-            why="The healthy twin: a hundred times as many items fit.",
         ),
     ),
     Scenario(
@@ -143,7 +140,6 @@ ROWS = (
         twin=healthy(
             "a spooler that keeps up",
             Load(rate=3, io_ms=5, path="/spool?task_ms=20"),
-            why="The healthy twin: a task takes a hundredth of the time.",
         ),
     ),
     Scenario(
@@ -161,7 +157,6 @@ ROWS = (
             "static files by offload threads",
             server=Server(2, 2, (*STATIC, "--offload-threads", "2"), files={"files/big.txt": "x" * 2_000_000}),
             expected=Expected("ok", limits=("threads", None)),
-            why="The healthy twin, with what the finding advises: the workers' threads are free.",
         ),
     ),
 )

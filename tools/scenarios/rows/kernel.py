@@ -56,7 +56,6 @@ ROWS = (
             "a connection of each worker",
             Load(clients=3, io_ms=50, path="/own"),
             server=Server(5, 2, BACKEND, app=APP, backend=64),
-            why="The same application, whose workers open their connections after the fork.",
         ),
     ),
     Scenario(
@@ -78,7 +77,6 @@ ROWS = (
             Load(clients=3, io_ms=50, path="/print"),
             server=Server(2, 4, app=APP, before="mkfifo pipe; cat pipe > /dev/null &", output="> pipe 2>&1"),
             lead=2.0,
-            why="The same output, and a program that takes it.",
         ),
     ),
     Scenario(
@@ -88,7 +86,7 @@ ROWS = (
         (Load(rate=20, io_ms=10, path="/open"),),
         lead=6.0,
         why="Each request keeps a file open: after some 50 in each worker, nothing can be opened or accepted.",
-        twin=healthy("few descriptors and no leak", Load(rate=20, io_ms=10), lead=2.0, why="A worker needs about 15."),
+        twin=healthy("few descriptors and no leak", Load(rate=20, io_ms=10), lead=2.0),
     ),
     Scenario(
         "a timer that runs in a worker",
@@ -99,7 +97,6 @@ ROWS = (
         twin=healthy(
             "a timer that runs in a mule",
             server=Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),
-            why="The same timer and the same load: it takes no thread of a worker.",
         ),
     ),
     Scenario(
@@ -115,7 +112,6 @@ ROWS = (
             "a pool of threads that fills up",
             Load(rate=40, io_ms=10, path="/thread?pool=1"),
             lead=2.0,
-            why="The same load over one pool of 32 threads in each worker.",
         ),
     ),
     Scenario(
@@ -240,7 +236,6 @@ ROWS = (
         twin=healthy(
             "a pool that is large enough",
             Load(clients=4, io_ms=100, path="/pool"),
-            why="The same with four requests at a time.",
         ),
     ),
     Scenario(
@@ -260,7 +255,6 @@ ROWS = (
             "SQLite with room",
             Load(clients=1, io_ms=60, path="/sqlite"),
             seconds=12.0,
-            why="The same with one request at a time.",
         ),
     ),
     Scenario(
@@ -310,7 +304,6 @@ ROWS = (
             "requests that start few programs",
             Load(rate=1, io_ms=5, path="/run"),
             seconds=12.0,
-            why="The same with one a second.",
         ),
     ),
     Scenario(

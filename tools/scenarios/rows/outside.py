@@ -44,7 +44,6 @@ ROWS = (
             "2x4, two backends that answer",
             Load(rate=20, path="/ask?n=0&n=1&timeout=30"),
             server=Server(2, 4, app=APP, beside=("answer:0.02", "answer:0.02")),
-            why="A tenth of the threads wait for them.",
         ),
     ),
     Scenario(
@@ -65,7 +64,6 @@ ROWS = (
             "2x4, a backend that answers to new connections",
             Load(rate=20, path="/new?n=0&timeout=2"),
             server=Server(2, 4, app=APP, beside=("answer:0.02",)),
-            why="The same requests, and a server that takes their connections.",
         ),
     ),
     Scenario(
@@ -100,7 +98,6 @@ ROWS = (
             "2x4, DNS that answers",
             Load(rate=20, path="/lookup?n=0&timeout=5"),
             server=Server(2, 4, app=APP, beside=("dns:0.002",)),
-            why="The same lookups, of two milliseconds.",
         ),
     ),
     Scenario(
@@ -185,7 +182,6 @@ ROWS = (
             Load(rate=10, io_ms=2000),
             server=_server("requests", "nginx"),
             skip=needs("requests", servers=("nginx",)),
-            why="The same timeout, and a server that answers at once.",
         ),
     ),
     Scenario(

@@ -33,7 +33,6 @@ ROWS = (
             Load(clients=5, io_ms=100, path="/executor"),
             server=Server(2, 8, ("--env", "EXECUTOR=8"), app=APP),
             lead=2.0,
-            why="Requests wait for threads of an executor, as those of many client libraries do; none waits in vain.",
         ),
     ),
     Scenario(

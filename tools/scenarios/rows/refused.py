@@ -31,7 +31,6 @@ ROWS = (
         twin=healthy(
             "large heads that fit, with the log",
             server=Server(2, 2, ("--buffer-size", "32768")),
-            why="The healthy twin, with the setting that is advised.",
         ),
     ),
     Scenario(
@@ -54,7 +53,6 @@ ROWS = (
             "the http router sends to a socket",
             Load(clients=1, io_ms=100, socket="tcp"),
             server=Server(2, 2, ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")),
-            why="The healthy twin: the protocol of the socket is the router's.",
         ),
     ),
     Scenario(
@@ -107,7 +105,6 @@ ROWS = (
             Load(rate=30, io_ms=20),
             Load(rate=0.13, io_ms=20, path="/failed"),
             expected=Expected("ok", also=("server_errors",)),
-            why="The healthy twin: the application decides what is an error.",
         ),
     ),
     Scenario(
@@ -131,7 +128,6 @@ ROWS = (
             expected=Expected("ok", also=("reloaded",)),
             events=(Event(4.0, actions.reload),),
             seconds=12.0,
-            why="The healthy twin: the log is full of messages about the reload, and none of them is a fault.",
         ),
     ),
 )

@@ -23,7 +23,6 @@ ROWS = (
             expected=CALM,
             seconds=12.0,
             quick=True,
-            why="7 of 8 moments are free; headroom is 8x.",
         ),
         resized=True,
     ),
@@ -122,7 +121,6 @@ ROWS = (
             Load(clients=3, io_ms=300),
             server=Server(8, 1, ("--cheaper", "7", "--lazy-apps"), files={"slow": "10"}),
             expected=Expected("ok", limits=("threads",)),
-            why="The same application, with more workers than it needs: none has to be started.",
         ),
     ),
     Scenario(

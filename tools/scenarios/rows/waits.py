@@ -86,7 +86,6 @@ ROWS = (
             "4x4, a backend with room, at the same load",
             server=Server(4, 4, backend=16),
             expected=Expected("ok", not_words=("saturated",)),
-            why="It works on as many requests at once as there are threads.",
         ),
     ),
     Scenario(
