@@ -27,7 +27,7 @@ def _ask_backend(seconds: float) -> None:
     connection = getattr(_of_thread, "connection", None)
     if connection is None:
         connection = _of_thread.connection = socket.create_connection(("127.0.0.1", VERSION["port"]))
-    connection.sendall(f"{seconds}\n".encode())
+    connection.sendall(b"%d\n" % round(1000 * seconds))
     connection.recv(16)
 
 

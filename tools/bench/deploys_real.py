@@ -6,13 +6,11 @@ exporter's API says of each is noted until it is certain, or ten minutes have pa
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
+import math
 import os
-import random
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,8 @@ from typing import Literal
 from tests.support import real_uwsgi
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import Uwsgi
+from tools.bench.clients import Kind, Plan, running
+from tools.scenarios.servers import standing_in
 
 APP = Path(__file__).with_name("deploys_app.py")
 
@@ -31,7 +31,7 @@ BASE: Mapping[str, float] = {"cpu": 0.004, "backend": 0.02, "lock": 0.004, "leak
 
 BEFORE_SECONDS, AFTER_SECONDS, WARM_SECONDS = 660.0, 660.0, 20.0
 RATE = 6.0
-"""Requests a second of each server: open loop, exponential gaps."""
+"""Requests a second of each server."""
 
 WORKERS = 2
 
@@ -83,78 +83,6 @@ class Found:
     sentence: str = ""
 
 
-class Surroundings(threading.Thread):
-    """The backend of all servers, and the load of each, one of the paths at a time. The backend answers each line, a
-    number of seconds, after so many seconds. seconds: of the requests that were answered, by port, as clients see
-    them."""
-
-    def __init__(self, ports: Sequence[int], paths: Sequence[str] = ("/",)) -> None:
-        super().__init__(daemon=True)
-        self._ports, self._paths = ports, paths
-        self.seconds: dict[int, list[float]] = {port: [] for port in ports}
-        self.port = real_uwsgi.free_port()
-        self._loop = asyncio.new_event_loop()
-        self.sent = self.failed = 0
-
-    def run(self) -> None:
-        """Serves until `stop`."""
-        with contextlib.suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._serve())
-        self._loop.run_until_complete(asyncio.sleep(0.1))  # the other tasks end, too
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._loop.call_soon_threadsafe(self._cancel)
-        self.join(10)
-
-    def _cancel(self) -> None:
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-
-    async def _serve(self) -> None:
-        async with await asyncio.start_server(self._answer, "127.0.0.1", self.port) as server:
-            await server.serve_forever()
-
-    def begin_load(self) -> None:
-        """Begins to send requests to all servers."""
-        for seed, port in enumerate(self._ports):
-            asyncio.run_coroutine_threadsafe(self._load(port, seed), self._loop)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, ValueError):
-            while line := await reader.readline():
-                await asyncio.sleep(float(line))
-                writer.write(b"ok\n")
-        writer.close()
-
-    async def _load(self, port: int, seed: int) -> None:
-        chance, loop = random.Random(seed), asyncio.get_running_loop()
-        due = loop.time()
-        requests: set[asyncio.Task[None]] = set()
-        while True:
-            due += chance.expovariate(RATE)
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            request = asyncio.create_task(self._request(port, chance.choice(self._paths)))
-            requests.add(request)
-            request.add_done_callback(requests.discard)
-
-    async def _request(self, port: int, path: str) -> None:
-        self.sent += 1
-        began = time.perf_counter()
-        try:
-            await asyncio.wait_for(_ask(port, path), 30)
-            self.seconds[port].append(time.perf_counter() - began)
-        except (OSError, asyncio.TimeoutError):
-            self.failed += 1
-
-
-async def _ask(port: int, path: str) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n".encode())
-    await reader.read()
-    writer.close()
-
-
 @contextlib.contextmanager
 def _running(ports: Sequence[int], version: Mapping[str, float]) -> Iterator[list[Uwsgi]]:
     with contextlib.ExitStack() as stack:
@@ -174,23 +102,21 @@ def _running(ports: Sequence[int], version: Mapping[str, float]) -> Iterator[lis
 
 def run_round(planted: Sequence[Planted], before: float = BEFORE_SECONDS, after: float = AFTER_SECONDS) -> list[Found]:
     """Deploys all of these at once, `before` seconds after the load began, and returns what the exporter said in the
-    next `after` seconds."""
+    next `after` seconds. The arrivals of each server are random (Poisson)."""
     ports = [real_uwsgi.free_port() for _ in planted]
-    around = Surroundings(ports)
-    around.start()
-    try:
-        with _running(ports, {**BASE, "port": around.port}) as servers:
+    sockets = tuple((port, 1 / len(ports)) for port in ports)
+    load = Plan(sockets, (Kind(1.0, "/"),), ((RATE * len(ports), math.inf),))
+    with standing_in("backend:1000") as backend:
+        backend_port = int(backend.rpartition(":")[2])
+        with _running(ports, {**BASE, "port": backend_port}) as servers, running(load):
             names = [f"shop{place:02}" for place in range(len(servers))]
             arguments = [f"--stats={name}={server.stats}" for name, server in zip(names, servers, strict=True)]
-            around.begin_load()
             time.sleep(WARM_SECONDS)
             with exporter(*arguments) as watching:
                 time.sleep(before)
                 for each, server in zip(planted, servers, strict=True):
-                    _deploy(each, server, around.port)
+                    _deploy(each, server, backend_port)
                 return follow(watching, dict(zip(names, planted, strict=True)), after)
-    finally:
-        around.stop()
 
 
 def _deploy(planted: Planted, server: Uwsgi, port: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -219,11 +218,6 @@ def find_pages(stretches: Sequence[Stretch]) -> list[Page]:
     with tempfile.TemporaryDirectory() as directory:
         rules = _write_rules(Path(directory))
         return [page for alike in by_length.values() for page in _evaluate(Path(directory), rules, alike)]
-
-
-def cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _write_rules(directory: Path) -> list[Path]:
