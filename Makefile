@@ -118,7 +118,7 @@ dist:  ## build the wheel and the source distribution of the last commit into di
 	@$(PYTHON) -m tools.release --only python
 
 deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
-	@$(PYTHON) -m tools.release.deb $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
+	@$(PYTHON) -m tools.release --only deb --architecture $(or $(ARCHITECTURE),amd64)
 
 try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)

@@ -6,7 +6,6 @@ compiler is asked for the offsets. From 3.13 on, a process says them itself.
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -126,6 +125,4 @@ def main(folders: Iterable[Path]) -> str | None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    sys.exit(main(parser.parse_args().folders))
+    sys.exit(main(map(Path, sys.argv[1:])))

@@ -30,7 +30,9 @@ SUMS = "SHA256SUMS"
 KINDS = ("python", "deb", "chart", "sbom")
 
 
-def build(checkout: Path, target: Path, only: Sequence[str] = ()) -> list[Path]:
+def build(
+    checkout: Path, target: Path, only: Sequence[str] = (), architectures: Sequence[str] = tuple(MACHINES)
+) -> list[Path]:
     """Builds the release of the last commit of `checkout` into `target`; returns the paths, checksums last.
 
     only: some of python, deb, chart and sbom; nothing means all.
@@ -43,7 +45,7 @@ def build(checkout: Path, target: Path, only: Sequence[str] = ()) -> list[Path]:
         wheel = made[0]
         steps: list[tuple[str, str, Callable[[], Path]]] = [
             ("deb", f"Debian package for {name}", lambda name=name: build_deb(source, wheel, tools, name, target))  # type: ignore[misc]
-            for name in MACHINES
+            for name in architectures
         ]
         if (source.root / CHART).is_dir():
             steps.append(("chart", "Helm chart", lambda: build_chart(source, target)))
@@ -72,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> str | None:
     """Builds a release into dist/; returns a message about what is missing, or what differs in two builds."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)
     parser.add_argument("--only", action="append", default=[], choices=KINDS)
+    parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), help="of Debian packages")
     parser.add_argument("--twice", action="store_true", help="build twice, and compare the bytes")
     options = parser.parse_args(argv)
     only: list[str] = options.only
@@ -80,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> str | None:
             return build_twice(only)
         if changed := changed_files(ROOT):
             note(f"  {len(changed)} changed files are not in the last commit, so not in the release: {changed[0]} ...")
-        for path in build(ROOT, ROOT / "dist", only):
+        for path in build(ROOT, ROOT / "dist", only, options.architecture or tuple(MACHINES)):
             note(f"dist/{path.name}: {path.stat().st_size:,} bytes")
     except (SetupError, CommandError) as error:
         return f"\nmake release: {error}"

@@ -1,4 +1,4 @@
-"""Builds the Debian package: `python3 -m tools.release.deb`, which `make deb` calls.
+"""Builds the Debian package: `make deb`.
 
 One package runs on each Debian and Ubuntu whose Python is in `bundle.PYTHONS`. It bundles the exporter's Python
 packages, because Debian 12 lacks one of them and has too old versions of most. Needs debhelper. Nothing is compiled, so
@@ -7,23 +7,18 @@ a package for another architecture can be built on any machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from email.utils import formatdate
 from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
 from tools.environments import ROOT, Environment, SetupError
-from tools.progress import note, show_step
 from tools.release import bundle
-from tools.release.distributions import build_distributions
-from tools.release.source import Source, exported, release_tools
+from tools.release.source import Source
 
 NAME = "uwsgi-headroom"
 _PROGRAMS = ("dpkg-buildpackage", "dh", "dpkg-deb", "make")
@@ -146,26 +141,3 @@ def _completion(root: Path, shell: str) -> str:
 def _set_times(directory: Path, epoch: int) -> None:
     for path in directory.rglob("*"):
         os.utime(path, (epoch, epoch), follow_symlinks=False)
-
-
-def main(argv: Sequence[str] | None = None) -> str | None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.release.deb", description=__doc__)
-    parser.add_argument("--architecture", default="amd64", choices=sorted(bundle.MACHINES))
-    architecture: str = parser.parse_args(argv).architecture
-    target = ROOT / "dist"
-    target.mkdir(exist_ok=True)
-    try:
-        tools, began = release_tools(), time.monotonic()
-        with exported(ROOT) as source:
-            with show_step("building the wheel"):
-                wheel, _ = build_distributions(source, tools, source.scratch)
-            with show_step(f"building the Debian package for {architecture}"):
-                made = build_deb(source, wheel, tools, architecture, target)
-        note(f"{made.relative_to(ROOT)}: {made.stat().st_size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s")
-    except (SetupError, CommandError) as error:
-        return f"\nmake deb: {error}"
-    return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())
