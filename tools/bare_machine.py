@@ -1,8 +1,7 @@
 """`make bare-machine`: checks on a minimal Debian that `make demo` does what the README promises.
 
 Needs root. Makes a minimal Debian root, installs the packages that the README names, clones HEAD as an ordinary user,
-and runs the demo in a terminal. The exit status is 0 if the demo works, 1 if it does not, and 75 if the check cannot
-run here; the reason is printed.
+and runs the demo in a terminal.
 """
 
 from __future__ import annotations

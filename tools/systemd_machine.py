@@ -1,8 +1,7 @@
 """`make systemd-machine`: checks the systemd unit in a container that runs systemd as its first process.
 
 Needs root and podman. Makes a minimal Debian root, installs systemd, HEAD and a uWSGI in it, boots it, and does what
-deploy/systemd/README.md says. Takes about four minutes. The exit status is 0 if everything works, 1 if something does
-not, and 75 if the check cannot run here; the reason is printed.
+deploy/systemd/README.md says. Takes about four minutes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Three situations, each without waits and routes, at one sample a second, with scrapes as Prometheus makes them:
 
 * 200 real uWSGIs of 8 processes with 8 threads, with two requests a second each at random that take half a second, so
-  that one is in service on average. With `--each 5`, the exporter watches each of them under five names.
+  that one is in service on average.
 * 1,000 vassals of 2 processes with 1 thread, of which one in twenty has such traffic. As many as fit into memory are
   real, under one Emperor; the others are stand-ins.
 * 5,000 sockets, of which 1,000 are stand-ins and nobody listens on the others: once with the default of `max_servers`,
@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import re
 import signal
 import statistics
@@ -80,7 +79,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.many_servers", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="only situations whose name contains this text")
     parser.add_argument("--servers", type=int, default=200, help="of 8x8 (default %(default)s)")
-    parser.add_argument("--each", type=int, default=1, help="names that each is watched under (default %(default)s)")
     parser.add_argument("--vassals", type=int, default=1000, help="of 2x1 (default %(default)s)")
     parser.add_argument("--real", type=int, help="vassals that are real (default: as many as fit into memory)")
     parser.add_argument("--sockets", type=int, default=5000, help="stale or stand-in (default %(default)s)")
@@ -91,9 +89,8 @@ def _options() -> argparse.Namespace:
 def _servers(options: argparse.Namespace) -> list[Row]:
     threads = ("--processes", "8", "--threads", "8", "--thread-stacksize", "256")
     with many_uwsgis(options.servers, *threads, workers=8) as servers, loaded([server.http for server in servers]):
-        paths = [path for server in servers for path in add_names(server.stats, options.each)]
-        result = measure(paths, options.seconds)
-    return [Row(f"{len(paths):,} of 8x8", result, Target(0.15, 0.2, 110e6))]
+        result = measure([server.stats for server in servers], options.seconds)
+    return [Row(f"{len(servers):,} of 8x8", result, Target(0.15, 0.2, 110e6))]
 
 
 def _vassals(options: argparse.Namespace) -> list[Row]:
@@ -355,14 +352,6 @@ def loaded(addresses: Sequence[Address]) -> Iterator[None]:
     sockets = tuple((address, 1 / len(addresses)) for address in addresses)
     with running(Plan(sockets, (Kind(1.0, "/?io_ms=500"),), ((2.0 * len(addresses), math.inf),))):
         yield
-
-
-def add_names(stats: str, each: int) -> list[str]:
-    """Return the path of a stats socket, and links to it: the exporter refuses two servers of one path."""
-    links = [f"{stats}{number}" for number in range(1, each)]
-    for link in links:
-        os.symlink(stats, link)
-    return [stats, *links]
 
 
 if __name__ == "__main__":

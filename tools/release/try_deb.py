@@ -3,8 +3,7 @@
 Needs root, and the package in dist/ (`make deb`). In each suite: installs an older package, whose configuration
 differs; changes the configuration file; upgrades; runs the service's command as an ordinary user beside Debian's
 uWSGI, and compares its metrics with the requests that were sent; removes the package, then purges it. No systemd runs
-there. The exit status is 0 if everything is right, 1 if not, and 75 if the check cannot run here; the reason is
-printed.
+there.
 """
 
 from __future__ import annotations

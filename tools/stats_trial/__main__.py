@@ -1,9 +1,8 @@
 """`make try-stats`: follows what `discover` prints to turn on uWSGI's stats, on booted Debians, and writes a table.
 
 Needs root and podman. In each set-up (setups.py) applications serve one client each while somebody pastes the lines
-that `discover` prints, reloads again, stops and starts, and boots. Takes about a minute for each set-up and suite. The
-exit status is 0 if no request failed, nothing of the applications changed, and the stats are exact and private wherever
-`discover` printed lines; 1 if not, and 75 if the trial cannot run here.
+that `discover` prints, reloads again, stops and starts, and boots. Takes about a minute for each set-up and suite. It
+fails if a request failed, the applications changed, or stats are not exact and private where `discover` printed lines.
 """
 
 from __future__ import annotations

@@ -45,27 +45,17 @@ def _shares(counts: dict[int, int]) -> str:
 
 
 def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
-    """Compares both concurrencies under load: from the gauges if their window fits, else from the counters."""
-    gauges, seconds = case.end.samples, case.end.value("uwsgi_window_seconds", window="1m")
+    """Compares both concurrencies under load, from the counters; `gauges` compares the gauges with these."""
     whole = Span(case.start, case.end)
     law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
-    start, end = window(whole, case.scrapes)
-    samples, source = _samples(whole), "counters"
-    if seconds <= whole.seconds:
-        law, observed = (
-            gauges["uwsgi_concurrency"][frozenset({("method", method), ("window", "1m")})]
-            for method in ("littles_law", "observed")
-        )
-        start, samples, source = end - seconds, samples * seconds / whole.seconds, "gauge"
-    truth = case.truth.in_application((start, end))
-    doubt = case.truth.in_client((start, end)) / truth - 1
-    note = f"{source}; clients' own {doubt:+.2%}"
-    yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, note)
+    instants, samples = window(whole, case.scrapes), _samples(whole)
+    truth = case.truth.in_application(instants)
+    doubt = case.truth.in_client(instants) / truth - 1
+    yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, f"clients' own {doubt:+.2%}")
     error = sqrt(truth / samples) / truth
     target = None if round(truth) < ENOUGH else 0.05 if bursty else 0.03
-    yield within(
-        "concurrency, observed", observed, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}"
-    )
+    note = f"n {samples:.0f}, sampling error {error:.2%}"
+    yield within("concurrency, observed", observed, truth, target, note)
 
 
 def _samples(span: Span) -> float:

@@ -1,7 +1,7 @@
 """Compares percentiles of response times, and the shares of slow requests, with those that the application wrote down.
 
-Three exporters watch one uWSGI, at 10, 5 and 1 samples a second; the last is for information. Each window holds every
-request of the load, and nothing else.
+Two exporters watch one uWSGI, at 10 and 5 samples a second. Each window holds every request of the load, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tools.bench.table import Line, within
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
-RATES = (10, 5, 1)
-"""Samples per second; all but the last have targets."""
+RATES = (10, 5)
+"""Samples per second."""
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0)
 """Seconds; the shares of requests that are slower are compared, from two sampling intervals on."""
@@ -29,8 +29,8 @@ BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0)
 FAR, NEAR, SHARE, POINT = 0.1, 0.3, 0.1, 0.005
 """Targets: a percentile of two sampling intervals and more, of one to two; a share, relative, or else absolute."""
 
-SETTLE = 11.0
-"""Seconds after the load until the last batch has ended: of ten samples, at one a second."""
+SETTLE = 3.0
+"""Seconds after the load until the last batch has ended: of ten samples."""
 
 FINE = 0.4
 """Seconds from which on the bounds of the histogram are near enough for a target."""
@@ -83,7 +83,6 @@ def run(case: Case, seconds: float) -> list[Line]:
 
 
 def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], other: Sequence[float]) -> Iterator[Line]:
-    has_target, interval = rate != RATES[-1], 1 / rate
     count = round(scrape.value("uwsgi_response_time_seconds_count"))
     error = count - len(truth)
     yield Line(f"{rate}/s count", str(count), str(len(truth)), f"{error:+d}", "exact", error == 0)
@@ -92,11 +91,10 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
         yield _judge_percentile(rate, ours, percentile(truth, share), percentile(other, share))
         yield from _judge_quantile(rate, scrape, share, percentile(truth, share))
     for bound in BOUNDS:
-        if bound < 2 * interval:
-            continue
-        ours = 1 - scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) / count
-        true = sum(each > bound for each in truth) / len(truth)
-        yield judge_share(f"{rate}/s slower than {bound:g} s", ours, true, has_target=has_target)
+        if bound >= 2 / rate:
+            ours = 1 - scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) / count
+            true = sum(each > bound for each in truth) / len(truth)
+            yield judge_share(f"{rate}/s slower than {bound:g} s", ours, true)
 
 
 def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> Iterator[Line]:
@@ -105,19 +103,19 @@ def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> It
         return
     counts = [scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) for bound in BUCKET_BOUNDS]
     ours = histogram_quantile(share, BUCKET_BOUNDS, counts, scrape.value("uwsgi_response_time_seconds_count"))
-    target = None if rate == RATES[-1] or truth < FINE else FAR
+    target = None if truth < FINE else FAR
     yield within(f"{rate}/s p{100 * share:g} by PromQL", ours, truth, target, "", " ms", 1000)
 
 
 def _judge_percentile(rate: int, ours: Any, truth: float, other: float) -> Line:
-    interval = 1 / rate
-    target = None if rate == RATES[-1] or truth < interval else FAR if truth >= 2 * interval else NEAR
-    line = judge_percentile(f"{rate}/s p{100 * ours['share']:g}", ours, truth, target)
+    line = judge_percentile(f"{rate}/s p{100 * ours['share']:g}", ours, truth, 1 / rate)
     return replace(line, note=f"{line.note}; other clock {1000 * other:.0f} ms")
 
 
-def judge_percentile(name: str, ours: Any, truth: float, target: float | None) -> Line:
-    """The line of a percentile, which may have only an upper bound. ours: as in the exporter's document."""
+def judge_percentile(name: str, ours: Any, truth: float, interval: float) -> Line:
+    """The line of a percentile, which may have only an upper bound. ours: as in the exporter's document. interval:
+    seconds between two samples."""
+    target = FAR if truth >= 2 * interval else NEAR if truth >= interval else None
     note = f"interval {1000 * ours['low']:.0f} to {1000 * ours['high']:.0f} ms"
     note += "" if ours["low"] <= truth <= ours["high"] else ", truth outside"
     if ours["seconds"] is not None:
@@ -126,8 +124,7 @@ def judge_percentile(name: str, ours: Any, truth: float, target: float | None) -
     return Line(name, f"under {1000 * ours['under']:.0f} ms", f"{1000 * truth:.0f} ms", "-", "-", met, note)
 
 
-def judge_share(name: str, ours: float, truth: float, *, has_target: bool = True) -> Line:
+def judge_share(name: str, ours: float, truth: float) -> Line:
     """The line of a share of the requests."""
-    met = abs(ours - truth) <= max(POINT, SHARE * truth) if has_target else None
-    target = "10% or 0.5 points" if has_target else "-"
-    return Line(name, f"{ours:.2%}", f"{truth:.2%}", f"{100 * (ours - truth):+.2f}", target, met)
+    met = abs(ours - truth) <= max(POINT, SHARE * truth)
+    return Line(name, f"{ours:.2%}", f"{truth:.2%}", f"{100 * (ours - truth):+.2f}", "10% or 0.5 points", met)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.real_uwsgi import uwsgi
 from tools.bench.accuracy.generator import APP, Load, Record, generator
-from tools.bench.accuracy.percentiles import FAR, NEAR, SETTLE, judge_percentile, judge_share
+from tools.bench.accuracy.percentiles import SETTLE, judge_percentile, judge_share
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
 from uwsgi_headroom.numbers import percentile
@@ -69,8 +69,7 @@ def _judge(document: Any, last: Scrape, scrapes: Sequence[Scrape], records: Sequ
     yield within("queue wait, mean", document["flow"]["queue_wait"], mean, 0.1, f"{len(waits)} requests", " ms", 1000)
     for ours in document["queue_waits"]["percentiles"]:
         wait = percentile(waits, ours["share"])
-        target = FAR if wait >= 2 * INTERVAL else NEAR if wait >= INTERVAL else None
-        yield judge_percentile(f"queue wait, p{100 * ours['share']:g}", ours, wait, target)
+        yield judge_percentile(f"queue wait, p{100 * ours['share']:g}", ours, wait, INTERVAL)
     late = sum(record.leave - record.connected > THRESHOLD * SECOND for record in records) / len(records)
     bad = last.samples["uwsgi_slo_bad_requests_total"]
     missed = sum(bad[frozenset({("reason", reason)})] for reason in ("slow", "waited"))

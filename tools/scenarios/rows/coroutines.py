@@ -90,7 +90,6 @@ ROWS = (
         Expected("ok", limits=("threads",)),
         (Load(clients=20, io_ms=200),),
         skip=why_no_gevent,
-        why="The same requests, patched.",
     ),
     Scenario(
         "gevent, a connection that is not answered",

@@ -38,7 +38,6 @@ ROWS = (
         Server(4, 2),
         Expected("ok"),
         (Load(rate=15, io_ms=200, patience_ms=5000), Load(rate=5, io_ms=20)),
-        why="The healthy twin: the same load with a timeout that is long enough.",
     ),
     Scenario(
         "the holder of the thunder lock is stopped",

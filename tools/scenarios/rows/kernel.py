@@ -133,7 +133,6 @@ ROWS = (
         (Load(rate=10, io_ms=20),),
         (Event(0.5, actions.deploy_hanging),),
         seconds=25.0,
-        why="The same with a lock that nobody releases.",
         twin="the same reload with an import that ends",
     ),
     Scenario(
@@ -187,7 +186,6 @@ ROWS = (
         (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
         (Event(2.0, actions.reload),),
         seconds=18.0,
-        why="The same with the option that lets it wait for longer.",
         twin="full reload",
     ),
     Scenario(

@@ -91,7 +91,6 @@ ROWS = (
         (Load(rate=30),),
         quick=True,
         log=True,
-        why="The healthy twin: its requests take microseconds and have no body, and yet they are answered.",
     ),
     Scenario(
         "most responses are errors, with the log",
