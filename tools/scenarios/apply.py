@@ -18,12 +18,11 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from tools.scenarios.judge import Seen
 from tools.scenarios.rows.applied import ROWS, Applied
-from tools.scenarios.run import counted, see
+from tools.scenarios.run import counted, run_all, see
 from tools.scenarios.scenario import Load, Scenario, Server
 
 STEPS = 2
@@ -184,21 +183,7 @@ def _response(seen: Seen) -> float:
 
 
 def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    """Follows the advice for all rows: those that need no CPU `beside` at a time, then the others one by one."""
-    results: dict[str, Result] = {}
-    together = [row for row in rows if not row.scenario.alone]
-    pool = ThreadPoolExecutor(beside)
-    try:
-        for future in as_completed([pool.submit(follow, row) for row in together]):
-            results[future.result().row.scenario.name] = future.result()
-            report(future.result())
-    finally:  # after Ctrl-C, running rows end by themselves
-        pool.shutdown(cancel_futures=True)
-    for row in rows:
-        if row.scenario.alone:
-            results[row.scenario.name] = follow(row)
-            report(results[row.scenario.name])
-    return [results[row.scenario.name] for row in rows]
+    return run_all(rows, lambda row: row.scenario, follow, report, beside)
 
 
 def _row(result: Result) -> str:
