@@ -24,6 +24,7 @@ from tools.scenarios.judge import Seen
 from tools.scenarios.rows.applied import ROWS, Applied
 from tools.scenarios.run import counted, run_all, see
 from tools.scenarios.scenario import Load, Scenario, Server
+from tools.scenarios.servers import why_not
 
 STEPS = 2
 """How many changes an advice may take."""
@@ -221,7 +222,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     options = parser.parse_args()
     rows = [row for row in ROWS if not options.names or any(name in row.scenario.name for name in options.names)]
-    rows = [row for row in rows if not row.scenario.skip()]
+    rows = [row for row in rows if not why_not(row.scenario)]
     begun = time.monotonic()
     results = run_rows(rows, _say)
     seconds = time.monotonic() - begun

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tools.scenarios.rows import ROWS, find_twin
 from tools.scenarios.run import BESIDE, Result
 from tools.scenarios.scenario import Load, Scenario
+from tools.scenarios.servers import why_not
 
 VARIATIONS = 2
 
@@ -37,7 +38,7 @@ def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
 
 
 def estimate(rows: Sequence[Scenario]) -> float:
-    possible = [row for row in rows if not row.skip()]
+    possible = [row for row in rows if not why_not(row)]
     alone, together = (
         [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]
         for is_alone in (True, False)

@@ -13,7 +13,7 @@ from tools.scenarios import loads
 from tools.scenarios.checking import check
 from tools.scenarios.judge import Seen, differences
 from tools.scenarios.scenario import Load, Scenario, Server
-from tools.scenarios.servers import burning, started
+from tools.scenarios.servers import burning, started, why_not
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Result:
 
 
 def run_row(row: Scenario) -> Result:
-    if reason := row.skip():
+    if reason := why_not(row):
         return Result(row, None, skipped=reason)
     try:
         seen = see(row)

@@ -117,8 +117,8 @@ class Scenario:
     """One row. seconds: length of the check, which begins `lead` seconds after the load. burners: how many busy loops
     run beside uWSGI. alone: no other row may run at the same time. as_nobody: the check runs as another user. log: the
     check reads uWSGI's log. quick: steady and short, for the tests. resized: variations change its processes and
-    threads. why: why the expectation is correct. skip: returns the reason to skip the row, or None. twin: of a sick
-    row, how it is healthy, or the name of a row that is."""
+    threads. why: why the expectation is correct. skip: returns why something is missing that is not of its server, or
+    None. twin: of a sick row, how it is healthy, or the name of a row that is."""
 
     name: str
     server: Server

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support import real_uwsgi
 from tools.environments import ROOT
 from tools.scenarios import real_servers
-from tools.scenarios.scenario import Load, Server
+from tools.scenarios.scenario import Load, Scenario, Server
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _DNS_PORT = 53
@@ -110,12 +110,7 @@ def _wrapped(server: Server) -> Iterator[str]:
         return
     with contextlib.ExitStack() as stack:
         lines = ["#!/bin/sh", server.before]
-        limits: list[tuple[str, dict[str, int]]] = []
-        if server.quota:
-            limits.append(("cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}))
-        if server.memory:
-            limits.append(("memory", {"memory.limit_in_bytes": server.memory}))
-        for controller, values in limits:
+        for controller, values in _limits(server):
             cgroup = stack.enter_context(_cgroup(controller, values))
             lines.append(f"echo $$ > {shlex.quote(str(cgroup / 'cgroup.procs'))}")
         taskset = f"taskset -c {shlex.quote(server.cpus)} " if server.cpus else ""
@@ -130,14 +125,17 @@ def _wrapped(server: Server) -> Iterator[str]:
         yield str(script)
 
 
+def _limits(server: Server) -> Iterator[tuple[str, dict[str, int]]]:
+    """The cgroups of a server: controllers, and the values in their files."""
+    if server.quota:
+        yield "cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}
+    if server.memory:
+        yield "memory", {"memory.limit_in_bytes": server.memory}
+
+
 def _in_network_with(somaxconn: int) -> str:
     """A command that runs another one in a network namespace of its own, with this net.core.somaxconn."""
     return f"""unshare --net sh -c 'echo {somaxconn} > /proc/sys/net/core/somaxconn && exec "$0" "$@"'"""
-
-
-def why_no_somaxconn() -> str | None:
-    tried = subprocess.run(["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False)
-    return f"no network namespace can be made: {tried.stderr.strip()}" if tried.returncode else None
 
 
 @contextlib.contextmanager
@@ -155,39 +153,35 @@ def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
         cgroup.rmdir()
 
 
-def why_no_quota() -> str | None:
-    try:
-        with _cgroup("cpu", {"cpu.cfs_quota_us": 100_000}):
-            return None
-    except OSError as error:
-        return f"no cgroup of version 1 with a CPU quota can be made: {error.strerror}"
-
-
-def why_no_memory_limit() -> str | None:
-    try:
-        with _cgroup("memory", {"memory.limit_in_bytes": 1 << 30}):
-            return None
-    except OSError as error:
-        return f"no cgroup of version 1 with a memory limit can be made: {error.strerror}"
-
-
-def why_no_port_53() -> str | None:
-    try:
-        with socket.socket(type=socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.9.254", _DNS_PORT))
-    except OSError as error:
-        return f"port {_DNS_PORT} cannot be served: {error.strerror}"
-    return None
-
-
-def why_no_gevent() -> str | None:
-    python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
-    found = subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False)
-    return "gevent is not installed beside uWSGI" if found.returncode else None
-
-
-def why_not_root() -> str | None:
-    return None if os.geteuid() == 0 else "only root can run the check as another user"
+def why_not(row: Scenario) -> str | None:
+    """Why a row cannot run here, or None: what it needs itself, and what its server needs."""
+    server = row.server
+    if row.as_nobody and os.geteuid() != 0:
+        return "only root can run the check as another user"
+    if server.quota or server.memory:
+        try:
+            for controller, values in _limits(server):
+                with _cgroup(controller, values):
+                    pass
+        except OSError as error:
+            return f"no cgroup of version 1 with this limit can be made: {error.strerror}"
+    if server.somaxconn:
+        tried = subprocess.run(
+            ["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False
+        )
+        if tried.returncode:
+            return f"no network namespace can be made: {tried.stderr.strip()}"
+    if any(kind.startswith("dns") for kind in server.beside):
+        try:
+            with socket.socket(type=socket.SOCK_DGRAM) as probe:
+                probe.bind(("127.0.9.254", _DNS_PORT))
+        except OSError as error:
+            return f"port {_DNS_PORT} cannot be served: {error.strerror}"
+    if "--gevent" in server.options:
+        python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
+        if subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False).returncode:
+            return "gevent is not installed beside uWSGI"
+    return row.skip()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from tools.scenarios import actions, rows
 from tools.scenarios.rows import queues
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_quota, why_no_somaxconn
 
 SICK = Expected("critical")
 ROUTER = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")
@@ -146,10 +145,7 @@ ROWS = (
         "all CPUs in its affinity mask",
     ),
     Applied(
-        replace(
-            _row("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
-            skip=why_no_quota,
-        ),
+        _row("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
         _with_all_cpus,
         "no CPU quota",
     ),
@@ -178,14 +174,11 @@ ROWS = (
         ends=("clients_refused",),
     ),
     Applied(
-        replace(
-            _row(
-                "bursts overflow the 40 of net.core.somaxconn",
-                Server(2, 1, queues.SHORT, somaxconn=40),
-                *BURSTS,
-                seconds=12.0,
-            ),
-            skip=why_no_somaxconn,
+        _row(
+            "bursts overflow the 40 of net.core.somaxconn",
+            Server(2, 1, queues.SHORT, somaxconn=40),
+            *BURSTS,
+            seconds=12.0,
         ),
         _raise_somaxconn,
         "net.core.somaxconn 100, and `listen` 100",

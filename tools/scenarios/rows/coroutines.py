@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
-from tools.scenarios.servers import why_no_gevent
 
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
 UNPATCHED = ("--gevent", "20")
@@ -39,7 +38,6 @@ ROWS = (
         GEVENT,
         Expected("ok", limits=("threads",)),
         (Load(clients=4, io_ms=200),),
-        skip=why_no_gevent,
     ),
     Scenario(
         "gevent with long requests",
@@ -47,10 +45,9 @@ ROWS = (
         Expected("ok", limits=("threads",)),
         (Load(clients=20, io_ms=50_000), Load(clients=2, io_ms=50)),
         lead=33.0,
-        skip=why_no_gevent,
         why="Event streams and long polls last by nature, and half of the cores are free.",
     ),
-    Scenario("gevent full", GEVENT, FULL, (Load(clients=40, io_ms=400),), skip=why_no_gevent, twin="gevent at rest"),
+    Scenario("gevent full", GEVENT, FULL, (Load(clients=40, io_ms=400),), twin="gevent at rest"),
     Scenario(
         "gevent, more clients than cores",
         GEVENT,
@@ -62,7 +59,6 @@ ROWS = (
             limits=("threads",),
         ),
         (Load(clients=70, io_ms=400),),
-        skip=why_no_gevent,
         why="uWSGI looks for a free core without a pause and uses all CPUs for that; more CPUs would not serve more.",
         twin="gevent at rest",
     ),
@@ -80,7 +76,6 @@ ROWS = (
             limits=("other",),
         ),
         (Load(clients=20, io_ms=200),),
-        skip=why_no_gevent,
         why="Nothing is patched, so each worker serves one request at a time, and 18 of 20 clients wait in the queue.",
         twin="gevent, calls that yield",
     ),
@@ -89,7 +84,6 @@ ROWS = (
         GEVENT,
         Expected("ok", limits=("threads",)),
         (Load(clients=20, io_ms=200),),
-        skip=why_no_gevent,
     ),
     Scenario(
         "gevent, a connection that is not answered",
@@ -102,7 +96,6 @@ ROWS = (
         ),
         (Load(clients=6, path="/new?n=0&timeout=5"),),
         seconds=15.0,
-        skip=why_no_gevent,
         why="Each worker hangs in one connect until its timeout of five seconds, with all other requests.",
         twin=healthy(
             "gevent, connections that yield",
@@ -120,7 +113,6 @@ ROWS = (
             limits=("other",),
         ),
         (Load(clients=6, path="/flock", io_ms=100),),
-        skip=why_no_gevent,
         why="One coroutine sleeps with the lock, another one of the same thread waits for it in the kernel: no loop "
         "ever goes on.",
         twin="gevent, calls that yield",
@@ -136,7 +128,6 @@ ROWS = (
         ),
         (Load(clients=1, cpu_ms=4000), Load(clients=10, io_ms=50)),
         alone=True,
-        skip=why_no_gevent,
         why="Whichever worker takes the long request serves nothing else for four seconds; the other one is free.",
         twin=healthy(
             "gevent at 60 % of a CPU",
@@ -150,7 +141,6 @@ ROWS = (
         Expected("ok"),
         (Load(clients=20, path="/events?seconds=60", cpu_ms=2),),
         alone=True,
-        skip=why_no_gevent,
         why="20 streams send ten events a second each: the loop computes 40 % of the time, and no request ends.",
     ),
 )

@@ -6,7 +6,6 @@ These rows need a machine with at least two CPUs and little else on it.
 from __future__ import annotations
 
 from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
-from tools.scenarios.servers import why_no_quota
 
 MAPPED = (
     "--http-socket",
@@ -27,7 +26,6 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("cpus",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=16, cpu_ms=50),),
         alone=True,
-        why="The machine has nothing left, and 16 requests share it.",
         twin=healthy("", Load(rate=5, cpu_ms=50)),
     ),
     Scenario(
@@ -59,7 +57,6 @@ ROWS = (
         (Load(clients=16, cpu_ms=50),),
         burners=4,
         alone=True,
-        why="The CPUs are at their limit, and 16 requests share what the burners leave.",
         twin=healthy("", Load(rate=5, cpu_ms=50)),
     ),
     Scenario(
@@ -85,7 +82,6 @@ ROWS = (
         ),
         alone=True,
         seconds=15.0,
-        why="16 users of one worker wait for one interpreter while the others idle.",
         twin="uneven and harmless",
     ),
     Scenario(
@@ -123,7 +119,6 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("affinity",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=6, cpu_ms=50),),
         alone=True,
-        why="Two workers share one CPU, and the other is free: six requests at once.",
         twin=healthy("", Load(rate=8, cpu_ms=50), server={"cpus": ""}),
     ),
     Scenario(
@@ -139,8 +134,6 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("quota",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=6, cpu_ms=50),),
         alone=True,
-        skip=why_no_quota,
-        why="Six requests at once share half a CPU.",
         twin="a CPU quota that nobody feels",
     ),
 )

@@ -30,7 +30,6 @@ ROWS = (
         Server(4, 2),
         Expected("warning", ("exceptions", "clients_left"), ("exceptions", "clients_left"), words=()),
         (Load(rate=10, io_ms=200, patience_ms=100), Load(rate=10, io_ms=20, path="/error")),
-        why="Both are there, and each is counted by itself.",
         twin="clients that have time for the answer",
     ),
     Scenario(
@@ -122,7 +121,6 @@ ROWS = (
         Server(2, 2, ("--cache2", "name=pages,items=50")),
         Expected("warning", ("cache_full",), words=("cache `pages` is full", "`items`"), not_words=("processes",)),
         (Load(rate=20, io_ms=5, path="/cache"),),
-        why="Requests are served, and none of what they store is found again.",
         twin=healthy(
             "a cache with room",
             server=Server(2, 2, ("--cache2", "name=pages,items=5000")),
@@ -135,7 +133,6 @@ ROWS = (
         (Load(rate=3, io_ms=5, path="/spool?task_ms=2000"),),
         seconds=24.0,
         lead=8.0,
-        why="Six times as many tasks come as it can process; requests go on as before.",
         twin=healthy(
             "a spooler that keeps up",
             Load(rate=3, io_ms=5, path="/spool?task_ms=20"),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tools.scenarios import actions
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
-from tools.scenarios.servers import why_no_memory_limit, why_no_quota
 
 APP = Path(__file__).parents[1] / "kernel_app.py"
 DEPLOYED = ("--lazy-apps", "--touch-workers-reload", "{directory}/reload")
@@ -23,7 +22,6 @@ ROWS = (
         Expected("critical", ("cpu_throttled",), words=("cpu quota", "headroom-"), not_words=NO_MORE),
         (Load(rate=1.5, cpu_ms=60),),
         alone=True,
-        skip=why_no_quota,
         why="60 ms of CPU take about 240 ms, because each 0.1 s has 25 ms of it: the quota stops the worker while the "
         "CPUs are idle and the mean use is a third of the quota.",
         twin="a CPU quota that nobody feels",
@@ -34,8 +32,6 @@ ROWS = (
         Expected("ok"),
         (Load(rate=5, cpu_ms=4, io_ms=20),),
         alone=True,
-        skip=why_no_quota,
-        why="No period of 0.1 s needs more than its 25 ms.",
     ),
     Scenario(
         "a connection opened before the fork",
@@ -107,7 +103,6 @@ ROWS = (
         ),
         (Load(rate=40, io_ms=10, path="/thread"),),
         lead=9.0,
-        why="Each request starts a thread that waits for nothing: some 20 a second in each worker.",
         twin=healthy(
             "a pool of threads that fills up",
             Load(rate=40, io_ms=10, path="/thread?pool=1"),
@@ -123,7 +118,6 @@ ROWS = (
         (Load(rate=10, io_ms=20),),
         (Event(0.5, actions.deploy_hanging),),
         seconds=25.0,
-        why="After a deployment every worker waits at its import for an answer that never comes.",
         twin="the same reload with an import that ends",
     ),
     Scenario(
@@ -142,7 +136,6 @@ ROWS = (
         (Load(clients=1, io_ms=20),),
         (Event(0.5, actions.touch),),
         seconds=25.0,
-        why="One request waits for the moment of it.",
     ),
     Scenario(
         "a full reload waits for a request",
@@ -199,7 +192,6 @@ ROWS = (
             limits=("lock",),
         ),
         (Load(clients=8, io_ms=30, path="/flock"),),
-        why="flock(2) of one file: one request at a time in all four processes together.",
         twin=healthy("", Load(clients=3, io_ms=30)),
     ),
     Scenario(
@@ -297,7 +289,6 @@ ROWS = (
         (Load(clients=16, io_ms=20, path="/run"),),
         seconds=12.0,
         alone=True,
-        why="Their threads wait for the programs, which use all CPUs.",
         twin=healthy(
             "requests that start few programs",
             Load(rate=1, io_ms=5, path="/run"),
@@ -310,7 +301,6 @@ ROWS = (
         Expected("warning", ("cpu_used_by_others", "cpu_bound"), words=("uwsgi's own mules",), not_words=NO_MORE),
         (Load(rate=8, cpu_ms=40),),
         alone=True,
-        why="They use all the CPU that the workers leave, and they are no other programs.",
         twin=healthy(
             "two mules at rest",
             server=Server(
@@ -329,8 +319,6 @@ ROWS = (
         ),
         (Load(rate=8, io_ms=200, path="/leak?kb=4096"),),
         seconds=18.0,
-        skip=why_no_memory_limit,
-        why="The kernel kills a worker every few seconds, with the requests that it serves.",
         twin=healthy(
             "a memory limit that nobody reaches",
             Load(rate=8, io_ms=50),

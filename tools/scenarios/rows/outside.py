@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tools.scenarios.real_servers import needs
 from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
-from tools.scenarios.servers import why_no_port_53
 
 APP = Path(__file__).parents[1] / "outside_app.py"
 NO_MORE = ("raise `threads`", "raise `processes`")
@@ -39,7 +38,6 @@ ROWS = (
         ),
         (Load(clients=7, path="/ask?n=0&n=1&timeout=30"),),
         seconds=15.0,
-        why="Seven of eight threads wait, nearly all of the time for the slow one, on sockets with a timeout.",
         twin=healthy(
             "2x4, two backends that answer",
             Load(rate=20, path="/ask?n=0&n=1&timeout=30"),
@@ -92,8 +90,6 @@ ROWS = (
         ),
         (Load(clients=4, path="/lookup?n=0&timeout=5"),),
         seconds=15.0,
-        skip=why_no_port_53,
-        why="Each request looks up a name, which takes half a second.",
         twin=healthy(
             "2x4, DNS that answers",
             Load(rate=20, path="/lookup?n=0&timeout=5"),
@@ -176,7 +172,6 @@ ROWS = (
         seconds=15.0,
         lead=4.0,
         skip=needs("requests"),
-        why="As behind a firewall that drops packets: six of eight threads hang until the timeout of two seconds.",
         twin=healthy(
             "requests and an nginx that answers",
             Load(rate=10, io_ms=2000),

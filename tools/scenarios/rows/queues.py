@@ -29,7 +29,6 @@ ROWS = (
         Server(2, 1, SHORT),
         Expected("warning", ("queue_wait", "queue_filling"), words=("processes",), limits=("threads", None)),
         (Load(part=0.2, io_ms=100), Load(clients=25, requests=1, io_ms=100, start=8.0)),
-        why="25 users at once are served within 1.3 s; the others have no wait.",
         twin=healthy("", Load(part=0.2, io_ms=100)),
     ),
     Scenario(
@@ -58,7 +57,6 @@ ROWS = (
             Load(clients=10, io_ms=100, start=2.0),
         ),
         lead=26.0,
-        why="Nobody is served, and ten clients wait.",
         twin=healthy("", Load(clients=1, io_ms=100)),
     ),
     Scenario(
@@ -70,7 +68,6 @@ ROWS = (
             Load(clients=10, io_ms=100, start=2.0),
         ),
         lead=4.0,
-        why="Nobody is served for all of the check, and ten clients wait.",
         twin=healthy("", Load(clients=1, io_ms=100)),
     ),
     Scenario(
@@ -87,7 +84,6 @@ ROWS = (
         (Load(clients=10, io_ms=8000), Load(rate=1.5, io_ms=50, start=1.0)),
         seconds=18.0,
         lead=4.0,
-        why="Short requests wait for seconds behind the polls.",
         twin=healthy("", Load(clients=4, io_ms=8000), Load(rate=1.5, io_ms=50)),
     ),
     Scenario(
@@ -126,7 +122,6 @@ ROWS = (
         Expected("critical", ("queue_wait", "saturation"), not_words=("lower `listen`", "do not raise")),
         (Load(clients=60, io_ms=250, patience_ms=20_000),),
         lead=8.0,
-        why="They wait for four seconds, and all of them get their answer.",
         twin=healthy("", Load(clients=2, io_ms=250, patience_ms=20_000)),
     ),
     Scenario(

@@ -81,7 +81,6 @@ ROWS = (
         ),
         (Load(rate=30),),
         log=True,
-        why="The log names the modifier, and the requests that took no time agree.",
         twin="the fastest application",
     ),
     Scenario(
@@ -120,7 +119,6 @@ ROWS = (
         (Event(1.0, actions.deploy_broken),),
         log=True,
         seconds=20.0,
-        why="The first sentence names the type of the exception and the line that raised it.",
         twin=healthy(
             "a reload that works, with the log",
             Load(clients=1, io_ms=20),

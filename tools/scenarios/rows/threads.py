@@ -91,7 +91,6 @@ ROWS = (
         Server(8, 1, CHEAPER),
         Expected("ok", limits=("threads", None)),
         (Load(part=0.08, io_ms=100),),
-        why="Two of eight workers are up, and enough.",
     ),
     Scenario(
         "cheaper scaling",
@@ -100,7 +99,6 @@ ROWS = (
         (Load(clients=4, io_ms=300),),
         seconds=18.0,
         lead=0.0,
-        why="It spawns workers within seconds; waits are short and over.",
     ),
     Scenario(
         "cheaper, an application that loads slowly",

@@ -7,7 +7,6 @@ shows what is said without it.
 from __future__ import annotations
 
 from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
-from tools.scenarios.servers import why_not_root
 
 SERVER = Server(2, 8)
 
@@ -38,7 +37,6 @@ ROWS = (
         (Load(clients=60, path="/lock", io_ms=40),),
         as_nobody=True,
         quick=True,
-        skip=why_not_root,
         why="All threads are busy and all interpreters idle, and this user may not see why. More threads would wait "
         "for the lock as well, and answer no more requests.",
         twin=healthy("", Load(clients=8, io_ms=40)),
@@ -94,7 +92,6 @@ ROWS = (
         Expected("ok", not_words=("saturated",)),
         (Load(rate=12, path="/backend"),),
         seconds=30.0,
-        why="It takes as long as for a single request, and most threads are free.",
         resized=True,
     ),
     Scenario(
@@ -117,8 +114,6 @@ ROWS = (
         Expected("ok", also=("no_process_facts",), limits=("threads",)),
         (Load(part=0.3, io_ms=100),),
         as_nobody=True,
-        skip=why_not_root,
-        why="A part of the figures is missing, which is no fault of the server.",
         resized=True,
     ),
     Scenario(

@@ -27,7 +27,6 @@ ROWS = (
         HARAKIRI,
         Expected("critical", ("harakiri",), words=("harakiri",)),
         (Load(part=0.2, io_ms=100), Load(rate=1.0, io_ms=20_000)),
-        why="One request in 16 takes its worker down.",
         twin=healthy("", Load(part=0.2, io_ms=100)),
     ),
     Scenario(
@@ -90,7 +89,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_dying),),
         seconds=15.0,
-        why="uWSGI waits for the first worker to come up, and the other three serve.",
         twin="chain reload",
     ),
     Scenario(
@@ -100,7 +98,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_dying),),
         seconds=20.0,
-        why="After a deployment no worker comes up.",
         twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.touch),)),
     ),
     Scenario(
@@ -120,7 +117,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_broken),),
         seconds=8.0,
-        why="uWSGI ends: there is nothing left to judge.",
         twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.reload),)),
     ),
     Scenario(
@@ -129,7 +125,6 @@ ROWS = (
         Expected("critical", ("requests_lost", "respawn_loop", "workers_ended"), words=("log",)),
         (Load(rate=16, io_ms=50), Load(rate=0.33, io_ms=30, path="/exit")),
         seconds=18.0,
-        why="At least 3 requests are lost, and 1 % of all.",
         twin=healthy("", Load(rate=16, io_ms=50)),
     ),
     Scenario(
@@ -162,7 +157,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100), Load(clients=1, io_ms=30_000, requests=1)),
         (Event(4.0, actions.kill_busy_worker),),
         quick=True,
-        why="It is killed in the middle of a long request.",
         twin=healthy("", Load(part=0.3, io_ms=100)),
     ),
     Scenario(
@@ -189,7 +183,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(3.0, actions.kill_all),),
         seconds=15.0,
-        why="Nobody was served for five seconds, and all is well since.",
     ),
     Scenario(
         "full reload",
@@ -197,7 +190,6 @@ ROWS = (
         Expected("ok", also=("reloaded",), limits=("threads",)),
         (Load(clients=1, io_ms=20),),
         (Event(4.0, actions.reload),),
-        why="One request waits in the queue for the moment of it.",
         resized=True,
     ),
     Scenario(
@@ -207,7 +199,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(4.0, actions.deploy_slow),),
         quick=True,
-        why="All requests of three seconds wait until it is loaded.",
         twin="full reload",
         resized=True,
     ),
@@ -218,7 +209,6 @@ ROWS = (
         (Load(part=0.2, io_ms=100),),
         (Event(2.0, actions.touch),),
         seconds=15.0,
-        why="One worker after the other is replaced, and requests go to the rest.",
         resized=True,
     ),
     Scenario(
@@ -227,7 +217,6 @@ ROWS = (
         Expected("critical", ("workers_paused",), words=("resume",), not_words=("processes", "log")),
         (Load(part=0.3, io_ms=100),),
         (Event(2.0, actions.pause),),
-        why="Somebody paused uWSGI, and requests wait until it is resumed.",
     ),
     Scenario(
         "paused without load",
@@ -235,7 +224,6 @@ ROWS = (
         Expected("warning", ("workers_paused",), words=("resume",)),
         events=(Event(1.0, actions.pause),),
         seconds=6.0,
-        why="No request waits, but the next one will.",
     ),
     Scenario(
         "leak with reload-on-rss",
