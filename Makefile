@@ -66,7 +66,7 @@ bench-days:  ## simulate 1,000 days of healthy servers and count pages, for 30 m
 	@$(PYTHON) -m tools.prepare bench-days
 	@.venv/bin/python -m tools.bench.days $(ARGS)
 
-bench-deploys:  ## simulate 5,400 deploys, for 5 minutes, and deploy real servers (ARGS="--real 1", 24 minutes)
+bench-deploys:  ## simulate 8,400 deploys, for 5 minutes, and deploy real servers (ARGS="--real 1", 24 minutes)
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.deploys $(ARGS)
 

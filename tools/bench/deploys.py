@@ -63,22 +63,15 @@ def draw_day(random: np.random.Generator) -> Deploy:
     return Deploy(Server(**{**vars(server), **changes}), int(random.uniform(900, 1800)), 1800)
 
 
-SIZES: dict[Fault, tuple[float, ...]] = {
-    "cpu": (0.05, 0.1, 0.2, 0.5),
-    "backend": (0.05, 0.1, 0.2, 0.5),
-    "lock": (0.05, 0.1, 0.2, 0.5),
-    "memory": (2e6 / 60, 10e6 / 60),
-    "exceptions": (0.005, 0.02, 0.05),
-    "mix": (0.2,),
+CHANGES: dict[Fault, tuple[float, Subject]] = {
+    "cpu": (0.2, "cpu"),
+    "backend": (0.2, "time"),
+    "lock": (0.2, "time"),
+    "memory": (10e6 / 60, "memory"),
+    "exceptions": (0.02, "errors"),
+    "mix": (0.2, "time"),
 }
-SHOWS_IN: dict[Fault, Subject] = {
-    "cpu": "cpu",
-    "backend": "time",
-    "lock": "time",
-    "memory": "memory",
-    "exceptions": "errors",
-    "mix": "time",
-}
+"""How large a change is, and in what it shows."""
 
 
 def draw_changed(random: np.random.Generator, fault: Fault, size: float) -> Deploy:
@@ -93,50 +86,47 @@ def draw_promised(_random: np.random.Generator, requests: int, size: float) -> D
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What was judged of a deploy in the end, what was worse, and after how many seconds."""
+class Kind:
+    """Deploys of one kind. count: how many; most, least: the share that may, or must, be judged worse; shows_in: what
+    the change is in."""
 
-    status: str
-    worse: tuple[Subject, ...]
-    better: bool
-    seconds: int
+    name: str
+    count: int
+    draw: Callable[[np.random.Generator], Deploy]
+    most: float = 1.0
+    least: float = 0.0
+    shows_in: Subject | None = None
 
 
-def run(seed: tuple[int, int], draw: Callable[[np.random.Generator], Deploy]) -> Outcome:
+def list_kinds(unchanged: int, changed: int) -> Iterator[Kind]:
+    yield Kind("no change, steady load", unchanged, draw_unchanged, most=MOST_FALSE)
+    yield Kind("no change, steady load, minutes before it", unchanged, draw_minutes, most=MOST_FALSE)
+    yield Kind("no change, the drift of a day", unchanged // 3, draw_day)
+    for requests, size in ((1800, 0.2), (6500, 0.1)):
+        draw = partial(draw_promised, requests=requests, size=size)
+        yield Kind(f"{size:.0%} slower, {requests:,} requests a side", changed // 5, draw, least=LEAST_POWER)
+    for fault, (size, subject) in CHANGES.items():
+        draw = partial(draw_changed, fault=fault, size=size)
+        yield Kind(f"{fault}: {_name_size(fault, size)}", changed // len(CHANGES), draw, shows_in=subject)
+
+
+def run(seed: tuple[int, int], draw: Callable[[np.random.Generator], Deploy]) -> tuple[int, Judgement | None]:
+    """The last judgement of a deploy, and after how many seconds."""
     random = np.random.default_rng(seed)
-    seconds, judgement = 0, None
-    for seconds, judgement in follow(draw(random), random):  # noqa: B007 - the last one counts
-        pass
-    if judgement is None:
-        return Outcome("early", (), better=False, seconds=0)
-    return Outcome(
-        judgement.status,
-        tuple(change.subject for change in judgement.worse),
-        better=any(change.state == "better" for change in judgement.changes),
-        seconds=seconds,
-    )
+    return next(iter([*follow(draw(random), random)][-1:]), (0, None))
 
 
-def run_all(
-    pool: ProcessPoolExecutor, number: int, count: int, draw: Callable[[np.random.Generator], Deploy]
-) -> list[Outcome]:
-    """Simulates `count` deploys of one kind. number: of the kind, which seeds them."""
-    return list(pool.map(partial(run, draw=draw), [(number, each) for each in range(count)], chunksize=10))
+def describe(kind: Kind, judged: Sequence[tuple[int, Judgement | None]]) -> str:
+    """The row of the table."""
+    by = Counter("early" if judgement is None else judgement.status for _, judgement in judged)
+    worse = [(seconds, each.worse) for seconds, each in judged if each and each.status == "worse"]
+    right = sum(any(change.subject == kind.shows_in for change in changes) for _, changes in worse)
+    delay = f"{statistics.median(seconds for seconds, _ in worse) / 60:.1f}" if worse else ""
+    counts = [str(by[status]) for status in ("worse", "better", "same", "early")]
+    return " | ".join([kind.name, str(len(judged)), *counts, str(right) if kind.shows_in else "", delay])
 
 
-def count_unchanged(name: str, outcomes: Sequence[Outcome]) -> str:
-    by = Counter(outcome.status for outcome in outcomes)
-    return " | ".join([name, str(len(outcomes)), *(str(by[status]) for status in ("worse", "better", "same", "early"))])
-
-
-def count_changed(name: str, size: str, fault: Fault, outcomes: Sequence[Outcome]) -> str:
-    found = [outcome for outcome in outcomes if SHOWS_IN[fault] in outcome.worse]
-    other = sum(bool(outcome.worse) for outcome in outcomes) - len(found)
-    better = sum(outcome.better for outcome in outcomes)
-    missed = len(outcomes) - len(found) - other
-    excluded = sum(outcome.status == "same" for outcome in outcomes)
-    delay = f"{statistics.median(outcome.seconds for outcome in found) / 60:.1f} min" if found else "-"
-    return " | ".join([name, size, *map(str, (len(outcomes), len(found), other, missed, excluded, better)), delay])
+HEAD = "deploys | number | worse | better | no change | too early | worse in what changed | median minutes to it"
 
 
 def main() -> int:
@@ -144,43 +134,17 @@ def main() -> int:
     parser.add_argument("--unchanged", type=int, default=3000, help="deploys without a change (default %(default)s)")
     parser.add_argument("--changed", type=int, default=1000, help="deploys with one (default %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument(
-        "--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real deploys (default 0)"
-    )
+    parser.add_argument("--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real ones (default 0)")
     options = parser.parse_args()
     kept = True
+    print(table.render_table(HEAD, []), flush=True)
     with ProcessPoolExecutor(options.jobs) as pool:
-        everything = partial(run_all, pool)
-        unchanged = everything(1, options.unchanged, draw_unchanged)
-        kept &= sum(outcome.status == "worse" for outcome in unchanged) <= MOST_FALSE * len(unchanged)
-        minutes = everything(5, options.unchanged, draw_minutes)
-        kept &= sum(outcome.status == "worse" for outcome in minutes) <= MOST_FALSE * len(minutes)
-        rows = [count_unchanged("steady load", unchanged), count_unchanged("steady load, minutes before it", minutes)]
-        rows.append(count_unchanged("the drift of a day", everything(2, options.unchanged // 3, draw_day)))
-        first = table.render_table("without a change | deploys | worse | better | no change | too early", rows)
-        print(first, flush=True)
-        promises = []
-        for number, (requests, size) in enumerate(((1800, 0.2), (6500, 0.1))):
-            outcomes = everything(
-                3 + number, options.changed // 5, partial(draw_promised, requests=requests, size=size)
-            )
-            found = sum(outcome.status == "worse" for outcome in outcomes)
-            kept &= found >= LEAST_POWER * len(outcomes)
-            promises.append(f"{size:.0%} | {requests:,} | {len(outcomes)} | {found} | {found / len(outcomes):.1%}")
-        second = table.render_table("change | requests a side | deploys | found | share", promises)
-        print(second, flush=True)
-        each = options.changed // sum(map(len, SIZES.values()))
-        rows = []
-        for number, (fault, sizes) in enumerate(SIZES.items()):
-            for place, size in enumerate(sizes):
-                outcomes = everything(10 + 10 * number + place, each, partial(draw_changed, fault=fault, size=size))
-                rows.append(count_changed(fault, _name_size(fault, size), fault, outcomes))
-        third = table.render_table(
-            "change in | by | deploys | found | only in another quantity | missed | of these judged without a change "
-            "above 20 % | better | median time to it",
-            rows,
-        )
-        print(third, flush=True)
+        for number, kind in enumerate(list_kinds(options.unchanged, options.changed), 1):
+            seeds = [(number, each) for each in range(kind.count)]
+            judged = list(pool.map(partial(run, draw=kind.draw), seeds, chunksize=10))
+            print(f"| {describe(kind, judged)} |", flush=True)
+            worse = sum(judgement is not None and judgement.status == "worse" for _, judgement in judged)
+            kept &= kind.least * len(judged) <= worse <= kind.most * len(judged)
     for _ in range(options.real):
         print(describe_real(real.run_round(real.PLANTED)), flush=True)
     return 0 if kept else 1

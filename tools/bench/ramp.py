@@ -8,14 +8,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import resource
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-
-import psutil
 
 from tests.support import real_uwsgi
 from tools.bench import table
@@ -137,8 +134,6 @@ class Result:
     case: Case
     predicted: Predicted
     steps: tuple[Step, ...]
-    others: float
-    """CPUs that programs used during the steps that are no part of the bench."""
 
 
 def run(cases: Sequence[Case], step_seconds: float) -> list[Result]:
@@ -152,31 +147,14 @@ def run(cases: Sequence[Case], step_seconds: float) -> list[Result]:
             time.sleep(WARM_UP_SECONDS)
             figures = asyncio.run(watch([server.stats for server in servers], seconds, read_locks=True))
         predicted = [_describe(case, each) for case, each in zip(cases, figures, strict=True)]
-        began, before, own = time.monotonic(), _busy_seconds(), _tree_seconds(server.pid for server in servers)
         plans = [
             make_plan(case, server, _steps(case, each, step_seconds), seed=2)
             for case, server, each in zip(cases, servers, predicted, strict=True)
         ]
-        clients = resource.getrusage(resource.RUSAGE_CHILDREN)
         with contextlib.ExitStack() as raised:
             loads = [raised.enter_context(running(plan, prefix())) for plan in plans]
             met = [count_steps(plan, finish(load, wait=True)) for plan, load in zip(plans, loads, strict=True)]
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        own = _tree_seconds(server.pid for server in servers) - own
-        own += after.ru_utime + after.ru_stime - clients.ru_utime - clients.ru_stime
-        others = max(0.0, (_busy_seconds() - before - own) / (time.monotonic() - began))
-        return [Result(case, each, of, others) for case, each, of in zip(cases, predicted, met, strict=True)]
-
-
-def _busy_seconds() -> float:
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
-
-
-def _tree_seconds(pids: Iterable[int]) -> float:
-    trees = [psutil.Process(pid) for pid in pids]
-    every = [process.cpu_times() for tree in trees for process in (tree, *tree.children(recursive=True))]
-    return sum(times.user + times.system for times in every)
+        return [Result(case, each, of) for case, each, of in zip(cases, predicted, met, strict=True)]
 
 
 def _steps(case: Case, predicted: Predicted, seconds: float) -> list[tuple[float, float]]:
@@ -236,7 +214,7 @@ def count_steps(plan: Plan, seen: Answers) -> tuple[Step, ...]:
 
 HEAD = (
     "requests | server | predicted from, requests/s | waits from, requests/s | by | most, requests/s | by | "
-    "other programs, CPUs | mean wait of the steps, ms (requests/s)"
+    "mean wait of the steps, ms (requests/s)"
 )
 
 
@@ -285,7 +263,6 @@ def _row(result: Result) -> str:
             predicted.waiting_by.replace("_", " "),
             table.compare(predicted.limit, overload.served, LIMIT),
             predicted.limit_by.replace("_", " "),
-            f"{result.others:.2f}",
             waits,
         ]
     )

@@ -52,12 +52,12 @@ def test_a_wait_that_does_not_grow_crosses_nothing() -> None:
 def test_misses_are_marked_and_counted() -> None:
     """A prediction beyond the tolerance is a miss, and so is one that is not known or not measured."""
     steps = tuple(_step(rate, 0.025 * (rate / 24) ** 3) for rate in (20.0, 24.0, 28.0))
-    good = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=2460)), 0.1)
-    limit = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=1800)), 0.1)
-    unknown = Result(CASE, Predicted(12.0, 1000, None, "", None, ""), good.steps, 0.1)
-    flat = Result(CASE, PREDICTED, (*[_step(rate, 0.01) for rate in (20.0, 24.0)], good.steps[-1]), 0.1)
+    good = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=2460)))
+    limit = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=1800)))
+    unknown = Result(CASE, Predicted(12.0, 1000, None, "", None, ""), good.steps)
+    flat = Result(CASE, PREDICTED, (*[_step(rate, 0.01) for rate in (20.0, 24.0)], good.steps[-1]))
     rows = report([good, limit, unknown, flat]).splitlines()[2:]
-    assert "| sleeping | 4x1 | 12.0 | 26.0 → 24.0 (+8%) | threads | 40.0 → 41.0 (-2%) | threads | 0.10 |" in rows[0]
+    assert "| sleeping | 4x1 | 12.0 | 26.0 → 24.0 (+8%) | threads | 40.0 → 41.0 (-2%) | threads |" in rows[0]
     assert "40.0 → 30.0 (+33% ✗)" in rows[1]
     assert rows[2].count("unknown → ") == 2
     assert "26.0 → unknown ✗" in rows[3]
