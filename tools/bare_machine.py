@@ -16,9 +16,8 @@ from pathlib import Path
 from app.loopback import free_port, get
 from tools import commands, debian_root
 from tools.commands import CommandError
-from tools.debian_root import USER, FailedError, UnavailableError
+from tools.debian_root import USER, FailedError, Machine, Terminal, UnavailableError, in_terminal, machine
 from tools.environments import ROOT
-from tools.machine import Machine, Terminal, in_terminal, machine
 from tools.progress import show_step
 
 START_SECONDS = 600.0  # pip and apt download about 150 MB

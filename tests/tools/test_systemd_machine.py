@@ -9,7 +9,7 @@ import pytest
 
 from tools import debian_root, systemd_machine
 from tools.debian_root import FailedError, UnavailableError
-from tools.systemd_checks import Booted
+from tools.systemd_machine import Booted
 
 HERE = Booted(["env"])
 """Runs commands on this machine."""

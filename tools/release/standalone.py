@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from tools import commands, debian_root
+from tools.debian_root import machine
 from tools.environments import ROOT
-from tools.machine import machine
 from tools.progress import note, show_step
 from tools.release.__main__ import SUMS, add_checksum
 from tools.release.bundle import LOCK

@@ -22,9 +22,8 @@ from pathlib import Path
 from app.loopback import free_port, get
 from tools import commands, debian_root
 from tools.commands import CommandError
-from tools.debian_root import FailedError, UnavailableError
+from tools.debian_root import FailedError, Machine, UnavailableError, machine
 from tools.environments import ROOT
-from tools.machine import Machine, machine
 from tools.progress import note, show_step
 
 SUITES = ("bookworm", "trixie")

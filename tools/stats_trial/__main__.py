@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools import commands, debian_root, systemd_machine
-from tools.debian_root import FailedError
+from tools.debian_root import FailedError, machine
 from tools.environments import ROOT
-from tools.machine import machine
 from tools.progress import note, show_step
 from tools.stats_trial import table
 from tools.stats_trial.setups import SET_UPS, SetUp
 from tools.stats_trial.table import Row
 from tools.stats_trial.trial import Trial
-from tools.systemd_checks import Booted
+from tools.systemd_machine import Booted
 
 SUITES = ("bookworm", "trixie")
 

@@ -18,7 +18,7 @@ from tools import systemd_machine
 from tools.stats_trial import following, inside, setups
 from tools.stats_trial.following import Step
 from tools.stats_trial.setups import SetUp
-from tools.systemd_checks import Booted
+from tools.systemd_machine import Booted
 
 ROUNDS = 3
 """Times that `discover` may ask to be run again."""

@@ -9,7 +9,7 @@ import pytest
 
 from tools.bench.days import course, findings, healthy, pages
 from tools.bench.days.__main__ import Verdicts, join, report, summary
-from tools.bench.days.formulas import mean_wait, part_slower
+from tools.bench.days.healthy import mean_wait, part_slower
 from tools.bench.days.queueing import serve
 
 SEEDS = range(2001, 2013)

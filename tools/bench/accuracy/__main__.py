@@ -21,7 +21,7 @@ from functools import partial
 from tests.support import monitoring
 from tests.support.real_uwsgi import free_port, uwsgi
 from tools.bench import table
-from tools.bench.accuracy import judge, percentiles, queue_waits
+from tools.bench.accuracy import judge, percentiles
 from tools.bench.accuracy.generator import APP, Load, generator
 from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
@@ -144,7 +144,7 @@ def main() -> None:
     runs = [
         *((case.name, partial(run, case, seconds, prometheus=options.prometheus)) for case in every()),
         *((kind.name, partial(percentiles.run, kind, seconds)) for kind in percentiles.every()),
-        *((queued.name, partial(queue_waits.run, queued, seconds)) for queued in queue_waits.every()),
+        *((queued.name, partial(percentiles.run_queue, queued, seconds)) for queued in percentiles.every_queue()),
     ]
     for name, measure in runs:
         if options.only in name:

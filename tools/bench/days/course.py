@@ -12,8 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tools.bench.days.formulas import Array, mean_wait, part_delayed, part_slower
-from tools.bench.days.healthy import DAY, NOTICED, QUEUE, Day, job_lasts, service_times
+from tools.bench.days.healthy import (
+    DAY,
+    NOTICED,
+    QUEUE,
+    Array,
+    Day,
+    job_lasts,
+    mean_wait,
+    part_delayed,
+    part_slower,
+    service_times,
+)
 from tools.bench.days.queueing import Served, serve
 
 STEP = 5.0

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
-from tools.bench.days.formulas import Array
-from tools.bench.days.healthy import QUEUE
+from tools.bench.days.healthy import QUEUE, Array
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings

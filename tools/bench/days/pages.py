@@ -24,8 +24,7 @@ from alerts.thresholds import Thresholds
 from tests.support.monitoring import find
 from tools.bench.days.course import STEP, Course, Hurt
 from tools.bench.days.findings import OBJECTIVE
-from tools.bench.days.formulas import Array
-from tools.bench.days.healthy import QUEUE
+from tools.bench.days.healthy import QUEUE, Array
 from tools.environments import ROOT
 
 RULES = ROOT / "alerts" / "rules"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.source_tables import read_findings, read_imports
+from tools.tables import read_findings, read_imports
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
 
 MODULE = """
