@@ -10,10 +10,7 @@ that needs no login; a picture includes the variables, and ends at the end of a 
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections.abc import Sequence
 from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import FloatRect
@@ -55,52 +52,29 @@ def take_page(port: int) -> list[str]:
     return shown.problems
 
 
-def take_dashboards(address: str, names: Sequence[str], server: str, minutes: int, end: float) -> list[str]:
-    """Writes the pictures of these dashboards; returns a sentence for each error in the browser. server: on the
-    dashboards of one. end: of the time range, in epoch seconds."""
+def take_dashboards(address: str) -> list[str]:
+    """Writes the pictures of the dashboards, of the last minutes; returns a sentence for each error in the browser."""
     with (
         browser() as running,
         tab(running, urlsplit(address).port or 80, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown,
     ):
         shown.page.add_init_script(_UNDOCK)
-        for name in names:
-            times = {"from": f"{(end - 60 * minutes) * 1000:.0f}", "to": f"{end * 1000:.0f}"}
-            if name == "capacity":
-                times = {"from": "now-90d", "to": "now"}
-            one = {"var-server": server} if name in ("server", "affinity") else {}
-            query = urlencode({**times, **one, "theme": "dark", "kiosk": "1"})
+        for name, row in UP_TO.items():
+            begin = "now-90d" if name == "capacity" else "now-15m"
+            one = {"var-server": "shop"} if name in ("server", "affinity") else {}
+            query = urlencode({"from": begin, "to": "now", **one, "theme": "dark", "kiosk": "1"})
             shown.page.goto(f"{address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
             shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
-            bottom = shown.page.evaluate(_BOTTOM, UP_TO[name])
+            bottom = shown.page.evaluate(_BOTTOM, row)
             clip: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": bottom + 8}
             shown.page.screenshot(path=DASHBOARD_PICTURES / f"{name}.png", clip=clip)
         return shown.problems
 
 
-def main() -> str | None:
-    parser = argparse.ArgumentParser(
-        prog=".venv/bin/python3 -m tools.pictures",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    page = kinds.add_parser("page", help="the page of a demo")
-    page.add_argument("port", type=int, help="port of the demo's exporter")
-    boards = kinds.add_parser("dashboards", help="the dashboards, in a Grafana")
-    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
-    boards.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
-    boards.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
-    boards.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
-    boards.add_argument("--to", type=float, default=time.time(), help="end of the range, epoch seconds (default: now)")
-    options = parser.parse_args()
-    if options.kind == "page":
-        problems = take_page(options.port)
-    else:
-        problems = take_dashboards(
-            options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
-        )
+def main(kind: str, where: str) -> str | None:
+    problems = take_page(int(where)) if kind == "page" else take_dashboards(where)
     return "\n".join(problems) or None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from tests.support.abusive_clients import HEAD, endless, many
@@ -121,22 +120,18 @@ def _figures(exporter: Exporter, good: CountedServer, seconds: float) -> Figures
 
 
 TIMES = 7
-"""How often each document is decoded; the first time, memory is measured too."""
+"""How often each document is decoded."""
 
 _MEGABYTE = 2**20
-_RESET_PEAK = "5"
-"""Written to clear_refs, resets the high-water mark of memory: proc_pid_clear_refs(5)."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """outcome: the kind of the document, or the reason why it is refused; cpu: seconds of each decoding; growth: bytes
-    of the peak above what the process had before, without the document itself."""
+    """outcome: the kind of the document, or the reason why it is refused; cpu: seconds of each decoding."""
 
     size: int
     outcome: str
     cpu: tuple[float, ...]
-    growth: int
 
     @property
     def median_cpu(self) -> float:
@@ -147,19 +142,13 @@ def measure_decoding() -> Iterator[tuple[str, Decoding]]:
     """Decodes each document in a new process; yields its name and figures."""
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name, make in DOCUMENTS.items():
-            # Built in this process: building leaves free memory, which decoding would use without visible growth.
             yield name, pool.apply(_decode, (make(),))
 
 
 def _decode(body: bytes) -> Decoding:
     stats.decode(b'{"workers":[]}')
-    own = Path("/proc/self")
-    own.joinpath("clear_refs").write_text(_RESET_PEAK)
-    pid = int(own.resolve().name)
-    before = peak_resident_bytes(pid)
     outcomes: set[str] = set()
     seconds: list[float] = []
-    growth = 0
     for _ in range(TIMES):
         began = time.process_time()
         try:
@@ -167,9 +156,8 @@ def _decode(body: bytes) -> Decoding:
         except StatsError as error:
             outcomes.add(error.reason)
         seconds.append(time.process_time() - began)
-        growth = growth or peak_resident_bytes(pid) - before
     (outcome,) = outcomes
-    return Decoding(len(body), outcome, tuple(seconds), growth)
+    return Decoding(len(body), outcome, tuple(seconds))
 
 
 def _filled(first: bytes, more: bytes, last: bytes, size: int = SIZE_CAP) -> bytes:
@@ -300,10 +288,10 @@ def _crowd_misses(crowded: Crowds) -> Iterator[str]:
 def _decoded(decoded: Mapping[str, Decoding]) -> str:
     rows = [
         f"{name} | {decoding.size / 1e6:.2f} | {decoding.outcome} | {decoding.median_cpu * 1e3:.1f} | "
-        f"{max(decoding.cpu) * 1e3:.1f} | {decoding.growth / 1e6:.1f}"
+        f"{max(decoding.cpu) * 1e3:.1f}"
         for name, decoding in decoded.items()
     ]
-    return render_table("document | MB | read as | CPU, ms (median) | CPU, ms (max) | growth, MB", rows)
+    return render_table("document | MB | read as | CPU, ms (median) | CPU, ms (max)", rows)
 
 
 def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], crowded: Crowds) -> str:

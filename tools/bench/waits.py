@@ -78,9 +78,6 @@ CASES = (
     Case("8x1 half full, mixed, thunder-lock", 8, 1, 4, MIX, options=("--thunder-lock",)),
 )
 
-SHORT = ("2x8 half full, mixed", "1x16 lock, on a CPU of its own")
-"""The cases for further builds of uWSGI and Python."""
-
 
 APP = Path(__file__).with_name("waits_app.py")
 WARM_UP_SECONDS = 5.0
@@ -103,7 +100,7 @@ class Result:
     cost: float
 
 
-def run(case: Case, seconds: float, binary: str | None = None) -> Result:
+def run(case: Case, seconds: float) -> Result:
     with contextlib.ExitStack() as stack:
         records = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         ports = [real_uwsgi.free_port(), real_uwsgi.free_port()]
@@ -115,7 +112,7 @@ def run(case: Case, seconds: float, binary: str | None = None) -> Result:
             _pin(backends.pid, {0})
         options = ["--processes", str(case.workers), "--disable-logging", *case.options]
         options += ["--threads", str(case.threads)] if case.threads > 1 else []
-        server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP, binary=binary))
+        server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP))
         if case.pinned:
             _pin(server.pid, {1})
         kinds = tuple(Kind(1.0, f"/?{plan}") for plan in case.plans)
@@ -236,22 +233,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.waits", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="length of each case (default %(default)g)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
-    parser.add_argument(
-        "--uwsgi",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="run two of the cases with this uWSGI as well, for other versions of Python; repeatable",
-    )
     options = parser.parse_args()
-    wanted = [(case.name, case, None) for case in CASES if options.only in case.name]
-    for other in options.uwsgi:
-        name, _, path = other.partition("=")
-        wanted += [(f"{case.name}, {name}", case, path) for case in CASES if case.name in SHORT]
     results: dict[str, Result] = {}
-    for name, case, path in wanted:
-        results[name] = run(case, options.seconds, path)
-        print(_row(name, results[name]), flush=True)
+    for case in CASES:
+        if options.only in case.name:
+            results[case.name] = run(case, options.seconds)
+            print(_row(case.name, results[case.name]), flush=True)
     print(f"\n{report(results)}\n\n{table.machine()}")
 
 

@@ -209,10 +209,6 @@ class Truth:
         """Mean seconds from connected to enter, of requests that ended in the window."""
         return fmean((record.enter - record.connected) / SECOND for record in self._ended(window))
 
-    def connecting(self, window: tuple[float, float]) -> float:
-        """Mean seconds in connect(2): with a full queue, a client waits there, outside the queue."""
-        return fmean((record.connected - record.connecting) / SECOND for record in self._ended(window))
-
     def _ended(self, window: tuple[float, float]) -> list[Record]:
         start, end = window
         return [record for record in self.records if start < record.leave / SECOND <= end]

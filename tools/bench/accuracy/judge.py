@@ -84,8 +84,6 @@ def queue(case: Measured) -> Iterator[Line]:
     truth = case.truth.client_time(instants) - whole.growth(RUNNING) / whole.growth(REQUESTS)
     length = whole.growth(QUEUE) / whole.growth(OBSERVED)
     note = f"mean length {length:.1f}; by the application's clock {case.truth.wait(instants) * 1000:.4g} ms"
-    if (connecting := case.truth.connecting(instants)) > 0.001:
-        note += f"; {connecting * 1000:.4g} ms more in connect(2), outside the queue"
     yield within("queue wait", ours, truth, 0.1, note, " ms", 1000)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.stats_trial import table
-from tools.stats_trial.table import Row
+from tools.stats_trial import __main__ as table
+from tools.stats_trial.__main__ import Row
 from tools.stats_trial.trial import Phase
 
 GOOD = Phase(serves=True, failed=0, away=1.1, kept=True, exporter=True, other=False, exact=True)
