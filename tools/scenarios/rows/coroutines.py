@@ -33,12 +33,7 @@ ROWS = (
         why="One interpreter at its limit: 16 users wait 1.3 s for 80 ms of work. More coroutines make it worse.",
         twin=healthy("", Load(rate=3, cpu_ms=80)),
     ),
-    Scenario(
-        "gevent at rest",
-        GEVENT,
-        Expected("ok", limits=("threads",)),
-        (Load(clients=4, io_ms=200),),
-    ),
+    Scenario("gevent at rest", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=4, io_ms=200),)),
     Scenario(
         "gevent with long requests",
         GEVENT,
@@ -79,12 +74,7 @@ ROWS = (
         why="Nothing is patched, so each worker serves one request at a time, and 18 of 20 clients wait in the queue.",
         twin="gevent, calls that yield",
     ),
-    Scenario(
-        "gevent, calls that yield",
-        GEVENT,
-        Expected("ok", limits=("threads",)),
-        (Load(clients=20, io_ms=200),),
-    ),
+    Scenario("gevent, calls that yield", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=20, io_ms=200),)),
     Scenario(
         "gevent, a connection that is not answered",
         Server(2, 20, UNPATCHED, app=OUTSIDE_APP, beside=("hole",)),
@@ -96,10 +86,8 @@ ROWS = (
         ),
         (Load(clients=6, path="/new?n=0&timeout=5"),),
         seconds=15.0,
-        why="Each worker hangs in one connect until its timeout of five seconds, with all other requests.",
         twin=healthy(
-            "gevent, connections that yield",
-            server=Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",)),
+            "gevent, connections that yield", server=Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",))
         ),
     ),
     Scenario(
@@ -128,12 +116,7 @@ ROWS = (
         ),
         (Load(clients=1, cpu_ms=4000), Load(clients=10, io_ms=50)),
         alone=True,
-        why="Whichever worker takes the long request serves nothing else for four seconds; the other one is free.",
-        twin=healthy(
-            "gevent at 60 % of a CPU",
-            Load(rate=200, cpu_ms=2),
-            server=Server(1, 20, GEVENT.options),
-        ),
+        twin=healthy("gevent at 60 % of a CPU", Load(rate=200, cpu_ms=2), server=Server(1, 20, GEVENT.options)),
     ),
     Scenario(
         "gevent with event streams",

@@ -40,16 +40,9 @@ ROWS = (
         ),
         (Load(clients=8, cpu_ms=50),),
         alone=True,
-        why="All interpreters (one) are at the limit, and eight requests share it, while a CPU is free.",
         twin=healthy("", Load(rate=4, cpu_ms=50)),
     ),
-    Scenario(
-        "2x2 at 25 % of the CPU",
-        Server(2, 2),
-        Expected("ok"),
-        (Load(rate=10, cpu_ms=50),),
-        alone=True,
-    ),
+    Scenario("2x2 at 25 % of the CPU", Server(2, 2), Expected("ok"), (Load(rate=10, cpu_ms=50),), alone=True),
     Scenario(
         "4x8 on the CPU, beside burners",
         Server(4, 8),
@@ -76,10 +69,7 @@ ROWS = (
         "hot worker by map-socket",
         Server(3, 8, MAPPED),
         Expected("critical", ("unevenness_hurts",), words=("worker 1",), limits=("hottest_interpreter", "cpu")),
-        (
-            Load(clients=16, io_ms=60, cpu_ms=20, socket="hot"),
-            Load(clients=2, io_ms=60, cpu_ms=20, socket="calm"),
-        ),
+        (Load(clients=16, io_ms=60, cpu_ms=20, socket="hot"), Load(clients=2, io_ms=60, cpu_ms=20, socket="calm")),
         alone=True,
         seconds=15.0,
         twin="uneven and harmless",
@@ -94,10 +84,7 @@ ROWS = (
             words=("all threads of worker 1 are busy", "map-socket"),
             not_words=("raise `threads`", "raise `processes`"),
         ),
-        (
-            Load(clients=9, io_ms=80, socket="hot"),
-            Load(clients=2, io_ms=80, socket="calm"),
-        ),
+        (Load(clients=9, io_ms=80, socket="hot"), Load(clients=2, io_ms=80, socket="calm")),
         seconds=15.0,
         why="All four threads of worker 1 are busy, and five requests wait at its own socket, longer than "
         "they are in service, while most of the other threads are free.",
@@ -107,10 +94,7 @@ ROWS = (
         "uneven and harmless",
         Server(3, 8, MAPPED),
         Expected("ok", also=("unevenness_harmless",), words=("harmless",), limits=("threads",)),
-        (
-            Load(clients=4, io_ms=100, socket="hot"),
-            Load(clients=2, io_ms=100, socket="calm"),
-        ),
+        (Load(clients=4, io_ms=100, socket="hot"), Load(clients=2, io_ms=100, socket="calm")),
         seconds=15.0,
     ),
     Scenario(
@@ -126,7 +110,6 @@ ROWS = (
         Server(4, 2, ("--cpu-affinity", "1")),
         Expected("ok", also=("workers_share_one_cpu",)),
         (Load(rate=4, io_ms=100),),
-        why="Two workers on each CPU cost nothing while they hardly compute: nobody is hurt and no limit is near.",
     ),
     Scenario(
         "cgroup quota of half a CPU",

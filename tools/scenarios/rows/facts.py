@@ -22,7 +22,6 @@ ROWS = (
             not_words=("traceback", "processes", "threads"),
         ),
         (Load(rate=15, io_ms=200, patience_ms=100), Load(rate=5, io_ms=20)),
-        why="Their timeout is half of the response time; the application raises nothing.",
         twin="clients that have time for the answer",
     ),
     Scenario(
@@ -63,7 +62,6 @@ ROWS = (
         Expected("warning", ("workers_stopped",), words=("stopped", "kill -cont"), not_words=("processes",)),
         (Load(part=0.2, io_ms=50),),
         (Event(1.0, actions.stop_worker),),
-        why="The other three serve everything, and a request of the stopped one, if it has any, waits with it.",
     ),
     Scenario(
         "all workers reach max-requests together",

@@ -81,7 +81,6 @@ ROWS = (
         Expected("critical", ("descriptors_used_up",), words=("file descriptors", "max-fd"), not_words=NO_MORE),
         (Load(rate=20, io_ms=10, path="/open"),),
         lead=6.0,
-        why="Each request keeps a file open: after some 50 in each worker, nothing can be opened or accepted.",
         twin=healthy("few descriptors and no leak", Load(rate=20, io_ms=10), lead=2.0),
     ),
     Scenario(
@@ -89,7 +88,6 @@ ROWS = (
         Server(2, 1, ("--env", "IMPORT=timer"), app=APP),
         Expected("warning", ("signal_handlers",), words=("target='mule'", "of 2 threads"), not_words=NO_MORE),
         (Load(rate=100, io_ms=10),),
-        why="A timer takes one of two threads for 1.8 of 2 s. The other is left to 100 requests a second of 10 ms.",
         twin=healthy(
             "a timer that runs in a mule",
             server=Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),

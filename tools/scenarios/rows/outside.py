@@ -126,7 +126,6 @@ ROWS = (
         seconds=15.0,
         lead=5.0,
         skip=needs("psycopg2-binary", "sqlalchemy", servers=POSTGRES),
-        why="Its default size: of some 14 requests in each worker, five have a connection, and nine wait for one.",
         twin=healthy("SQLAlchemy's pool with room", Load(clients=4, io_ms=100)),
     ),
     Scenario(
@@ -142,7 +141,6 @@ ROWS = (
         seconds=15.0,
         lead=4.0,
         skip=needs("psycopg2-binary", "django", servers=POSTGRES),
-        why="One transaction at a time has the row, and six wait for it in PostgreSQL: more threads would wait, too.",
         twin=healthy("Django and rows that nobody waits for", Load(rate=5, io_ms=20)),
     ),
     Scenario(
@@ -190,7 +188,6 @@ ROWS = (
         ),
         (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
         skip=needs(servers=("nginx",)),
-        why="nginx closes its connection after half of the response time, and answers 504.",
         twin=healthy("nginx that waits for the answer", server=Server(4, 2, nginx="proxy_read_timeout 5s;")),
     ),
 )

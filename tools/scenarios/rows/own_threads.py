@@ -46,7 +46,6 @@ ROWS = (
         ),
         (Load(clients=5, io_ms=20, path="/consumer"),),
         lead=8.0,
-        why="The import started it in the master, and no worker has it: nobody answers.",
         twin=healthy(
             "a thread that each worker has started",
             Load(clients=4, io_ms=20, think_ms=100, path="/consumer"),
@@ -87,7 +86,6 @@ ROWS = (
             limits=("lock",),
         ),
         (Load(clients=8, io_ms=30, path="/processes"),),
-        why="A lock of multiprocessing, made before the fork: one request at a time in all four processes together.",
         twin=healthy("", Load(clients=3, io_ms=30)),
     ),
     Scenario(
@@ -102,7 +100,6 @@ ROWS = (
         (Load(rate=20, io_ms=50, path="/deadlock", most=40),),
         seconds=16.0,
         lead=4.0,
-        why="Within a second or two, two requests of each worker wait for each other, and all others for them.",
         twin=healthy("", Load(rate=20, io_ms=50)),
     ),
     Scenario(
@@ -115,7 +112,6 @@ ROWS = (
             not_words=NO_MORE,
         ),
         (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60),),
-        why="All eight threads wait for requests that find no thread, until their timeout of five seconds.",
         twin=healthy("", Load(rate=2, io_ms=200, path="/itself", socket="tcp")),
     ),
     Scenario(

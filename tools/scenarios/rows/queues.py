@@ -75,7 +75,6 @@ ROWS = (
         Server(4, 8),
         Expected("ok", limits=("threads",)),
         (Load(clients=8, io_ms=20_000), Load(part=0.05, io_ms=100)),
-        why="They are meant to wait 20 s, and 24 threads are left.",
     ),
     Scenario(
         "long polls in every thread",
@@ -88,12 +87,7 @@ ROWS = (
     ),
     Scenario(
         "a full log pipe",
-        Server(
-            2,
-            2,
-            ("--logto", "{directory}/pipe"),
-            before="mkfifo pipe",
-        ),
+        Server(2, 2, ("--logto", "{directory}/pipe"), before="mkfifo pipe"),
         Expected("unknown", words=("pipe",)),
         (Load(clients=12, io_ms=5),),
         lead=12.0,

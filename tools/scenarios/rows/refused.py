@@ -27,7 +27,6 @@ ROWS = (
         ),
         LARGE_HEADS,
         log=True,
-        why="A third of the requests fail and are counted nowhere; over a UNIX socket, only the log says so.",
         twin=healthy(
             "large heads that fit, with the log",
             server=Server(2, 2, ("--buffer-size", "32768")),

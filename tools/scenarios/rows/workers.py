@@ -50,7 +50,6 @@ ROWS = (
         Expected("ok", also=("workers_respawned",), limits=("threads",)),
         (Load(part=0.6, io_ms=50),),
         seconds=15.0,
-        why="A worker lives 8 s here so that the check sees it, and no request is lost.",
         resized=True,
     ),
     Scenario(
@@ -68,7 +67,6 @@ ROWS = (
         Expected("warning", ("respawn_loop", "workers_respawned"), words=("raise `max-requests`",), limits=(None,)),
         (Load(rate=7, io_ms=50),),
         seconds=18.0,
-        why="Workers live four seconds: CPU and capacity go into respawns, but nobody is refused.",
         twin="max-requests, gentle",
         resized=True,
     ),
@@ -107,7 +105,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_broken),),
         seconds=15.0,
-        why="uWSGI answers every request with status 500 itself: no worker has an application.",
         twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.reload),)),
     ),
     Scenario(
@@ -138,7 +135,6 @@ ROWS = (
         ),
         (Load(rate=16, io_ms=50), Load(rate=0.33, io_ms=30, path="/crash")),
         seconds=18.0,
-        why="By signal 11, as a faulty extension does. Only uWSGI's log names the signal.",
         twin=healthy("", Load(rate=16, io_ms=50)),
     ),
     Scenario(
@@ -231,7 +227,6 @@ ROWS = (
         Expected("ok", also=("workers_respawned", "memory_recycled"), not_words=("leak",)),
         (LEAK,),
         seconds=18.0,
-        why="Workers are replaced between requests, each after some seconds: what the option is for.",
         resized=True,
     ),
     Scenario(
