@@ -54,7 +54,10 @@ def build(
             if not only or kind in only:
                 with show_step(title):
                     made.append(step())
-    (target / SUMS).write_text(checksums(made))
+    if not only:
+        (target / SUMS).unlink(missing_ok=True)
+    for path in made:
+        add_checksum(target / SUMS, path)
     return [*made, target / SUMS]
 
 
