@@ -201,6 +201,8 @@ def _judge_oldest(scrapes: Sequence[Scrape], records: Sequence[Record]) -> Line:
         if name in scrape.samples and truth > INTERVAL:
             ages.append(truth)
             errors.append(abs(scrape.total(name) - truth))
+    if not errors:
+        return Line("oldest request, worst error", "-", "no old request at a scrape", "-", "one interval", None)
     middle = percentile(sorted(errors), 0.5)
     return Line(
         "oldest request, worst error",
