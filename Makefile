@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -66,7 +66,7 @@ bench-days:  ## simulate 1,000 days of healthy servers and count pages, for 30 m
 	@$(PYTHON) -m tools.prepare bench-days
 	@.venv/bin/python -m tools.bench.days $(ARGS)
 
-bench-deploys:  ## simulate 5,400 deploys, for 5 minutes, and deploy real servers (ARGS="--real 1", 24 minutes)
+bench-deploys:  ## simulate 8,400 deploys, for 5 minutes, and deploy real servers (ARGS="--real 1", 24 minutes)
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.deploys $(ARGS)
 
@@ -77,7 +77,6 @@ bench-cost:  ## measure what a sample costs, and what the exporter costs uWSGI a
 bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sockets, for 20 minutes (ARGS="--only vassals")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
-	@.venv/bin/python -m tools.bench.hour_memory
 
 bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes
 	@$(PYTHON) -m tools.prepare bench
@@ -108,22 +107,18 @@ systemd-machine:  ## check the systemd unit in a container that runs systemd, as
 try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour
 	@exec $(PYTHON) -m tools.stats_trial $(ARGS)
 
-try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.container_trial $(ARGS)
-
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests
 	@.venv/bin/python -m tools.mutants $(ARGS)
 
 lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
-	@$(PYTHON) -m tools.release.lock
+	@$(PYTHON) -m tools.release.bundle
 
 dist:  ## build the wheel and the source distribution of the last commit into dist/
 	@$(PYTHON) -m tools.release --only python
 
 deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
-	@$(PYTHON) -m tools.release.deb $(if $(ARCHITECTURE),--architecture $(ARCHITECTURE))
+	@$(PYTHON) -m tools.release --only deb --architecture $(or $(ARCHITECTURE),amd64)
 
 try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)
@@ -138,7 +133,7 @@ release:  ## build everything of a release from the last commit into dist/; publ
 	@$(PYTHON) -m tools.release
 
 release-twice:  ## build a release twice, in different places, and compare the bytes
-	@$(PYTHON) -m tools.release.twice
+	@$(PYTHON) -m tools.release --twice
 
 clean:  ## remove the environments and everything generated
 	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info

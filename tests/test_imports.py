@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tools.environments import ROOT
-from tools.source_tables import PACKAGE, read_imports
+from tools.tables import PACKAGE, read_imports
 from uwsgi_headroom import analysis
 
 FACES = ("prometheus_client", "starlette", "httptools", "uwsgi_headroom.metrics", "uwsgi_headroom.web")

@@ -1,15 +1,13 @@
 """`make bare-machine`: checks on a minimal Debian that `make demo` does what the README promises.
 
 Needs root. Makes a minimal Debian root, installs the packages that the README names, clones HEAD as an ordinary user,
-and runs the demo in a terminal. The exit status is 0 if the demo works, 1 if it does not, and 75 if the check cannot
-run here; the reason is printed.
+and runs the demo in a terminal.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +16,10 @@ from pathlib import Path
 from app.loopback import free_port, get
 from tools import commands, debian_root
 from tools.commands import CommandError
-from tools.debian_root import USER, UnavailableError
+from tools.debian_root import USER, FailedError, Machine, Terminal, UnavailableError, in_terminal, machine
 from tools.environments import ROOT
-from tools.machine import Machine, Terminal, in_terminal, machine
 from tools.progress import show_step
 
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 START_SECONDS = 600.0  # pip and apt download about 150 MB
 STAY_SECONDS = 10.0  # a program that fails at its start has ended by then
 END_SECONDS = 30.0  # the demo gives its programs 10
@@ -36,35 +32,11 @@ _INSTALL = re.compile(r"On a fresh Debian or Ubuntu[^`]*`apt-get install ([^`]+)
 _REQUESTS = re.compile(r"^uwsgi_worker_requests_total\{[^}]*\} (\S+)", re.MULTILINE)
 
 
-class FailedError(Exception):
-    """The demo does not work as promised; the message has one line for each fault."""
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Checks the demo on a bare machine; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.bare_machine", description=__doc__)
     parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
     suite = parser.parse_args(argv).suite
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
-    try:
-        release = Path("/etc/os-release")
-        os_release = release.read_text() if release.exists() else ""
-        reason = debian_root.unavailable(os_release)
-        if reason:
-            raise UnavailableError(reason)
-        _check(suite or debian_root.suite_of(os_release))
-    except UnavailableError as error:
-        print(f"bare-machine: cannot run here: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except (CommandError, FailedError) as error:
-        print(f"\nbare-machine: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        return 130
-    print("bare-machine: the demo does what the README says")
-    return 0
+    return debian_root.run_check("bare-machine", lambda: _check(suite or debian_root.own_suite()))
 
 
 def packages(readme: str) -> list[str]:
@@ -79,7 +51,6 @@ def packages(readme: str) -> list[str]:
 
 
 def requests(metrics: str) -> float:
-    """Returns the sum of all workers' requests in the exporter's text."""
     return sum(float(value) for value in _REQUESTS.findall(metrics))
 
 
@@ -119,6 +90,7 @@ def _check(suite: str) -> None:
         with show_step("git clone of HEAD, as an ordinary user"):
             _clone(bare)
         _demo(bare, free_port())
+    print("bare-machine: the demo does what the README says")
 
 
 def _clone(bare: Machine) -> None:

@@ -14,17 +14,20 @@ so every wrapper in place works.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from app.programs import ProgramError
+from app import monitoring
+from app.loopback import free_port
+from app.programs import Program, ProgramError, running
 from tools import commands
 from tools.commands import CommandError
 from tools.environments import SetupError
-from tools.program_proof import prove
 from tools.progress import show_step
 
 PACKAGES = {
@@ -72,12 +75,10 @@ def find_program(program: str, directory: Path) -> Path | None:
 
 
 def missing_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
-    """Returns the programs that are neither on PATH nor in `directory`."""
     return [program for program in programs if not find_program(program, directory)]
 
 
 def install_advice(programs: Iterable[str]) -> str:
-    """Returns the command that installs the programs on Debian and Ubuntu."""
     packages = dict.fromkeys(PACKAGES[program][0] for program in programs)
     return f"apt-get install --no-install-recommends {' '.join(packages)}"
 
@@ -176,3 +177,27 @@ def _download(package: str, into: Path) -> None:
 def _find(program: str, folder: str) -> Path | None:
     names = (program, _DEBIANS_NAMES.get(program, program))
     return next((Path(place) for name in names if folder and (place := shutil.which(name, path=folder))), None)
+
+
+def prove(name: str, program: Path) -> None:
+    """Starts a server, or gives a tool a file to check: a program may lack a file that it reads only at its start.
+
+    Raises `CommandError`, `ProgramError` or `OSError` if the program does not work. name: upstream's name of it."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as name_of_directory:
+        directory = Path(name_of_directory)
+        checked = directory / "checked.yml"
+        if name == "promtool":
+            checked.write_text(json.dumps({"groups": []}))
+            commands.run_command([program, "check", "rules", checked])
+        elif name == "amtool":
+            checked.write_text(json.dumps(monitoring.NOBODY))
+            commands.run_command([program, "check-config", checked])
+        elif name == "prometheus":
+            _start(monitoring.prometheus(program, free_port(), directory, targets=[]), directory)
+        else:
+            _start(monitoring.alertmanager(program, free_port(), directory, monitoring.NOBODY), directory)
+
+
+def _start(program: Program, directory: Path) -> None:
+    with running([replace(program, sentence="")], directory, cwd=directory):
+        pass

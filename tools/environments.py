@@ -65,7 +65,6 @@ class Environment:
         return f"Python {answer.stdout.strip()}" == PYTHON
 
     def ensure(self) -> None:
-        """Creates the environment, unless it exists and fits."""
         if self.fits():
             return
         refuse_without_venv()
@@ -119,7 +118,6 @@ def _links(compiler: str, option: str) -> bool:
 
 
 def project(extras: str, root: Path = ROOT) -> Environment:
-    """Returns the environment with the project and its `extras`; installs them again when setup.cfg has changed."""
     environment = Environment(root / ".venv")
     environment.ensure()
     of = hashlib.sha256((root / "setup.cfg").read_bytes()).hexdigest()
@@ -157,7 +155,6 @@ def _add_gevent(environment: Environment, root: Path) -> None:
 
 
 def wheel_uwsgi(root: Path = ROOT) -> Path:
-    """Returns uWSGI from the pyuwsgi wheel, beside the project. Raises `CommandError` if no wheel fits."""
     environment = Environment(root / ".venv")
     if not environment.holds("pyuwsgi", PYTHON):
         with show_step("installing uWSGI (the pyuwsgi wheel)"):

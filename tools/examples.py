@@ -22,9 +22,9 @@ from tests.support.exporter import exporter
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import loads
+from tools.scenarios.rows import ROWS
 from tools.scenarios.scenario import Load, Server
 from tools.scenarios.servers import started
-from tools.scenarios.table import ROWS
 from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"
@@ -176,7 +176,6 @@ _OF_THE_MACHINE = ("CPU wait", "CPU", "interpreter lock", "other", "unknown")
 
 
 def block(example: Example, output: str) -> str:
-    """The block of the document."""
     return f"```console\n$ {example.shown}\n{output}```\n"
 
 
@@ -192,7 +191,6 @@ def form(text: str) -> str:
 
 
 def main() -> int:
-    """Writes the blocks into the document; returns the exit status."""
     text = DOCUMENT.read_text()
     for name, output in run_all().items():
         example = next(each for each in EXAMPLES if each.name == name)

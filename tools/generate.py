@@ -13,7 +13,7 @@ from pathlib import Path
 from alerts import __main__ as rules
 from alerts.files import render as render_rules
 from alerts.thresholds import Thresholds
-from tools import kubernetes_files, man_pages, report_example, source_tables, stylesheet, tables
+from tools import kubernetes_files, man_pages, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import complaints
@@ -28,18 +28,18 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
     ("alerts", "budget", tables.budget_of_services),
     ("api", "documents", tables.api_documents),
-    ("safety", "bounds", source_tables.bounds),
+    ("safety", "bounds", tables.bounds),
     ("complaints", "complaints", complaints.lines),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
-    ("design", "imports", source_tables.imports),
+    ("design", "imports", tables.imports),
     ("history", "kinds", tables.event_kinds),
     ("history", "causes", tables.event_causes),
     ("log", "messages", tables.log_messages),
     ("metrics", "metrics", tables.metrics),
-    ("settings", "rules", source_tables.rules),
+    ("settings", "rules", tables.rules),
     ("severity", "thresholds", tables.knobs),
-    ("troubleshooting", "findings", source_tables.findings),
+    ("troubleshooting", "findings", tables.findings),
     ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
@@ -63,7 +63,6 @@ def generated_files() -> Iterator[tuple[Path, str]]:
 
 
 def _documents() -> Iterator[tuple[Path, str]]:
-    """The documents with tables."""
     for document in dict.fromkeys(document for document, _, _ in _SECTIONS):
         path = ROOT / "docs" / f"{document}.md"
         text = path.read_text()
@@ -84,7 +83,6 @@ def _words() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> str | None:
-    """Writes the files. Returns a message about files that it could not write."""
     for path, text in generated_files():
         path.write_text(text)
     return None if CAN_MAKE_DASHBOARDS else "dashboards were not written: they need Python 3.11"

@@ -1,8 +1,8 @@
 """Makes the parts of the Helm chart and of the kustomize base that come from elsewhere: rules, dashboards, version.
 
 The chart reads the rules and dashboards where they are, through two links in its folder `files`; a packaged chart has
-copies (`tools.release.chart`). kustomize reads the dashboards through a kustomization beside them. It cannot make a
-PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the base to include.
+copies (`tools.release.distributions`). kustomize reads the dashboards through a kustomization beside them. It cannot
+make a PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the base to include.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ kind: Kustomization
 
 
 def committed() -> Iterator[tuple[Path, str]]:
-    """Yields the path and text of each file that is committed."""
     # The chart has no public address, so its icon is in it.
     icon = base64.b64encode(ICON.read_bytes().strip()).decode()
     yield CHART / "Chart.yaml", _CHART.format(version=version_of((ROOT / MODULE).read_text()), icon=icon)

@@ -60,7 +60,6 @@ PACKAGES = (
 
 
 def lab_environment(root: Path = ROOT) -> Environment:
-    """Returns the environment of the lab, which may not exist yet."""
     return Environment(root / ".venv-lab")
 
 
@@ -84,12 +83,10 @@ def why_missing(environment: Environment, name: str) -> str | None:
 
 
 def compiled_module(environment: Environment) -> Path | None:
-    """Returns the path of the compiled Fibonacci module."""
     return next(iter(_compiled_directory(environment).glob(f"{COMPILED}.*.so")), None)
 
 
 def versions(environment: Environment) -> dict[str, str]:
-    """Returns the version of each of `PACKAGES` that is installed."""
     listing = subprocess.run(
         [environment.program("python"), "-m", "pip", "list", "--format=freeze"],
         capture_output=True,
@@ -101,7 +98,6 @@ def versions(environment: Environment) -> dict[str, str]:
 
 
 def _install(environment: Environment, package: Package, root: Path) -> str | None:
-    """Returns the reason if it fails."""
     if reason := package.obstacle():
         return reason
     try:

@@ -82,7 +82,6 @@ _LINE = 78
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Yields the path and text of each page."""
     line = make_command_line()
     yield DIRECTORY / f"{PROGRAM}.1", "\n".join(_program_page(line)) + "\n"
     for name, parser in line.commands.items():

@@ -4,8 +4,8 @@ to it.
 A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
 is written into a temporary copy of `exporter/`, never into the checkout. Its tests run in three rounds, each for those
 that survived the round before: the nearest test files of its room; the others of its room; tests of the rooms that use
-it. A mutant is killed only by a test that passes without it, which is tried each time. Results are
-kept in a file, so an interrupted run continues. Whether a survivor changes any behaviour is for a person to say.
+it. A mutant is killed only by a test that passes without it, which is tried each time. Whether a survivor changes any
+behaviour is for a person to say.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import ast
 import itertools
-import json
 import os
 import random
 import re
@@ -112,7 +111,6 @@ class Module:
                         self._visit(part)
 
     def _range(self, node: Any) -> tuple[int, int]:
-        """Returns the offsets of a node's first byte and of the one after it."""
         starts = self._offsets
         return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
 
@@ -259,16 +257,9 @@ class Copy:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draws mutants, runs their tests and prints what became of each. Returns 1 if more than a tenth survived."""
     parser = argparse.ArgumentParser(description="Change the source in small ways, and see whether the tests notice.")
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--number", type=int, default=60)
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=ROOT / "build" / "mutants.jsonl",
-        help="continued if there; remove it after a change",
-    )
     parser.add_argument("--limit", type=float, default=600, help="seconds that one run of tests may take")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     given = parser.parse_args(argv)
@@ -277,23 +268,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(*mutants, sep="\n")
         return 0
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # tests inherit it
-    given.results.parent.mkdir(parents=True, exist_ok=True)
     killers: dict[Mutant, str] = {}
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, given.results.open("a+") as results:
-        results.seek(0)
-        known = {(line["mutant"], line["round"]): line["killer"] for line in map(json.loads, results)}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(Path(folder), given.limit)
         for number, mutant in itertools.product(range(3), mutants):
-            if mutant in killers:
-                continue
-            key = (f"{mutant} @{mutant.start}", number)
-            if key not in known:
-                known[key] = copy.killer(mutant, rounds_of_tests(mutant.module)[number])
-                print(json.dumps({"mutant": key[0], "round": number, "killer": known[key]}), file=results, flush=True)
-            if known[key]:
-                killers[mutant] = known[key]
-                print(f"{mutant}\n    killed by {known[key]}", flush=True)
+            if mutant not in killers and (killer := copy.killer(mutant, rounds_of_tests(mutant.module)[number])):
+                killers[mutant] = killer
+                print(f"{mutant}\n    killed by {killer}", flush=True)
     for mutant in mutants:
         if mutant not in killers:
             print(f"{mutant}\n    SURVIVED")
@@ -303,7 +285,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit("\nstopped; the same command continues")
+    sys.exit(main())

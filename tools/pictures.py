@@ -10,16 +10,11 @@ that needs no login; a picture includes the variables, and ends at the end of a 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
-from collections.abc import Sequence
 from urllib.parse import urlencode, urlsplit
 
-from playwright.sync_api import Page
+from playwright.sync_api import FloatRect
 
-from app import loopback
 from tests.support.browser import browser, tab
 from tools.environments import ROOT
 
@@ -27,8 +22,6 @@ PAGE_PICTURE = ROOT / "app" / "pictures" / "page.png"
 DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"
 SCALE = 0.75  # a README is displayed narrower than the page
 
-LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 300_000  # bytes
-FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 WIDE, TALL = 1440, 1145  # pixels of the page: the first screen, and the workers beside where the time goes
 
 WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
@@ -50,89 +43,38 @@ _PATIENCE = 120_000  # milliseconds
 _UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
 
 
-def too_early(port: int) -> str | None:
-    """Returns a sentence that says why no picture can be taken yet, or None."""
-    listed = loopback.get(port, "/api/v1/servers")
-    if listed is None:
-        return f"no exporter answers on port {port}: start `make demo PORT={port}`, and try again in six minutes"
-    paths = [server["path"] for server in json.loads(listed)["servers"]]
-    if len(paths) != 1:
-        return f"the exporter on port {port} is not the demo's: it has {len(paths)} servers"
-    window = json.loads(loopback.get(port, paths[0]) or "{}").get("window") or {"seconds": 0.0}
-    if window["seconds"] < FIRST_SECONDS:
-        return (
-            f"the figures are over {window['seconds']:.0f} s so far, and a picture needs {FIRST_SECONDS} s: "
-            f"try again in {FIRST_SECONDS - window['seconds']:.0f} s"
-        )
-    return None
-
-
 def take_page(port: int) -> list[str]:
-    """Writes the picture; returns a sentence for each error in the browser, and one if the file is large."""
+    """Writes the picture; returns a sentence for each error in the browser."""
     with browser() as running, tab(running, port, WIDE, TALL, device_scale_factor=SCALE) as shown:
         shown.open("/?range=300")
         shown.drawn()
         shown.page.screenshot(path=PAGE_PICTURE)
-    is_large = PAGE_PICTURE.stat().st_size > LARGEST_OF_PAGE
-    return shown.problems + [f"{PAGE_PICTURE} is larger than {LARGEST_OF_PAGE} bytes"] * is_large
+    return shown.problems
 
 
-def take_dashboards(address: str, names: Sequence[str], server: str, minutes: int, end: float) -> list[str]:
-    """Writes the pictures of these dashboards; returns a sentence for each error in the browser and each large file.
-    server: on the dashboards of one. end: of the time range, in epoch seconds."""
-    problems: list[str] = []
+def take_dashboards(address: str) -> list[str]:
+    """Writes the pictures of the dashboards, of the last minutes; returns a sentence for each error in the browser."""
     with (
         browser() as running,
         tab(running, urlsplit(address).port or 80, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown,
     ):
         shown.page.add_init_script(_UNDOCK)
-        for name in names:
-            times = {"from": f"{(end - 60 * minutes) * 1000:.0f}", "to": f"{end * 1000:.0f}"}
-            if name == "capacity":
-                times = {"from": "now-90d", "to": "now"}
-            one = {"var-server": server} if name in ("server", "affinity") else {}
-            query = urlencode({**times, **one, "theme": "dark", "kiosk": "1"})
+        for name, row in UP_TO.items():
+            begin = "now-90d" if name == "capacity" else "now-15m"
+            one = {"var-server": "shop"} if name in ("server", "affinity") else {}
+            query = urlencode({"from": begin, "to": "now", **one, "theme": "dark", "kiosk": "1"})
             shown.page.goto(f"{address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
             shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
-            problems += _take_dashboard(shown.page, name)
-        return problems + shown.problems
+            bottom = shown.page.evaluate(_BOTTOM, row)
+            clip: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": bottom + 8}
+            shown.page.screenshot(path=DASHBOARD_PICTURES / f"{name}.png", clip=clip)
+        return shown.problems
 
 
-def _take_dashboard(page: Page, name: str) -> list[str]:
-    picture = DASHBOARD_PICTURES / f"{name}.png"
-    bottom = page.evaluate(_BOTTOM, UP_TO[name])
-    page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom + 8})
-    is_large = picture.stat().st_size > LARGEST_OF_DASHBOARD
-    return [f"{picture} is larger than {LARGEST_OF_DASHBOARD} bytes"] if is_large else []
-
-
-def main() -> str | None:
-    """Takes the pictures of one kind; returns what went wrong."""
-    parser = argparse.ArgumentParser(
-        prog=".venv/bin/python3 -m tools.pictures",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    page = kinds.add_parser("page", help="the page of a demo")
-    page.add_argument("port", type=int, help="port of the demo's exporter")
-    boards = kinds.add_parser("dashboards", help="the dashboards, in a Grafana")
-    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
-    boards.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
-    boards.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
-    boards.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
-    boards.add_argument("--to", type=float, default=time.time(), help="end of the range, epoch seconds (default: now)")
-    options = parser.parse_args()
-    if options.kind == "page":
-        if trouble := too_early(options.port):
-            return trouble
-        problems = take_page(options.port)
-    else:
-        problems = take_dashboards(
-            options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
-        )
+def main(kind: str, where: str) -> str | None:
+    problems = take_page(int(where)) if kind == "page" else take_dashboards(where)
     return "\n".join(problems) or None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
-from tools import chromium, debian, environments, lab_environment
+from tools import debian, environments, lab_environment
 from tools.commands import CommandError
 from tools.environments import SetupError
 
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> str | None:
         if argv not in (["lint"], ["bench-days"]):
             environments.uwsgi_for_tests()
         if argv == ["test"]:
-            chromium.find_browser()
+            find_browser()
         if argv == ["lab"]:
             lab_environment.prepare()
         if argv in (["test"], ["chosen-tests"], ["bench-days"]):
@@ -33,6 +34,23 @@ def main(argv: list[str]) -> str | None:
     except KeyboardInterrupt:
         return "\nstopped"
     return None
+
+
+NAMES = ("chromium", "google-chrome", "google-chrome-stable")
+
+ADVICE = (
+    "this machine lacks Chromium, which the tests of the page need.\n"
+    "On Debian, as root: apt-get install --no-install-recommends chromium\n"
+    "On Ubuntu the package is a snap, which cannot access /tmp: put Google Chrome (google-chrome) on PATH"
+)
+
+
+def find_browser() -> str:
+    """Returns the path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
+    browser = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if browser is None:
+        raise SetupError(ADVICE)
+    return browser
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ def show_step(sentence: str) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Prints a text between two steps."""
     _write(f"{text}\n")
 
 

@@ -6,7 +6,6 @@ compiler is asked for the offsets. From 3.13 on, a process says them itself.
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -76,7 +75,6 @@ _HEAD = (
 
 
 def read_version(headers: Path) -> Version:
-    """The version of CPython whose headers these are."""
     text = (headers / "patchlevel.h").read_text()
     major, minor = (re.search(rf"#define PY_{part}_VERSION\s+(\d+)", text) for part in ("MAJOR", "MINOR"))
     if not major or not minor:
@@ -85,7 +83,6 @@ def read_version(headers: Path) -> Version:
 
 
 def ask_compiler(headers: Path) -> Layout:
-    """The layout of the CPython whose headers these are."""
     version = read_version(headers)
     asked = {field.name: _question(field.name, version) for field in fields(Layout)}
     known = {name: question for name, question in asked.items() if question}
@@ -120,7 +117,6 @@ def render(layouts: Mapping[Version, Layout]) -> str:
 
 
 def main(folders: Iterable[Path]) -> str | None:
-    """Writes the table; returns what is missing."""
     layouts = {read_version(folder): ask_compiler(folder) for folder in folders}
     if missing := [".".join(map(str, version)) for version in VERSIONS if version not in layouts]:
         return f"the headers of {', '.join(missing)} are missing"
@@ -129,6 +125,4 @@ def main(folders: Iterable[Path]) -> str | None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    sys.exit(main(parser.parse_args().folders))
+    sys.exit(main(map(Path, sys.argv[1:])))

@@ -6,7 +6,6 @@ in any form of `uwsgi-headroom report`.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,6 @@ SHOWN = ("1 Verdict", "6 Trend and forecast", "7 What if", "8 Recommendations")
 
 
 def make_example() -> str:
-    """Returns some sections of the review of one service, as Markdown."""
     head, *sections = render(build_review(_quarter(CHECKOUT)), "md").decode().split("\n## ")
     return "\n## ".join([head, *(section for section in sections if section.startswith(SHOWN))])
 
@@ -50,25 +48,17 @@ def _quarter(*services: Service) -> ReviewData:
     return replace(data, servers=servers, source="tools/report_example.py, seed 1", problems=(_LABEL,))
 
 
-def main() -> int:
+def main(name: str) -> int:
     """Writes the review of three services: one needs action because its workers are uneven, one will run out of
     threads, one has enough capacity."""
-    parser = argparse.ArgumentParser(
-        prog=".venv/bin/python3 -m tools.report_example",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
     forms: tuple[Format, ...] = get_args(Format)
-    parser.add_argument(
-        "out", type=Path, metavar="FILE", help=f"file to write; its ending is one of {', '.join(forms)}"
-    )
-    out: Path = parser.parse_args().out
-    form = next((form for form in forms if out.suffix == f".{form}"), None)
+    form = next((form for form in forms if name.endswith(f".{form}")), None)
     if form is None:
-        parser.error(f"{out}: a review is written as one of {', '.join(forms)}")
-    write_review(build_review(_quarter(*stories.quarter().services, CHECKOUT)), out, form)
+        print(f"{name}: a review is written as one of {', '.join(forms)}", file=sys.stderr)
+        return 2
+    write_review(build_review(_quarter(*stories.quarter().services, CHECKOUT)), Path(name), form)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

@@ -93,7 +93,6 @@ def run_again(tests: Sequence[str]) -> tuple[set[str], str]:
 
 
 def main(place: str) -> int:
-    """Tries failed tests again. Returns 0 if all of them pass then."""
     results: dict[str, Any] = json.loads(Path(place).read_text()) if Path(place).exists() else {"status": None}
     if reasons := refuse(results, read_flaky(FLAKY.read_text())):
         print(*reasons, sep="\n")

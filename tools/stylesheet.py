@@ -28,7 +28,6 @@ _REPORT = ("bg", "panel", "ink", "dim", "line", "blue", "orange", "green", "purp
 
 
 def page_module() -> str:
-    """Write `web/static/words.js`."""
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
         ("The name of each limit.", "LIMITS", {code: limit.name for code, limit in LIMITS.items()}),
         ("The colour of each limit.", "LIMIT_COLOURS", {code: limit.colour for code, limit in LIMITS.items()}),
@@ -74,7 +73,6 @@ def page_variables() -> str:
 
 
 def report_variables() -> str:
-    """Write the variables of the report's style sheet."""
     colours = {name: PALETTE[name] for name in _REPORT}
     colours["band"] = REPORT_BAND
     colours |= {code: PALETTE[judgement.colour] for code, judgement in JUDGEMENTS.items()}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from tools.source_tables import FINDINGS
+from tools.tables import FINDINGS
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.history.window import Window

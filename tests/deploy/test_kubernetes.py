@@ -17,7 +17,7 @@ import yaml
 from tests.deploy.files import CHART, KUSTOMIZE, ROOT, load, sidecar_patch
 from tools import kubernetes_files
 from tools.kubernetes_files import DASHBOARDS
-from tools.release.chart import lay_out
+from tools.release.distributions import lay_out
 from uwsgi_headroom import __version__
 
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yaml"))

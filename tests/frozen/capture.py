@@ -18,9 +18,9 @@ from tools.scenarios import checking, run
 from tools.scenarios.everything import plan
 from tools.scenarios.judge import Seen
 from tools.scenarios.report import line
+from tools.scenarios.rows import find_rows
 from tools.scenarios.scenario import Scenario
 from tools.scenarios.servers import Place
-from tools.scenarios.table import find_rows
 
 SECONDS = 6
 """How long hostile servers are watched."""

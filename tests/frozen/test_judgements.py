@@ -14,7 +14,7 @@ from tests.frozen.form import decode, encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, differs, find_different, read_lines
 from tests.support.windows import the_example
 from tools.scenarios.everything import plan
-from tools.scenarios.table import ROWS
+from tools.scenarios.rows import ROWS
 from uwsgi_headroom.history.window import Window
 
 MOST_SHOWN = 20

@@ -11,7 +11,7 @@ from tests.alerts.cases.files import documents
 from tests.support.captured_documents import NAMES
 from tests.support.observations import proven, series, watched
 from tools.environments import ROOT
-from tools.scenarios.table import ROWS
+from tools.scenarios.rows import ROWS
 from tools.tables import shipped_alerts
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS

@@ -6,22 +6,19 @@ from dataclasses import replace
 
 from tools.scenarios.everything import VARIATIONS, count, estimate, plan, render_table
 from tools.scenarios.judge import Seen
+from tools.scenarios.rows import ROWS, find_twin
 from tools.scenarios.run import Result
-from tools.scenarios.table import ROWS
-from tools.scenarios.twins import TWINS, Changes, list_without_twin
+from tools.scenarios.scenario import Twin
 
 
 def test_each_sick_row_has_a_healthy_twin() -> None:
-    """Twins are listed for rows only; one that is a row is healthy, and one that is made differs from its row."""
-    by_name = {row.name: row for row in ROWS}
-    assert list_without_twin(ROWS) == []
-    assert not TWINS.keys() - by_name.keys()
-    assert {by_name[twin].expected.outcome for twin in TWINS.values() if isinstance(twin, str)} == {"ok"}
-    for line in plan(ROWS, 1):
-        if line.is_twin:
-            row = by_name[line.row.name.removesuffix(", healthy")]
-            assert (line.row.server, line.row.loads, line.row.events, line.row.burners) != (
-                row.server,
+    """One that is a row is healthy, and one that is made differs from its row."""
+    for row in ROWS:
+        twin = find_twin(row)
+        assert (twin is None) == (row.expected.outcome == "ok"), row.name
+        if twin:
+            assert twin.expected.outcome == "ok"
+            assert twin.server != row.server or (twin.loads, twin.events, twin.burners) != (
                 row.loads,
                 row.events,
                 row.burners,
@@ -30,8 +27,8 @@ def test_each_sick_row_has_a_healthy_twin() -> None:
 
 def test_the_table_counts_rows_twins_and_variations() -> None:
     """A row that is not as expected, and one that cannot run, are counted apart; the estimate leaves the latter out."""
-    sick = next(row for row in ROWS if isinstance(TWINS.get(row.name), Changes))
-    absent = replace(ROWS[0], name="1x1 at 30 %", skip=lambda: "no such server")
+    sick = next(row for row in ROWS if isinstance(row.twin, Twin) and not row.twin.name)
+    absent = replace(ROWS[0], name="1x1 at 40 %", skip=lambda: "no such server")
     lines = plan([sick, absent], seed=3)
     runs = [run for line in lines for run in (line.row, *line.variations)]
     seen = Seen("ok", 0)

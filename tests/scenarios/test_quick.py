@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.other_namespaces import as_root
+from tools.scenarios.rows import ROWS
 from tools.scenarios.run import Result, run_rows
 from tools.scenarios.scenario import OUTCOMES
-from tools.scenarios.table import ROWS
 
 QUICK = [row for row in ROWS if row.quick]
 SECONDS = 10.0

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import real_uwsgi
-from tools.bench.accuracy.cases import APP
-from tools.bench.accuracy.generator import Load
-from tools.bench.accuracy.programs import generator
+from tools.bench.accuracy.generator import APP, Load, generator
 
 
 class Mortal:

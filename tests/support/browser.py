@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tests.support.real_uwsgi import wait_until
-from tools import chromium
+from tools import prepare
 from uwsgi_headroom.web import live_page
 
 # Chromium runs as root in containers, and connects only to the exporter.
@@ -103,7 +103,7 @@ class Tab:
 def browser() -> Iterator[Browser]:
     """Runs Chromium during the block. If there is none, fails with a message that says what to install."""
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium.find_browser(), args=list(ARGUMENTS))
+        running = playwright.chromium.launch(executable_path=prepare.find_browser(), args=list(ARGUMENTS))
         yield running
         running.close()
 

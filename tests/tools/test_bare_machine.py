@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tools import bare_machine, debian_root
-from tools.bare_machine import FailedError, complaints, packages, requests
-from tools.debian_root import UnavailableError
+from tools.bare_machine import complaints, packages, requests
+from tools.debian_root import FailedError, UnavailableError
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

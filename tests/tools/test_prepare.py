@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import chromium, debian, environments, lab_environment, prepare
-from tools.environments import Environment
+from tools import debian, environments, lab_environment, prepare
+from tools.environments import Environment, SetupError
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(environments, "project", project)
     monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: made.append("uwsgi"))
     monkeypatch.setattr(debian, "ensure_programs", lambda _directory: made.append("prometheus"))
-    monkeypatch.setattr(chromium, "NAMES", ("no-such-browser",))
+    monkeypatch.setattr(prepare, "NAMES", ("no-such-browser",))
     return made
 
 
@@ -55,3 +55,26 @@ def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
     assert prepare.main(["lab"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
+
+
+def _program(directory: Path, name: str) -> Path:
+    path = directory / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("name", ["chromium", "google-chrome"])
+def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Debian's name and Google's are known."""
+    path = _program(tmp_path, name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert prepare.find_browser() == str(path)
+
+
+def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install; nothing is skipped."""
+    _program(tmp_path, "firefox")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):
+        prepare.find_browser()

@@ -18,7 +18,7 @@ from tests.support.exporter import exporter
 from tests.support.markdown import blocks
 from tests.support.monitoring import Prometheus
 from tests.support.real_uwsgi import free_port
-from tools.bench.accuracy.cases import APP
+from tools.bench.accuracy.generator import APP
 from tools.environments import ROOT
 from uwsgi_headroom.config.yaml_file import load_file
 

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from dashboards.causes import CAUSES, NO_CAUSE
-from tools.source_tables import read_findings
+from tools.tables import read_findings
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES

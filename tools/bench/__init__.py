@@ -1,1 +1,1 @@
-"""Benchmarks of the exporter: `python3 -m tools.bench` lists them, `python3 -m tools.bench.NAME` runs one."""
+"""Benchmarks of the exporter: `python3 -m tools.bench.NAME` runs one."""

@@ -184,7 +184,6 @@ def finish(clients: subprocess.Popen[bytes], *, wait: bool = False) -> Answers:
 
 
 def read_plan(text: str) -> Plan:
-    """The plan that was written as JSON."""
     fields = json.loads(text)
     sockets, steps = (tuple((first, second) for first, second in fields.pop(name)) for name in ("sockets", "steps"))
     return Plan(sockets, tuple(Kind(**kind) for kind in fields.pop("kinds")), steps, **fields)

@@ -1,4 +1,4 @@
-"""What every benchmark has: Markdown tables, medians with their range, and the machine it was measured on."""
+"""What every benchmark prints: Markdown tables, cells with a tolerance, medians with their range, and the machine."""
 
 from __future__ import annotations
 
@@ -6,25 +6,77 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tests.support import real_uwsgi
-
-
-def write(path: Path, text: str, name: str) -> None:
-    """Puts the text between `<!-- NAME -->` and `<!-- /NAME -->` in a file. Raises SystemExit without these marks."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before, found, rest = path.read_text().partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise SystemExit(f"{path}: {begin} and {end} are missing")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def render_table(head: str, rows: Sequence[str]) -> str:
     """Returns a Markdown table; the cells of `head` and of each row are separated by ` | `."""
     return "\n".join(f"| {line} |" for line in (head, " | ".join("---" for _ in head.split(" | ")), *rows))
+
+
+def mark(met: bool | None) -> str:
+    return "-" if met is None else "✓" if met else "✗"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison, as formatted texts. met: None where no target applies."""
+
+    figure: str
+    ours: str
+    truth: str
+    error: str
+    target: str
+    met: bool | None
+    note: str = ""
+
+
+LINE_HEAD = "case | figure | ours | truth | error | target |  | note"
+
+
+def lines(case: str, compared: Iterable[Line]) -> str:
+    """The rows of a table with the head LINE_HEAD."""
+    return "\n".join(
+        f"| {case} | {line.figure} | {line.ours} | {line.truth} | {line.error} | {line.target} | {mark(line.met)} "
+        f"| {line.note} |"
+        for line in compared
+    )
+
+
+def within(
+    figure: str, ours: float, truth: float, target: float | None, note: str = "", unit: str = "", scale: float = 1
+) -> Line:
+    """Returns the line of a figure whose relative error may be at most `target`; None for no target."""
+    error = ours / truth - 1 if truth else float("inf") if ours else 0.0
+    return Line(
+        figure,
+        f"{ours * scale:.4g}{unit}",
+        f"{truth * scale:.4g}{unit}",
+        f"{error:+.2%}",
+        f"{target:.0%}" if target is not None else "-",
+        abs(error) <= target if target is not None else None,
+        note,
+    )
+
+
+def compare(predicted: float | None, measured: float | None, tolerance: float, scale: float = 1) -> str:
+    """A cell: what was predicted, what was measured, and the error; ✗ if it is larger, or if one is unknown."""
+    if predicted is None or measured is None:
+        texts = ("unknown" if value is None else f"{value * scale:.1f}" for value in (predicted, measured))
+        return " → ".join(texts) + " ✗"
+    error = predicted / measured - 1
+    missed = "" if abs(error) <= tolerance else " ✗"
+    return f"{predicted * scale:.1f} → {measured * scale:.1f} ({error:+.0%}{missed})"
+
+
+def count_right(rows: Iterable[str]) -> str:
+    """How many cells of `compare` in these rows are within their tolerance, as a sentence."""
+    cells = [cell for row in rows for cell in row.split(" | ") if " → " in cell]
+    good = sum("✗" not in cell for cell in cells)
+    return f"Predicted → measured: {good} of {len(cells)} predictions are within the tolerance; ✗ is a miss."
 
 
 def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
@@ -36,15 +88,12 @@ def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:
 
 
 def machine() -> str:
+    """The machine, and its load averages of the last 1, 5 and 15 minutes, those of the benchmark included."""
     version = subprocess.run(
         [real_uwsgi.uwsgi_binary(), "--version"], capture_output=True, text=True, check=True
     ).stdout
     return (
         f"Machine: {os.cpu_count()} CPUs, {platform.system()} {platform.release()}, {platform.python_implementation()} "
-        f"{platform.python_version()}, uWSGI {version.strip()}."
+        f"{platform.python_version()}, uWSGI {version.strip()}; load average at the end "
+        f"{'/'.join(f'{load:.1f}' for load in os.getloadavg())}."
     )
-
-
-def load_average() -> str:
-    """The machine's load averages of the last 1, 5 and 15 minutes."""
-    return "/".join(f"{load:.1f}" for load in os.getloadavg())

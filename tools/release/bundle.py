@@ -2,16 +2,21 @@
 
 Compiled modules of different versions stand side by side, because their file names contain the version
 (`_core.cpython-311-x86_64-linux-gnu.so`). All other files are the same for all versions, which is checked.
+As a program (`make lock`), chooses the versions anew and writes them with their hashes: deploy/requirements.txt.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
 from tools import commands
-from tools.environments import Environment, SetupError
+from tools.commands import CommandError
+from tools.environments import ROOT, Environment, SetupError
+from tools.progress import show_step
+from tools.release.source import release_tools
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Debian 12 has 3.11, Ubuntu 24.04 has 3.12, Debian 13 has 3.13, and Ubuntu 26.04 has 3.14."""
@@ -23,6 +28,11 @@ GLIBC = 28
 """Minor version of the glibc that the bundle needs at most: Debian 12 has 2.36."""
 
 LOCK = Path("deploy/requirements.txt")
+EXTRAS = ("top", "login")
+HEADER = (
+    f"# The versions that packages bundle: the requirements of setup.cfg with the extras {' and '.join(EXTRAS)}, for "
+    f"Python {PYTHONS[0]} and\n# newer. Written by `make lock`: do not edit.\n"
+)
 
 _OF_ONE_PYTHON = ("RECORD", "WHEEL")
 """Files of a .dist-info directory that differ between versions of Python. Nothing that runs reads them."""
@@ -72,9 +82,32 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
 
 
 def bundle(wheel: Path, lock: Path, tools: Environment, architecture: str, tree: Path) -> None:
-    """Unpacks the exporter's `wheel` and what `lock` pins into `tree`."""
     unpack_wheel(wheel, tree)
     for python in PYTHONS:
         with tempfile.TemporaryDirectory(prefix="headroom-wheels-") as downloads:
             for other in download_wheels(tools, lock, python, architecture, Path(downloads)):
                 unpack_wheel(other, tree)
+
+
+def main() -> str | None:
+    lowest = tuple(map(int, PYTHONS[0].split(".")))
+    if sys.version_info[:2] != lowest:
+        return f"make lock: run it with Python {PYTHONS[0]} (PYTHON=python{PYTHONS[0]}), the lowest of the packages"
+    try:
+        tools = release_tools()
+        with tempfile.TemporaryDirectory(prefix="headroom-lock-") as scratch, show_step("choosing versions"):
+            made = Path(scratch) / "requirements.txt"
+            extras = [f"--extra={extra}" for extra in EXTRAS]
+            # Nothing of this machine's index goes into the file.
+            silent = ["--no-header", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host"]
+            pinned = ["--generate-hashes", "--strip-extras", "--quiet", *silent, "--no-emit-options", *extras]
+            compile_command = [str(tools.program("pip-compile")), *pinned, "--output-file", str(made), "setup.cfg"]
+            commands.run_command(compile_command, cwd=ROOT)
+            (ROOT / LOCK).write_text(HEADER + made.read_text())
+    except (SetupError, CommandError) as error:
+        return f"\nmake lock: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

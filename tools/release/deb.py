@@ -1,4 +1,4 @@
-"""Builds the Debian package: `python3 -m tools.release.deb`, which `make deb` calls.
+"""Builds the Debian package: `make deb`.
 
 One package runs on each Debian and Ubuntu whose Python is in `bundle.PYTHONS`. It bundles the exporter's Python
 packages, because Debian 12 lacks one of them and has too old versions of most. Needs debhelper. Nothing is compiled, so
@@ -7,24 +7,18 @@ a package for another architecture can be built on any machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from email.utils import formatdate
 from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
 from tools.environments import ROOT, Environment, SetupError
-from tools.progress import note, show_step
 from tools.release import bundle
-from tools.release.distributions import build_distributions
-from tools.release.environment import release_tools
-from tools.release.source import Source, exported
+from tools.release.source import Source
 
 NAME = "uwsgi-headroom"
 _PROGRAMS = ("dpkg-buildpackage", "dh", "dpkg-deb", "make")
@@ -66,18 +60,15 @@ def changelog(version: str, epoch: int) -> str:
 
 
 def package_name(version: str, architecture: str) -> str:
-    """Returns the file name of the package."""
     return f"{NAME}_{version}_{architecture}.deb"
 
 
 def unavailable() -> str | None:
-    """Why no package can be built on this machine, or None."""
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     return f"{', '.join(missing)} missing: apt-get install debhelper dpkg-dev" if missing else None
 
 
 def build_deb(source: Source, wheel: Path, tools: Environment, architecture: str, target: Path) -> Path:
-    """Writes the package for `architecture` into `target`; returns its path."""
     if reason := unavailable():
         raise SetupError(reason)
     build = source.scratch / f"deb-{architecture}" / f"{NAME}-{source.version}"
@@ -137,7 +128,6 @@ def _install(source: Path, target: Path, mode: int = 0o644) -> None:
 
 
 def _completion(root: Path, shell: str) -> str:
-    """Returns the completion script, from the parsers of the commit."""
     script = "import sys; from uwsgi_headroom import cli; sys.exit(cli.main())"
     python = ROOT / ".venv/bin/python"
     command = [str(python if python.exists() else sys.executable), "-c", script, "completion", shell]
@@ -151,27 +141,3 @@ def _completion(root: Path, shell: str) -> str:
 def _set_times(directory: Path, epoch: int) -> None:
     for path in directory.rglob("*"):
         os.utime(path, (epoch, epoch), follow_symlinks=False)
-
-
-def main(argv: Sequence[str] | None = None) -> str | None:
-    """Builds the package into dist/; returns a message about what is missing."""
-    parser = argparse.ArgumentParser(prog="python3 -m tools.release.deb", description=__doc__)
-    parser.add_argument("--architecture", default="amd64", choices=sorted(bundle.MACHINES))
-    architecture: str = parser.parse_args(argv).architecture
-    target = ROOT / "dist"
-    target.mkdir(exist_ok=True)
-    try:
-        tools, began = release_tools(), time.monotonic()
-        with exported(ROOT) as source:
-            with show_step("building the wheel"):
-                wheel, _ = build_distributions(source, tools, source.scratch)
-            with show_step(f"building the Debian package for {architecture}"):
-                made = build_deb(source, wheel, tools, architecture, target)
-        note(f"{made.relative_to(ROOT)}: {made.stat().st_size / 1e6:.1f} MB, {time.monotonic() - began:.0f} s")
-    except (SetupError, CommandError) as error:
-        return f"\nmake deb: {error}"
-    return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

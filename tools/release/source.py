@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import hashlib
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.environments import ROOT, SetupError
-from tools.release.archives import extract
+from tools.environments import ROOT, Environment, SetupError
+from tools.progress import show_step
 
 MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
@@ -36,7 +39,6 @@ class Source:
 
     @property
     def version(self) -> str:
-        """`__version__` of the exporter."""
         return version_of((self.root / MODULE).read_text())
 
 
@@ -75,6 +77,56 @@ def _git(checkout: Path, *arguments: str) -> str:
     if ran.returncode:
         raise SetupError(f"git {arguments[0]}: {ran.stderr.strip()}")
     return ran.stdout
+
+
+def write_tar_gz(directory: Path, prefix: str, epoch: int, target: Path) -> None:
+    """Writes the files below `directory` as `prefix`/..., each with the time `epoch`.
+
+    Permissions become 0755 for directories and for files that somebody may execute, else 0644.
+    """
+    with (
+        target.open("wb") as out,
+        gzip.GzipFile("", "wb", 9, out, epoch) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in sorted(directory.rglob("*")):
+            member = tar.gettarinfo(path, f"{prefix}/{path.relative_to(directory)}")
+            member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+            if member.isfile():
+                with path.open("rb") as content:
+                    tar.addfile(member, content)
+            else:
+                tar.addfile(member)
+
+
+def extract(archive: Path, directory: Path) -> None:
+    """Extracts an archive of our own. Python 3.11.2, of Debian 12, has no filters."""
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "tar_filter"):
+            tar.extractall(directory, filter="tar")
+        else:
+            tar.extractall(directory)
+
+
+def rewrite_tar_gz(archive: Path, epoch: int, scratch: Path) -> None:
+    """Writes an archive of one top directory anew, so that its bytes depend on the contents alone."""
+    extract(archive, scratch)
+    (top,) = scratch.iterdir()
+    write_tar_gz(top, top.name, epoch, archive)
+
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+
+
+def release_tools(root: Path = ROOT) -> Environment:
+    environment = Environment(root / ".venv-release")
+    environment.ensure()
+    of = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    if not environment.holds("release", of):
+        with show_step("installing the tools of a release"):
+            environment.install("release", of, ["--requirement", str(REQUIREMENTS)], cwd=root)
+    return environment
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """`make standalone`: builds one file that has its own Python, for hosts with an old one or none.
 
 Needs root. PyInstaller packs a CPython that is built on an old Debian, because a program runs on the glibc that it was
-built on and on every newer one. The root with that CPython is made once and kept. The exit status is 75 if the build
-cannot run here; the reason is printed.
+built on and on every newer one. The root with that CPython is made once and kept.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ import sys
 from pathlib import Path
 
 from tools import commands, debian_root
-from tools.commands import CommandError
-from tools.debian_root import UnavailableError
-from tools.environments import ROOT, SetupError
-from tools.machine import machine
+from tools.debian_root import machine
+from tools.environments import ROOT
 from tools.progress import note, show_step
 from tools.release.__main__ import SUMS, add_checksum
 from tools.release.bundle import LOCK
 from tools.release.distributions import build_distributions
-from tools.release.environment import release_tools
-from tools.release.source import Source, exported
+from tools.release.source import Source, exported, release_tools
 
 SUITE = "bullseye"
 """The oldest Debian of the archive: glibc 2.31."""
@@ -31,7 +27,6 @@ SUITE = "bullseye"
 PYTHON = ("trixie", "python3.13")
 """The suite whose source package is built, and the package."""
 
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 _FOLDER = Path("deploy/standalone")
 
 
@@ -41,25 +36,17 @@ def file_name(version: str) -> str:
 
 
 def main() -> int:
-    """Builds the program into dist/; returns the exit status."""
-    release = Path("/etc/os-release")
-    try:
-        if reason := debian_root.unavailable(release.read_text() if release.exists() else ""):
-            raise UnavailableError(reason)
-        root = _prepared(debian_root.cache())
-        target = ROOT / "dist"
-        target.mkdir(exist_ok=True)
-        with exported(ROOT) as source:
-            made = _build(source, root, target)
-        add_checksum(target / SUMS, made)
-        note(f"dist/{made.name}: {made.stat().st_size / 1e6:.1f} MB")
-    except UnavailableError as error:
-        print(f"standalone: cannot run here: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except (CommandError, SetupError) as error:
-        print(f"\nstandalone: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return debian_root.run_check("standalone", _build_into_dist)
+
+
+def _build_into_dist() -> None:
+    root = _prepared(debian_root.cache())
+    target = ROOT / "dist"
+    target.mkdir(exist_ok=True)
+    with exported(ROOT) as source:
+        made = _build(source, root, target)
+    add_checksum(target / SUMS, made)
+    note(f"dist/{made.name}: {made.stat().st_size / 1e6:.1f} MB")
 
 
 def _prepared(directory: Path) -> Path:
@@ -79,7 +66,6 @@ def _prepared(directory: Path) -> Path:
 
 
 def _build(source: Source, root: Path, target: Path) -> Path:
-    """Builds the program in `root` and copies it into `target`; returns its path."""
     folder = root / "srv/standalone"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source.root / _FOLDER, folder)

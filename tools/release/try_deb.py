@@ -3,29 +3,30 @@
 Needs root, and the package in dist/ (`make deb`). In each suite: installs an older package, whose configuration
 differs; changes the configuration file; upgrades; runs the service's command as an ordinary user beside Debian's
 uWSGI, and compares its metrics with the requests that were sent; removes the package, then purges it. No systemd runs
-there. The exit status is 0 if everything is right, 1 if not, and 75 if the check cannot run here; the reason is
-printed.
+there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from app.loopback import free_port, get
 from tools import commands, debian_root
 from tools.commands import CommandError
-from tools.debian_root import UnavailableError
+from tools.debian_root import FailedError, Machine, UnavailableError, machine
 from tools.environments import ROOT
-from tools.machine import Machine, machine
 from tools.progress import note, show_step
-from tools.release.tried_service import FailedError, check_service, output
 
 SUITES = ("bookworm", "trixie")
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 PACKAGES = ("man-db", "fish", "zsh", "uwsgi-core", "uwsgi-plugin-python3")
 
 _MODULES = "usr/lib/uwsgi-headroom"
@@ -50,31 +51,23 @@ _COMPLETIONS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Tries the package; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release.try_deb", description=__doc__)
     parser.add_argument("suite", nargs="*", help="Debian suites (default: bookworm and trixie)")
     suites: list[str] = parser.parse_args(argv).suite or list(SUITES)
-    release = Path("/etc/os-release")
-    try:
-        if reason := debian_root.unavailable(release.read_text() if release.exists() else ""):
-            raise UnavailableError(reason)
-        made = sorted((ROOT / "dist").glob("uwsgi-headroom_*_amd64.deb"))
-        if not made:
-            raise UnavailableError("there is no package in dist/: make deb")
-        with tempfile.TemporaryDirectory(prefix="headroom-deb-") as scratch:
-            older = older_package(made[-1], Path(scratch))
-            for suite in suites:
-                note(suite)
-                with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
-                    _try(bare, made[-1], older)
-    except UnavailableError as error:
-        print(f"try-deb: cannot run here: {error}", file=sys.stderr)
-        return UNAVAILABLE
-    except (CommandError, FailedError) as error:
-        print(f"\ntry-deb: {error}", file=sys.stderr)
-        return 1
+    return debian_root.run_check("try-deb", lambda: _try_on(suites))
+
+
+def _try_on(suites: Sequence[str]) -> None:
+    made = sorted((ROOT / "dist").glob("uwsgi-headroom_*_amd64.deb"))
+    if not made:
+        raise UnavailableError("there is no package in dist/: make deb")
+    with tempfile.TemporaryDirectory(prefix="headroom-deb-") as scratch:
+        older = older_package(made[-1], Path(scratch))
+        for suite in suites:
+            note(suite)
+            with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
+                _try(bare, made[-1], older)
     print(f"try-deb: {made[-1].name} installs, upgrades, serves, and is removed and purged on {', '.join(suites)}")
-    return 0
 
 
 def older_package(package: Path, scratch: Path) -> Path:
@@ -165,3 +158,106 @@ def _demand(holds: object, otherwise: str) -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+REQUESTS = 37
+WORKERS = 2
+READY_SECONDS = 60.0
+USER = "nobody"  # as unprivileged as the user that DynamicUser= makes
+
+_UNIT = "usr/lib/systemd/system/uwsgi-headroom.service"
+_APPLICATION = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'ok']\n"
+_FIGURE = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+def output(bare: Machine, *words: str) -> str:
+    ran = subprocess.run(bare.command(words), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if ran.returncode:
+        raise FailedError(f"{' '.join(words)}: status {ran.returncode}: {ran.stderr.strip() or ran.stdout.strip()}")
+    return ran.stdout
+
+
+def command_of(unit: str) -> list[str]:
+    (line,) = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
+    return str(line).split()
+
+
+def total(metrics: str, name: str) -> float:
+    return sum(float(value) for found, _, value in _FIGURE.findall(metrics) if found == name)
+
+
+def check_service(bare: Machine, history: Path) -> None:
+    """Runs uWSGI and the service's command, sends requests, and compares. Raises `FailedError`."""
+    (bare.root / "srv/app.py").write_text(_APPLICATION)
+    (bare.root / "run/uwsgi").mkdir(parents=True, exist_ok=True)
+    output(bare, "install", "-d", "-o", "www-data", "/run/uwsgi")
+    inside = "/" + str(history.relative_to(bare.root))
+    output(bare, "install", "-d", "-m", "755", "/var/lib/private")
+    output(bare, "install", "-d", "-o", USER, str(Path(inside).parent))
+    # systemd makes this link for a unit with DynamicUser= and StateDirectory=.
+    output(bare, "ln", "-s", "private/uwsgi-headroom", "/var/lib/uwsgi-headroom")
+    http, port = free_port(), free_port()
+    words = command_of((bare.root / _UNIT).read_text())
+    settings = [f"UWSGI_HEADROOM_HISTORY={inside}", f"UWSGI_HEADROOM_WEB_LISTEN_ADDRESS=127.0.0.1:{port}"]
+    with _running(bare, _uwsgi(http)), _running(bare, ["env", *settings, *_as(USER), *words]):
+        wait(lambda: get(http, "/") == "ok", "uWSGI does not answer")
+        wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up") == 1, "uwsgi_up is not 1")
+        before = total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+        for _ in range(REQUESTS):
+            if get(http, "/", timeout=30) != "ok":
+                raise FailedError("a request failed")
+        wait(lambda: _counted(port) - before == REQUESTS, f"{REQUESTS} requests were not counted")
+        metrics = get(port, "/metrics") or ""
+        workers = {labels for name, labels, _ in _FIGURE.findall(metrics) if name == "uwsgi_worker_requests_total"}
+        if len(workers) != WORKERS:
+            raise FailedError(f"{len(workers)} workers instead of {WORKERS}")
+        wait(history.is_file, "no history was written")
+
+
+def _uwsgi(port: int) -> list[str]:
+    options = ["--plugin", "python3", "--master", "--processes", str(WORKERS), "--wsgi-file", "/srv/app.py"]
+    where = [
+        "--http-socket",
+        f"127.0.0.1:{port}",
+        "--stats",
+        "/run/uwsgi/shop.stats",
+        "--chmod-socket=660",
+        "--die-on-term",
+    ]
+    return [*_as("www-data"), "/usr/bin/uwsgi-core", *options, *where]
+
+
+def _as(user: str) -> list[str]:
+    """The words before a command that run it as `user`, in the group that may use the stats socket."""
+    return ["setpriv", f"--reuid={user}", "--regid=www-data", "--clear-groups", "--no-new-privs"]
+
+
+def _counted(port: int) -> float:
+    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+
+
+@contextlib.contextmanager
+def _running(bare: Machine, words: list[str]) -> Iterator[None]:
+    """Runs a command during the block. If the block fails, adds the end of the command's output to the message."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(bare.command(words), stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            yield
+        except FailedError as error:
+            said.seek(0)
+            raise FailedError(f"{error}\n{' '.join(words)}:\n{said.read()[-2000:]}") from error
+        finally:
+            process.terminate()
+            try:
+                process.wait(READY_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait(ready: Callable[[], object], otherwise: str) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while not ready():
+        if time.monotonic() > end:
+            raise FailedError(f"after {READY_SECONDS:g} s: {otherwise}")
+        time.sleep(0.2)

@@ -9,24 +9,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from app.loopback import free_port, get
 from tests.support import real_uwsgi
+from tools.debian_root import UNAVAILABLE, FailedError
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
-from tools.release.tried_service import FailedError, total
+from tools.release.try_deb import READY_SECONDS, total, wait
 
 REQUESTS = 40
-WAIT_SECONDS = 60.0
-UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
 
 
 def main(argv: list[str]) -> int:
-    """Tries the program; returns the exit status."""
     version = version_of((ROOT / "exporter/uwsgi_headroom/__init__.py").read_text())
     program = argv[0] if argv else str(ROOT / "dist" / file_name(version))
     if not Path(program).is_file():
@@ -49,11 +46,11 @@ def _try(program: str) -> None:
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            _wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
+            wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
             before = _requests(port)
             for _ in range(REQUESTS):
                 get(http, "/")
-            _wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
+            wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
             metrics = get(port, "/metrics") or ""
             if wrong := [name for name in ONE if total(metrics, name) != 1]:
                 raise FailedError(f"not 1: {', '.join(wrong)}")
@@ -63,7 +60,7 @@ def _try(program: str) -> None:
             print(f"top --once: {_seconds([program, 'top', '--once', uwsgi.stats]):.2f} s")
         finally:
             exporter.terminate()
-            exporter.wait(WAIT_SECONDS)
+            exporter.wait(READY_SECONDS)
 
 
 def _requests(port: int) -> float:
@@ -85,14 +82,6 @@ def _resident(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
     return own + sum(_resident(int(child)) for child in children)
-
-
-def _wait(ready: Callable[[], object], otherwise: str) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not ready():
-        if time.monotonic() > end:
-            raise FailedError(f"after {WAIT_SECONDS:g} s: {otherwise}")
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":

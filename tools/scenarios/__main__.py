@@ -9,12 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from tools.bench.table import write
-from tools.scenarios.everything import count, estimate, plan, render_table
+from tools.generated_files import replace_section
+from tools.scenarios.everything import count, estimate, plan, render_table, vary
 from tools.scenarios.report import full_text, line, markdown
+from tools.scenarios.rows import find_rows
 from tools.scenarios.run import Result, run_rows
-from tools.scenarios.table import find_rows
-from tools.scenarios.variations import vary_widely
 
 
 def main() -> int:
@@ -32,7 +31,7 @@ def main() -> int:
         parser.error(str(error))
     table = plan(rows, options.seed) if options.all else []
     if options.vary is not None:
-        rows = [vary_widely(row, options.vary) for row in rows]
+        rows = [vary(row, options.vary) for row in rows]
     elif table:
         rows = [run for each in table for run in (each.row, *each.variations)]
     print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
@@ -51,7 +50,8 @@ def main() -> int:
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
-        write(options.write, markdown(results), "scenarios")
+        document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")
+        options.write.write_text(document)
     for each in render_table(table, {result.row.name: result for result in results}) if table else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")

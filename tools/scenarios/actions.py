@@ -40,12 +40,10 @@ def ask_for_long(server: Uwsgi) -> None:
 
 
 def kill_master(server: Uwsgi) -> None:
-    """Kills only the master, with SIGKILL."""
     os.kill(server.pid, signal.SIGKILL)
 
 
 def kill_all(server: Uwsgi) -> None:
-    """Kills the master and all workers, with SIGKILL."""
     document = json.loads(server.document())
     for pid in (document["pid"], *(worker["pid"] for worker in document["workers"])):
         if pid:
@@ -53,12 +51,10 @@ def kill_all(server: Uwsgi) -> None:
 
 
 def reload(server: Uwsgi) -> None:
-    """Reloads the master and all workers at once."""
     os.kill(server.pid, signal.SIGHUP)
 
 
 def terminate(server: Uwsgi) -> None:
-    """Sends SIGTERM to the master, as service managers do to stop a program."""
     os.kill(server.pid, signal.SIGTERM)
 
 
@@ -73,31 +69,26 @@ def touch(server: Uwsgi) -> None:
 
 
 def deploy_broken(server: Uwsgi) -> None:
-    """Deploys an application that cannot be imported, by a full reload."""
     (server.directory / "broken").touch()
     reload(server)
 
 
 def deploy_slow(server: Uwsgi) -> None:
-    """Deploys an application that takes long to import, by a full reload."""
     (server.directory / "slow").touch()
     reload(server)
 
 
 def deploy_slow_by_chain(server: Uwsgi) -> None:
-    """Deploys an application that takes long to import, by a reload of one worker after the other."""
     (server.directory / "slow").touch()
     touch(server)
 
 
 def deploy_hanging(server: Uwsgi) -> None:
-    """Deploys an application whose import never ends, by a reload of the workers."""
     (server.directory / "hang").touch()
     touch(server)
 
 
 def deploy_dying(server: Uwsgi) -> None:
-    """Deploys an application whose import ends the worker, by a reload of the workers."""
     (server.directory / "dies").touch()
     touch(server)
 
@@ -117,7 +108,6 @@ def stop_accept_lock_holder(server: Uwsgi) -> None:
 
 
 def stop_worker(server: Uwsgi) -> None:
-    """Stops the first worker."""
     os.kill(json.loads(server.document())["workers"][0]["pid"], signal.SIGSTOP)
 
 

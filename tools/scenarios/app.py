@@ -37,7 +37,6 @@ HOLDING = ctypes.PyDLL(None)  # unlike CDLL, it keeps the interpreter lock durin
 
 
 def ask_backend(time_out: float | None) -> None:
-    """Makes a request to the backend, on the thread's own connection."""
     connection = getattr(BACKEND, "connection", None)
     if connection is None:
         connection = socket.create_connection(("127.0.0.1", int(os.environ["BACKEND_PORT"])), time_out)

@@ -18,13 +18,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from tools.scenarios.judge import Seen
 from tools.scenarios.rows.applied import ROWS, Applied
-from tools.scenarios.run import counted, see
+from tools.scenarios.run import counted, run_all, see
 from tools.scenarios.scenario import Load, Scenario, Server
+from tools.scenarios.servers import why_not
 
 STEPS = 2
 """How many changes an advice may take."""
@@ -66,7 +66,6 @@ class Result:
 
 
 def follow(row: Applied) -> Result:
-    """Follows the advice for one row to its end."""
     try:
         return _follow(row)
     except (AssertionError, OSError) as error:
@@ -123,7 +122,6 @@ def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scena
 
 
 def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
-    """The scenario after the advised change; None if the advice sets nothing."""
     finding = next((finding for finding in seen.grave if finding["settings"]), None)
     if finding is None:
         return None
@@ -133,7 +131,6 @@ def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
 
 
 def set_options(server: Server, settings: Mapping[str, int]) -> Server:
-    """The server with these options of uWSGI set."""
     options = list(server.options)
     for option, value in settings.items():
         if option == "processes":
@@ -187,21 +184,7 @@ def _response(seen: Seen) -> float:
 
 
 def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    """Follows the advice for all rows: those that need no CPU `beside` at a time, then the others one by one."""
-    results: dict[str, Result] = {}
-    together = [row for row in rows if not row.scenario.alone]
-    pool = ThreadPoolExecutor(beside)
-    try:
-        for future in as_completed([pool.submit(follow, row) for row in together]):
-            results[future.result().row.scenario.name] = future.result()
-            report(future.result())
-    finally:  # after Ctrl-C, running rows end by themselves
-        pool.shutdown(cancel_futures=True)
-    for row in rows:
-        if row.scenario.alone:
-            results[row.scenario.name] = follow(row)
-            report(results[row.scenario.name])
-    return [results[row.scenario.name] for row in rows]
+    return run_all(rows, lambda row: row.scenario, follow, report, beside)
 
 
 def _row(result: Result) -> str:
@@ -239,7 +222,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     options = parser.parse_args()
     rows = [row for row in ROWS if not options.names or any(name in row.scenario.name for name in options.names)]
-    rows = [row for row in rows if not row.scenario.skip()]
+    rows = [row for row in rows if not why_not(row.scenario)]
     begun = time.monotonic()
     results = run_rows(rows, _say)
     seconds = time.monotonic() - begun

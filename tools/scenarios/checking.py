@@ -1,4 +1,8 @@
-"""Runs `uwsgi-headroom check` on a server, and the scenario's events once the check has begun."""
+"""Runs `uwsgi-headroom check` on a server, and the scenario's events once the check has begun.
+
+`python3 -m tools.scenarios.checking ADDRESS SECONDS` runs `check` as the user `nobody`. It imports everything first:
+that user may lack access to the checkout.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,16 @@ from tools.environments import ROOT
 from tools.scenarios.judge import Seen, read_document
 from tools.scenarios.scenario import Event, Scenario
 from tools.scenarios.servers import Place
+from uwsgi_headroom.check import command as check_command
+from uwsgi_headroom.check.request import Request
 
 PATIENCE = 60.0
 """Seconds that `check` may take to begin, and by which its end may be late."""
 
 RUNNER: tuple[str, ...] = ()
 """Arguments of Python before `-m` and the module of `check`, such as a program that runs it."""
+
+NOBODY = 65534
 
 BEGUN = b"watching for"
 """Text that `check` shows on a terminal after its first reading."""
@@ -40,7 +48,6 @@ class Terminal:
         self._reading.start()
 
     def close(self) -> None:
-        """Waits until the program has ended."""
         self._reading.join()
         os.close(self._ours)
 
@@ -53,9 +60,8 @@ class Terminal:
 
 
 def check(row: Scenario, place: Place, *more: str) -> Seen:
-    """Runs `check`, with these arguments more, and returns its result."""
     if row.as_nobody:
-        command = [sys.executable, *RUNNER, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
+        command = [sys.executable, *RUNNER, "-m", "tools.scenarios.checking", place.stats, f"{row.seconds:g}"]
     else:
         command = [sys.executable, *RUNNER, "-m", "uwsgi_headroom", "check", place.stats]
         command += ["--seconds", f"{row.seconds:g}", "--format", "json", *more]
@@ -84,3 +90,15 @@ def _act(events: Sequence[Event], place: Place) -> None:
     for event in events:
         time.sleep(max(0.0, begun + event.at - time.monotonic()))
         event.act(place.uwsgi)
+
+
+def _check_as_nobody(address: str, seconds: str) -> int:
+    "localhost".encode("idna")  # Python imports a codec at its first use
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    return check_command.run(Request((address,), float(seconds), "json"))
+
+
+if __name__ == "__main__":
+    sys.exit(_check_as_nobody(*sys.argv[1:]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tools.scenarios.rows import ROWS
 from tools.scenarios.scenario import Expected
-from tools.scenarios.table import ROWS
 from tools.tables import table
 
 

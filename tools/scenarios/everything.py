@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tools.scenarios.rows import ROWS, find_twin
 from tools.scenarios.run import BESIDE, Result
-from tools.scenarios.scenario import Scenario
-from tools.scenarios.table import ROWS
-from tools.scenarios.twins import find_twin
-from tools.scenarios.variations import vary_widely
+from tools.scenarios.scenario import Load, Scenario
+from tools.scenarios.servers import why_not
 
 VARIATIONS = 2
 
@@ -32,14 +32,13 @@ def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
     names = {row.name for row in ROWS}
     for each in (each for row in rows for each in (row, find_twin(row))):
         if each is not None and each.name not in lines:
-            variations = tuple(vary_widely(each, number) for number in range(seed, seed + VARIATIONS))
+            variations = tuple(vary(each, number) for number in range(seed, seed + VARIATIONS))
             lines[each.name] = Line(each, each.name not in names, variations)
     return list(lines.values())
 
 
 def estimate(rows: Sequence[Scenario]) -> float:
-    """The seconds that these rows take. Those that cannot run take none."""
-    possible = [row for row in rows if not row.skip()]
+    possible = [row for row in rows if not why_not(row)]
     alone, together = (
         [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]
         for is_alone in (True, False)
@@ -67,3 +66,52 @@ def count(results: Sequence[Result]) -> str:
     different, skipped = sum(bool(each.different) for each in results), sum(bool(each.skipped) for each in results)
     run = len(results) - skipped
     return f"{run - different} of {run} as expected, {different} not; {skipped} not run."
+
+
+WIDE = (0.7, 1.4)
+"""The range of factors for sizes and service times. The share of the threads in use stays."""
+
+MOST_VARIED_MS = 5000.0
+"""Longer requests keep their length, because they represent requests that occupy a thread."""
+
+LONGER_CHECK = 1.2
+"""The largest factor for the length of a check. It is never shorter, so that all events fall into it."""
+
+
+def vary(row: Scenario, seed: int) -> Scenario:
+    """Returns the variation of a scenario that a seed stands for. Other service times at the same load share, another
+    size of the same kind where the row permits it, other arrivals and a slightly longer check: an expert comes to the
+    same verdict."""
+    chance = random.Random(f"{row.name} wide {seed}")
+    server = row.server
+    if row.resized and not server.bare:
+        threads = server.threads and _resize(server.threads, chance)
+        server = replace(server, processes=_resize(server.processes, chance), threads=threads)
+    growth = server.capacity / row.server.capacity
+    longer = chance.uniform(*WIDE)
+    varied = [_vary_load(load, growth, longer) for load in row.loads]
+    return replace(
+        row,
+        name=f"{row.name} (seed {seed})",
+        server=server,
+        loads=tuple(replace(load, seed=chance.randrange(2**31)) for load in varied),
+        seconds=round(row.seconds * chance.uniform(1.0, LONGER_CHECK), 1),
+    )
+
+
+def _resize(number: int, chance: random.Random) -> int:
+    """Returns another number of processes or threads; one stays one, and several stay several."""
+    return 1 if number == 1 else max(2, round(number * chance.uniform(*WIDE)))
+
+
+def _vary_load(load: Load, growth: float, longer: float) -> Load:
+    """Returns the load scaled by the server's `growth`, with requests `longer` by this factor."""
+    is_long = load.io_ms > MOST_VARIED_MS
+    return replace(
+        load,
+        rate=load.rate * growth / (1.0 if is_long or not load.cpu_ms + load.io_ms else longer),
+        clients=round(load.clients * growth) or min(1, load.clients),
+        io_ms=load.io_ms * (1.0 if is_long else longer),
+        cpu_ms=load.cpu_ms * longer,
+        think_ms=load.think_ms * longer,
+    )

@@ -33,17 +33,14 @@ class Seen:
 
     @property
     def grave(self) -> tuple[dict[str, Any], ...]:
-        """The findings above info."""
         return tuple(finding for finding in self.findings if finding["severity"] != "info")
 
     @property
     def first(self) -> str | None:
-        """The code of the worst finding, or None if there is none above info."""
         return self.grave[0]["code"] if self.grave else None
 
 
 def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> Seen:
-    """Returns the result of a check from its JSON document."""
     named = (*row.expected.first, *row.expected.also)
     findings = tuple(
         finding for finding in document["findings"] if finding["code"] not in OF_THE_MACHINE or finding["code"] in named
@@ -70,7 +67,6 @@ def _sentence(document: dict[str, Any], findings: tuple[dict[str, Any], ...], ou
 
 
 def _figures(document: dict[str, Any]) -> dict[str, float]:
-    """The figures that explain a verdict: flow, headroom by limit, and CPUs."""
     parts = (document.get("flow"), (document["headroom"] or {}).get("by_limit"), document.get("cpu"))
     named = {name: value for part in parts for name, value in (part or {}).items()}
     return {name: round(value, 3) for name, value in named.items() if isinstance(value, (int, float))}
@@ -88,7 +84,6 @@ def _first_limit(headroom: dict[str, Any] | None, expected: tuple[str | None, ..
 
 
 def differences(row: Scenario, seen: Seen) -> Iterator[str]:
-    """Yields one text for each difference from the expectation."""
     expected = row.expected
     if seen.outcome != expected.outcome:
         yield f"{seen.outcome}, not {expected.outcome}"
@@ -120,7 +115,6 @@ def _different_words(expected: Expected, seen: Seen) -> Iterator[str]:
 
 
 def codes_of(findings: tuple[dict[str, Any], ...]) -> list[str]:
-    """The codes of findings and of the harms that they explain."""
     return [each["code"] for finding in findings for each in (finding, *finding.get("harms", ()))]
 
 

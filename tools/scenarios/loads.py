@@ -19,7 +19,6 @@ from uwsgi_headroom.tune.load import Address
 
 
 async def run(loads: Sequence[tuple[Load, Address]]) -> Tally:
-    """Makes the requests until standard input ends."""
     tally = Tally()
     tasks = started(loads, tally)
     ended = asyncio.Event()
@@ -42,7 +41,6 @@ class Running:
 
 @contextlib.contextmanager
 def running(loads: Sequence[tuple[Load, Address]]) -> Iterator[Running]:
-    """Runs the loads during the block."""
     load = Running()
     if not loads:
         yield load

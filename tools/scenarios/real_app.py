@@ -1,4 +1,4 @@
-"""The application of the scenarios in `rows.real`: asks a real server with a client that applications use.
+"""The application of the scenarios in `rows.outside`: asks a real server with a client that applications use.
 
 CLIENT names the client, OUTSIDE has the server's address, `HOST:PORT`. `io_ms` is how long the server works on a
 request, with requests how long a client waits for it.
@@ -83,7 +83,6 @@ def redis() -> Callable[[float], None]:
 
 
 def requests() -> Callable[[float], None]:
-    """A request over HTTP, with a timeout."""
     import requests  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
 
     def get(seconds: float) -> None:

@@ -1,21 +1,93 @@
 """Runs real servers during a scenario: PostgreSQL, Redis and nginx that its application asks, and nginx in front of it.
 
-Each listens on a loopback address of its own, at its well-known port, by which the verdict knows its name.
+Each listens on a loopback address of its own, at its well-known port, by which the verdict knows its name. The servers
+are installed, or unpacked from Debian's packages; the clients are in `.venv-clients`, where uWSGI finds them by
+`pythonpath`. The first row that needs one unpacks or installs it, which takes no root and starts no service.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import glob
 import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.real_uwsgi import accepts, running
-from tools.scenarios.client_environment import UNPACKED, find_server
+from tools import debian
+from tools.commands import CommandError
+from tools.environments import PYTHON, ROOT, Environment, SetupError
+from tools.progress import show_step
+
+ENVIRONMENT = Environment(ROOT / ".venv-clients")
+PACKAGES = ENVIRONMENT.path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+UNPACKED = ENVIRONMENT.path / "debian"
+
+SERVERS = {
+    "redis-server": ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"),
+    "nginx": ("nginx",),
+}
+"""Debian's packages of a server, with libraries that few machines have."""
+
+_POSTGRES = "/usr/lib/postgresql/*/bin"
+"""Where Debian puts programs of PostgreSQL, which are not on PATH."""
+
+
+def find_server(program: str) -> Path | None:
+    """A server's program: on PATH, where Debian installs it, or unpacked."""
+    places = [os.environ.get("PATH", os.defpath), "/usr/sbin", *sorted(glob.glob(_POSTGRES), reverse=True)]
+    places += [str(UNPACKED / "usr" / name) for name in ("bin", "sbin")]
+    found = shutil.which(program, path=os.pathsep.join(places))
+    return Path(found) if found else None
+
+
+def needs(*clients: str, servers: tuple[str, ...] = ()) -> Callable[[], str | None]:
+    """For `Scenario.skip`: installs the clients and unpacks the servers that are missing, once, and returns the reason
+    if one is not available."""
+
+    def why_not() -> str | None:
+        reasons = (*map(_lacks_server, servers), *map(_lacks_client, clients))
+        return next(filter(None, reasons), None)
+
+    return why_not
+
+
+@functools.cache
+def _lacks_client(name: str) -> str | None:
+    if ENVIRONMENT.fits() and ENVIRONMENT.holds(name, PYTHON):
+        return None
+    try:
+        ENVIRONMENT.ensure()
+        with show_step(f"installing {name} for the scenarios"):
+            ENVIRONMENT.install(name, PYTHON, ["--only-binary", ":all:", name], cwd=ROOT)
+    except CommandError as error:
+        return f"{name} cannot be installed: {error.last_line}"
+    except SetupError as error:
+        return f"{name} cannot be installed: {error}"
+    return None
+
+
+@functools.cache
+def _lacks_server(program: str) -> str | None:
+    if find_server(program):
+        return None
+    if program not in SERVERS:
+        return f"{program} is not installed"
+    try:
+        ENVIRONMENT.ensure()  # first, because it empties an environment that does not fit
+        UNPACKED.mkdir(exist_ok=True)
+        with show_step(f"unpacking Debian's {program}"):
+            debian.unpack(SERVERS[program], UNPACKED)
+    except (CommandError, SetupError, OSError) as error:
+        return f"{program} is not installed, and Debian's cannot be unpacked: {str(error).splitlines()[-1]}"
+    return None if find_server(program) else f"{program} is not in Debian's package"
+
 
 _NGINX = """\
 daemon off; master_process off; pid {directory}/nginx.pid; error_log {directory}/nginx.log;
@@ -54,7 +126,6 @@ def redis(host: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def nginx(host: str) -> Iterator[str]:
-    """Runs an nginx that answers every request itself."""
     with _directory() as (directory, _), _nginx(directory, f"{host}:8080", 'return 200 "ok";', (host, 8080)):
         yield f"{host}:8080"
 

@@ -46,7 +46,6 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Returns how many rows are as expected, and a line for each row."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"

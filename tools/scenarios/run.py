@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tools.scenarios import loads
 from tools.scenarios.checking import check
 from tools.scenarios.judge import Seen, differences
 from tools.scenarios.scenario import Load, Scenario, Server
-from tools.scenarios.servers import burning, started
+from tools.scenarios.servers import burning, started, why_not
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 BESIDE = 4
 """How many rows that need no CPU run at a time."""
@@ -29,13 +33,11 @@ class Result:
 
     @property
     def mark(self) -> str:
-        """A sign for as expected, different or skipped."""
         return "-" if self.skipped else "✗" if self.different else "✓"
 
 
 def run_row(row: Scenario) -> Result:
-    """Runs one scenario to its end."""
-    if reason := row.skip():
+    if reason := why_not(row):
         return Result(row, None, skipped=reason)
     try:
         seen = see(row)
@@ -55,23 +57,34 @@ def see(row: Scenario) -> Seen:
 
 
 def run_rows(rows: Iterable[Scenario], report: Callable[[Result], None], beside: int = BESIDE) -> list[Result]:
-    """Runs scenarios: first those that need no CPU, `beside` at a time, then the others one by one. Reports each result
-    at once, and returns all in the order of the rows."""
-    rows = list(rows)
-    results: dict[str, Result] = {}
-    together = sorted((row for row in rows if not row.alone), key=lambda row: -(row.lead + row.seconds))
+    return run_all(list(rows), lambda row: row, run_row, report, beside)
+
+
+def run_all(
+    rows: Sequence[R],
+    scenario_of: Callable[[R], Scenario],
+    run: Callable[[R], T],
+    report: Callable[[T], None],
+    beside: int,
+) -> list[T]:
+    """Runs rows: first those that need no CPU, `beside` at a time, the longest first, then the others alone. Reports
+    each result at once, and returns all in the order of the rows."""
+    results: dict[int, T] = {}
+    scenarios = [scenario_of(row) for row in rows]
+    places = sorted(range(len(rows)), key=lambda place: -(scenarios[place].lead + scenarios[place].seconds))
     pool = ThreadPoolExecutor(beside)
     try:
-        for future in as_completed([pool.submit(run_row, row) for row in together]):
-            results[future.result().row.name] = future.result()
+        running = {pool.submit(run, rows[place]): place for place in places if not scenarios[place].alone}
+        for future in as_completed(running):
+            results[running[future]] = future.result()
             report(future.result())
     finally:  # after Ctrl-C, running scenarios end by themselves
         pool.shutdown(cancel_futures=True)
-    for row in rows:
-        if row.alone:
-            results[row.name] = run_row(row)
-            report(results[row.name])
-    return [results[row.name] for row in rows]
+    for place, scenario in enumerate(scenarios):
+        if scenario.alone:
+            results[place] = run(rows[place])
+            report(results[place])
+    return [results[place] for place in range(len(rows))]
 
 
 def counted(load: Load, server: Server) -> Load:

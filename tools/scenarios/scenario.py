@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from app import load
 from tests.support.real_uwsgi import Uwsgi
@@ -20,12 +20,11 @@ APP = Path(__file__).with_name("app.py")
 class Load(load.Load):
     """Requests of one kind. Exactly one of part, rate and clients sets how many.
 
-    part: part of the server's thread capacity, as open-loop arrivals. vary: the range of factors by which a variation
-    may scale the load. socket: the file name of a UNIX socket in the server's directory, or "tcp".
+    part: part of the server's thread capacity, as open-loop arrivals. socket: the file name of a UNIX socket in the
+    server's directory, or "tcp".
     """
 
     part: float = 0.0
-    vary: tuple[float, float] = (0.8, 1.2)
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Server:
     output: a shell redirection of its standard output and error, such as `> pipe`. nginx: settings of a real nginx in
     front of it, which listens on the UNIX socket `front`; empty for none. restarts: seconds after which it is started
     again when it has ended, as by a service manager; 0: never. In options, `{clients}` is where the clients of real
-    servers are installed (`client_environment`).
+    servers are installed (`real_servers`).
     """
 
     processes: int = 1
@@ -67,7 +66,6 @@ class Server:
 
     @property
     def capacity(self) -> int:
-        """Threads of all processes."""
         return self.processes * self.threads
 
 
@@ -98,11 +96,29 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Twin:
+    """The same set-up as that of a sick row, without the fault. name: if it is a row of its own; otherwise it runs with
+    `--all` only. loads: others than those of the row, if any. server: another one, or other fields of it. changes:
+    other fields of the row."""
+
+    name: str = ""
+    loads: tuple[Load, ...] = ()
+    server: Server | Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def healthy(name: str = "", *loads: Load, server: Server | Mapping[str, Any] | None = None, **changes: Any) -> Twin:
+    """A twin, for rows of the table."""
+    return Twin(name, loads, server or {}, changes)
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One row. seconds: length of the check, which begins `lead` seconds after the load. burners: how many busy loops
     run beside uWSGI. alone: no other row may run at the same time. as_nobody: the check runs as another user. log: the
-    check reads uWSGI's log. quick: steady and short, for the tests. fixed: variations keep its processes and threads.
-    why: why the expectation is correct. skip: returns the reason to skip the row, or None."""
+    check reads uWSGI's log. quick: steady and short, for the tests. resized: variations change its processes and
+    threads. why: why the expectation is correct. skip: returns why something is missing that is not of its server, or
+    None. twin: of a sick row, how it is healthy, or the name of a row that is."""
 
     name: str
     server: Server
@@ -116,6 +132,18 @@ class Scenario:
     as_nobody: bool = False
     log: bool = False
     quick: bool = False
-    fixed: bool = False
+    resized: bool = False
     why: str = ""
     skip: Callable[[], str | None] = lambda: None
+    twin: Twin | str | None = None
+
+    def healthy(self) -> Scenario | None:
+        """Its twin, which must stay quiet, if that is no other row: without its events, and with other changes."""
+        if self.expected.outcome == "ok" or isinstance(self.twin, str) or not (self.twin or self.events):
+            return None
+        twin = self.twin or Twin()
+        quiet = replace(self, name=twin.name or f"{self.name}, healthy", expected=Expected("ok"), events=(), burners=0)
+        server = twin.server if isinstance(twin.server, Server) else replace(self.server, **twin.server)
+        why = f"The healthy twin of `{self.name}`."
+        quiet = replace(quiet, server=server, loads=twin.loads or self.loads, quick=False, why=why, twin=None)
+        return replace(quiet, **twin.changes)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.support import real_uwsgi
 from tools.environments import ROOT
-from tools.scenarios import client_environment, real_servers
-from tools.scenarios.scenario import Load, Server
+from tools.scenarios import real_servers
+from tools.scenarios.scenario import Load, Scenario, Server
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _DNS_PORT = 53
@@ -35,17 +35,15 @@ class Place:
     tcp: tuple[str, int]
 
     def address_for(self, load: Load) -> str | tuple[str, int]:
-        """Returns the address for a load."""
         return self.tcp if load.socket == "tcp" else str(self.uwsgi.directory / load.socket)
 
 
 @contextlib.contextmanager
 def started(server: Server) -> Iterator[Place]:
-    """Runs a server during the block."""
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
-    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(client_environment.PACKAGES)}
+    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(real_servers.PACKAGES)}
     options = list(server.options)
     for name, value in known.items():
         options = [option.replace(name, value) for option in options]
@@ -54,7 +52,7 @@ def started(server: Server) -> Iterator[Place]:
     with contextlib.ExitStack() as stack:
         if server.backend:
             options += ["--env", f"BACKEND_PORT={backend[1]}"]
-            stack.enter_context(_backend(backend, server.backend))
+            stack.enter_context(standing_in(f"backend:{server.backend}", backend))
         if server.beside:
             outside = [stack.enter_context(_beside(kind)) for kind in server.beside]
             options += ["--env", f"OUTSIDE={','.join(outside)}"]
@@ -75,13 +73,12 @@ def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
 
 
 @contextlib.contextmanager
-def standing_in(kind: str) -> Iterator[str]:
-    """Runs a stand-in during the block, and yields its address. kind: as in `Server.beside`."""
+def standing_in(kind: str, address: tuple[str, int] | None = None) -> Iterator[str]:
+    """Runs a stand-in during the block, and yields its address. kind: as in `Server.beside`. address: None for a free
+    one."""
     name, _, seconds = kind.partition(":")
-    if name == "dns":
-        host, port = f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT
-    else:
-        host, port = "127.0.0.1", real_uwsgi.free_port()
+    of_dns = (f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT)
+    host, port = address or (of_dns if name == "dns" else ("127.0.0.1", real_uwsgi.free_port()))
     command = [sys.executable, "-m", "tools.scenarios.stand_ins", name, host, str(port), *filter(None, [seconds])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
@@ -104,19 +101,6 @@ def _fixed_options(server: Server) -> list[str]:
 
 
 @contextlib.contextmanager
-def _backend(address: tuple[str, int], servers: int) -> Iterator[None]:
-    """Runs a backend during the block."""
-    words = [sys.executable, "-m", "tools.scenarios.backend", str(address[1]), str(servers)]
-    backend = subprocess.Popen(words, cwd=ROOT)
-    try:
-        real_uwsgi.wait_until(lambda: real_uwsgi.accepts(address), what="the backend to listen")
-        yield
-    finally:
-        backend.kill()
-        backend.wait()
-
-
-@contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
     """Yields a program that starts uWSGI with this server's CPUs, limits and shell command."""
     uwsgi = real_uwsgi.uwsgi_binary()
@@ -126,12 +110,7 @@ def _wrapped(server: Server) -> Iterator[str]:
         return
     with contextlib.ExitStack() as stack:
         lines = ["#!/bin/sh", server.before]
-        limits: list[tuple[str, dict[str, int]]] = []
-        if server.quota:
-            limits.append(("cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}))
-        if server.memory:
-            limits.append(("memory", {"memory.limit_in_bytes": server.memory}))
-        for controller, values in limits:
+        for controller, values in _limits(server):
             cgroup = stack.enter_context(_cgroup(controller, values))
             lines.append(f"echo $$ > {shlex.quote(str(cgroup / 'cgroup.procs'))}")
         taskset = f"taskset -c {shlex.quote(server.cpus)} " if server.cpus else ""
@@ -146,15 +125,17 @@ def _wrapped(server: Server) -> Iterator[str]:
         yield str(script)
 
 
+def _limits(server: Server) -> Iterator[tuple[str, dict[str, int]]]:
+    """The cgroups of a server: controllers, and the values in their files."""
+    if server.quota:
+        yield "cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}
+    if server.memory:
+        yield "memory", {"memory.limit_in_bytes": server.memory}
+
+
 def _in_network_with(somaxconn: int) -> str:
     """A command that runs another one in a network namespace of its own, with this net.core.somaxconn."""
     return f"""unshare --net sh -c 'echo {somaxconn} > /proc/sys/net/core/somaxconn && exec "$0" "$@"'"""
-
-
-def why_no_somaxconn() -> str | None:
-    """Returns the reason why no network namespace with its own net.core.somaxconn can be made here, or None."""
-    tried = subprocess.run(["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False)
-    return f"no network namespace can be made: {tried.stderr.strip()}" if tried.returncode else None
 
 
 @contextlib.contextmanager
@@ -172,49 +153,39 @@ def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
         cgroup.rmdir()
 
 
-def why_no_quota() -> str | None:
-    """Returns the reason why no cgroup with a quota can be made here, or None if it can."""
-    try:
-        with _cgroup("cpu", {"cpu.cfs_quota_us": 100_000}):
-            return None
-    except OSError as error:
-        return f"no cgroup of version 1 with a CPU quota can be made: {error.strerror}"
-
-
-def why_no_memory_limit() -> str | None:
-    """Returns the reason why no cgroup with a memory limit can be made here, or None if it can."""
-    try:
-        with _cgroup("memory", {"memory.limit_in_bytes": 1 << 30}):
-            return None
-    except OSError as error:
-        return f"no cgroup of version 1 with a memory limit can be made: {error.strerror}"
-
-
-def why_no_port_53() -> str | None:
-    """Returns the reason why nothing can stand in for a name server here, or None if it can."""
-    try:
-        with socket.socket(type=socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.9.254", _DNS_PORT))
-    except OSError as error:
-        return f"port {_DNS_PORT} cannot be served: {error.strerror}"
-    return None
-
-
-def why_no_gevent() -> str | None:
-    """Returns the reason why uWSGI cannot use gevent here, or None if it can."""
-    python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
-    found = subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False)
-    return "gevent is not installed beside uWSGI" if found.returncode else None
-
-
-def why_not_root() -> str | None:
-    """Returns the reason why the check cannot run as another user, or None if it can."""
-    return None if os.geteuid() == 0 else "only root can run the check as another user"
+def why_not(row: Scenario) -> str | None:
+    """Why a row cannot run here, or None: what it needs itself, and what its server needs."""
+    server = row.server
+    if row.as_nobody and os.geteuid() != 0:
+        return "only root can run the check as another user"
+    if server.quota or server.memory:
+        try:
+            for controller, values in _limits(server):
+                with _cgroup(controller, values):
+                    pass
+        except OSError as error:
+            return f"no cgroup of version 1 with this limit can be made: {error.strerror}"
+    if server.somaxconn:
+        tried = subprocess.run(
+            ["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False
+        )
+        if tried.returncode:
+            return f"no network namespace can be made: {tried.stderr.strip()}"
+    if any(kind.startswith("dns") for kind in server.beside):
+        try:
+            with socket.socket(type=socket.SOCK_DGRAM) as probe:
+                probe.bind(("127.0.9.254", _DNS_PORT))
+        except OSError as error:
+            return f"port {_DNS_PORT} cannot be served: {error.strerror}"
+    if "--gevent" in server.options:
+        python = Path(real_uwsgi.uwsgi_binary()).with_name("python")
+        if subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False).returncode:
+            return "gevent is not installed beside uWSGI"
+    return row.skip()
 
 
 @contextlib.contextmanager
 def burning(processes: int) -> Iterator[None]:
-    """Runs `processes` busy loops during the block."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield

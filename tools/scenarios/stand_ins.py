@@ -3,6 +3,8 @@
     answer   answers each byte with one byte after SECONDS
     hole     takes no connection: its queue is full, so that the kernel drops whoever connects
     dns      answers each UDP datagram with itself after SECONDS
+    backend  answers each line, a number of milliseconds, with one byte after that time. It works on SECONDS requests at
+             once, on one of each connection; the others wait, first come, first served
 
 It writes a line once it is ready, and runs until it is ended.
 """
@@ -25,6 +27,22 @@ async def answer(host: str, port: int, seconds: float) -> None:
         with contextlib.suppress(ConnectionError):
             while await reader.read(1):
                 await asyncio.sleep(seconds)
+                writer.write(b".")
+        writer.close()
+
+    server = await asyncio.start_server(serve, host, port, backlog=256)
+    ready()
+    await server.serve_forever()
+
+
+async def backend(host: str, port: int, at_once: float) -> None:
+    free = asyncio.Semaphore(round(at_once))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                async with free:
+                    await asyncio.sleep(int(line) / 1000)
                 writer.write(b".")
         writer.close()
 
@@ -66,7 +84,7 @@ def main(kind: str, host: str, port: str, seconds: str = "0") -> None:
         if kind == "hole":
             hole(host, int(port))
         else:
-            asyncio.run({"answer": answer, "dns": dns}[kind](host, int(port), float(seconds)))
+            asyncio.run({"answer": answer, "dns": dns, "backend": backend}[kind](host, int(port), float(seconds)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ class Step:
 
     @property
     def reloads(self) -> bool:
-        """Whether the step reloads uWSGI."""
         named = re.search(r"\breload\b", self.heading, re.IGNORECASE)
         return bool(named and self.lines and not self.file and not self.restarts)
 
@@ -67,17 +66,13 @@ def blocks(printed: str) -> list[Block]:
 
 def stats_addresses(printed: str) -> dict[str, str]:
     """Returns the addresses of the command that watches all servers, by name."""
-    words = _words(printed)
+    words = watch_command(printed)
     pairs = [word.partition("=") for before, word in pairwise(words) if before == "--stats"]
     return {name: address for name, _, address in pairs}
 
 
 def watch_command(printed: str) -> list[str]:
     """Returns the words of the command that watches all servers, empty if none is printed."""
-    return _words(printed)
-
-
-def _words(printed: str) -> list[str]:
     _, said, after = f"\n{printed}".partition("\nTo watch ")
     if not said:
         return []

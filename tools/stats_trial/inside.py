@@ -31,7 +31,6 @@ _UP = re.compile(r'^uwsgi_up\{server="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 def main(argv: list[str]) -> int:
-    """Runs one of the three."""
     if argv[0] == "load":
         load(argv[1], Path(argv[2]), Path(argv[3]))
         return 0

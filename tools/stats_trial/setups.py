@@ -29,12 +29,10 @@ _USERS = "useradd --system --user-group --shell /usr/sbin/nologin shop; chown sh
 
 @dataclass(frozen=True)
 class App:
-    """An application. socket: its own UNIX socket, or HOST:PORT; client: the user whose client uses it; old: the file
-    to which the README's old lines were added."""
+    """An application. socket: its own UNIX socket, or HOST:PORT; client: the user whose client uses it."""
 
     socket: str
     client: str
-    old: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class SetUp:
     what a person types after a boot, empty if the system starts uWSGI. edited: lines that someone has added to a file
     since uWSGI's start, by path. discover: the command; discover_as: who runs it and pastes its lines; exporter: the
     exporter's user, or its systemd unit; watch: the exporter's command, empty for the one that `discover` prints.
-    old_lines: other than those of a file, as a command. suites: on which it can be tried.
+    suites: on which it can be tried.
     """
 
     name: str
@@ -61,13 +59,7 @@ class SetUp:
     discover_as: str = "root"
     exporter: str = "uwsgi-headroom"
     watch: str = ""
-    old_lines: str = ""
     suites: Sequence[str] = ("bookworm", "trixie")
-
-
-def old_lines(name: str) -> str:
-    """Returns the lines that the README and `discover` used to advise."""
-    return f"stats = /run/uwsgi/{name}.stats\nchmod-socket = 660\n"
 
 
 def _ini(name: str, socket: str, *more: str) -> str:
@@ -92,7 +84,7 @@ def _in_unit(name: str, *unit: str, ini: str = "", run: str = "", client: str = 
         files["/etc/shop.ini"] = ini or _ini("shop", socket)
     return SetUp(
         name,
-        {"shop": App(socket, client, "/etc/shop.ini")},
+        {"shop": App(socket, client)},
         start="systemctl start shop",
         stop="systemctl stop shop",
         reload="systemctl reload shop" if reload else "kill -HUP $(systemctl show -p MainPID --value shop)",
@@ -112,7 +104,7 @@ def _debian(name: str, *apps: str, prepare: str = "true", **more: Any) -> SetUp:
     enable = f"ln -s {available}/*.ini /etc/uwsgi/apps-enabled/; service uwsgi stop"
     return SetUp(
         name,
-        {app: App(f"/run/uwsgi/app/{app}/socket", "www-data", f"{available}/{app}.ini") for app in apps},
+        {app: App(f"/run/uwsgi/app/{app}/socket", "www-data") for app in apps},
         start="service uwsgi start",
         stop="service uwsgi stop",
         reload="service uwsgi reload",
@@ -163,7 +155,7 @@ def _by_anna(name: str, discover_as: str, exporter: str, program: str = "uwsgi",
     start = _ANNA.replace("PROGRAM", program)
     return SetUp(
         name,
-        {"shop": App("/home/anna/shop/shop.sock", "anna", "/home/anna/shop/uwsgi.ini")},
+        {"shop": App("/home/anna/shop/shop.sock", "anna")},
         start=start,
         stop=f"kill -QUIT {_OF_ANNA}",
         reload=f"kill -HUP {_OF_ANNA}",
@@ -190,7 +182,7 @@ SET_UPS: Sequence[SetUp] = (
     ),
     SetUp(
         "Debian's `uwsgi-app@.service`, which has a dynamic user",
-        {"shop": App("/run/uwsgi/shop.socket", "www-data", "/etc/uwsgi/apps-available/shop.ini")},
+        {"shop": App("/run/uwsgi/shop.socket", "www-data")},
         start="systemctl start uwsgi-app@shop.socket uwsgi-app@shop.service",
         stop="systemctl stop uwsgi-app@shop.service uwsgi-app@shop.socket",
         reload="kill -HUP $(systemctl show -p MainPID --value uwsgi-app@shop)",
@@ -242,7 +234,7 @@ SET_UPS: Sequence[SetUp] = (
     ),
     SetUp(
         "an Emperor of root, two vassals of two users",
-        {name: App(f"/srv/{name}/{name}.sock", "www-data", f"/etc/vassals/{name}.ini") for name in ("shop", "blog")},
+        {name: App(f"/srv/{name}/{name}.sock", "www-data") for name in ("shop", "blog")},
         start="systemctl start emperor",
         stop="systemctl stop emperor",
         reload="touch /etc/vassals/*.ini",
@@ -264,7 +256,7 @@ SET_UPS: Sequence[SetUp] = (
     ),
     SetUp(
         "an Emperor whose vassal is a symbolic link",
-        {"shop": App("/srv/shop/shop.sock", "shop", "/srv/shop/uwsgi.ini")},
+        {"shop": App("/srv/shop/shop.sock", "shop")},
         start="systemctl start emperor",
         stop="systemctl stop emperor",
         reload="touch --no-dereference /etc/vassals/shop.ini",
@@ -303,7 +295,7 @@ SET_UPS: Sequence[SetUp] = (
     ),
     SetUp(
         "started by root with `daemonize`, no unit, `uid` and `gid` in the ini",
-        {"shop": App("/srv/shop/shop.sock", "shop", "/etc/shop.ini")},
+        {"shop": App("/srv/shop/shop.sock", "shop")},
         start=_BY_HAND,
         stop=f"{UWSGI} --stop /srv/shop.pid",
         reload=f"{UWSGI} --reload /srv/shop.pid",
@@ -334,8 +326,6 @@ SET_UPS: Sequence[SetUp] = (
         "a unit, options on its command line only",
         "User=shop",
         run="--master --processes 2 --threads 2 --socket /srv/shop/shop.sock --wsgi-file /srv/shop/shop.py",
-        old_lines="sed -i 's|^ExecStart=.*|& --stats /run/uwsgi/shop.stats --chmod-socket=660|'"
-        " /etc/systemd/system/shop.service; systemctl daemon-reload",
     ),
     _in_unit(
         "a unit, no master",
@@ -350,8 +340,8 @@ SET_UPS: Sequence[SetUp] = (
         edited={"/etc/shop.ini": "stats = /run/shop/stats\n"},
     ),
     _in_unit(
-        "a unit; the old lines are in the ini, but not loaded yet",
+        "a unit; a `stats` that cannot be bound is in the ini, but not loaded yet",
         "User=shop",
-        edited={"/etc/shop.ini": old_lines("shop")},
+        edited={"/etc/shop.ini": "stats = /run/uwsgi/shop.stats\nchmod-socket = 660\n"},
     ),
 )

@@ -18,7 +18,7 @@ from tools import systemd_machine
 from tools.stats_trial import following, inside, setups
 from tools.stats_trial.following import Step
 from tools.stats_trial.setups import SetUp
-from tools.systemd_checks import Booted
+from tools.systemd_machine import Booted
 
 ROUNDS = 3
 """Times that `discover` may ask to be run again."""
@@ -89,17 +89,6 @@ class Trial:
         self.phases["reload"] = self._during(lambda: self._do(*reloads))
         self._stop_and_boot()
 
-    def old(self) -> None:
-        """Does what the README's lines used to say."""
-        self._begin()
-        self.watched = {name: f"/run/uwsgi/{name}.stats" for name in self.set_up.apps}
-        self.watch = [_PROGRAM, *(f"--stats={name}={path}" for name, path in self.watched.items())]
-        self.phases["follow"] = self._during(self._old_lines)
-        if not self.phases["follow"].serves:
-            self.phases["restart"] = self._during(self._restart, down=True)
-        else:
-            self._stop_and_boot()
-
     def run(self, script: str, user: str = "root") -> str:
         """Runs lines in a shell, as somebody who pastes them. Notes it if they fail."""
         words = ["bash", "-c", script] if user == "root" else ["su", "-", user, "-s", "/bin/bash", "-c", script]
@@ -144,14 +133,6 @@ class Trial:
     def _await_sockets(self) -> None:
         tests = " && ".join(f"[ -S {path} ]" for path in self._socket_paths()) or "sleep 2"
         self.run(f"for i in $(seq 100); do {tests} && break; sleep 0.2; done; {tests}")
-
-    def _old_lines(self) -> None:
-        for name, app in self.set_up.apps.items():
-            if self.set_up.old_lines:
-                self.run(self.set_up.old_lines)
-            else:
-                self._append(app.old, setups.old_lines(name))
-        self.run(self.set_up.start.replace("start", "restart") if self.set_up.old_lines else self.set_up.reload)
 
     def _followed(self) -> list[Step]:
         """Does what `discover` prints, in its order, until it prints no more; returns the steps of the last round."""
@@ -210,11 +191,9 @@ class Trial:
             self.run(self.set_up.at_boot)
         self.phases["reboot"] = self._during(lambda: None)
 
-    def _during(self, act: Callable[[], object], *, down: bool = False) -> Phase:
-        """Does something under load; returns what it did to the applications. down: they do not serve before."""
+    def _during(self, act: Callable[[], object]) -> Phase:
         with self._load() as states:
-            if not down:
-                self._await_answers(states, {})
+            self._await_answers(states, {})
             act()
             time.sleep(SETTLE_SECONDS)
             serves = self._await_answers(states, _counted(states))

@@ -57,8 +57,8 @@ DEFAULT_PASSWORD_COST = 12
 """A check takes a quarter of a second, once for each pair of user name and password."""
 
 MOST_SERVERS = 400
-"""Servers that patterns find, at most. One of 8x8 takes 0.67 MB after an hour (`tools.bench.hour_memory`), and by its
-arrays 0.15 MB more after a reload, so that 400 fit into the 512 MB of the shipped systemd unit."""
+"""Servers that patterns find, at most. One of 8x8 takes 0.67 MB after an hour (docs/evidence.md), and by its arrays
+0.15 MB more after a reload, so that 400 fit into the 512 MB of the shipped systemd unit."""
 
 MOST_SERVERS_RANGE = (1, 10_000)
 

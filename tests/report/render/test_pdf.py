@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import chromium
+from tools import prepare
 from uwsgi_headroom.report.render.html import PdfError, print_pdf
 
 
@@ -31,7 +31,7 @@ def test_a_browser_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.integration
 def test_page_one_is_the_verdict_alone(page: str) -> None:
     """Chromium prints several pages, of which the first ends with the words that it needs."""
-    chromium.find_browser()
+    prepare.find_browser()
     content = print_pdf(page)
     assert content.startswith(b"%PDF-")
     assert len(re.findall(rb"/Type /Page\b(?!s)", content)) >= 3

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tools.bench.days import course, findings, healthy, pages
-from tools.bench.days.formulas import mean_wait, part_slower
+from tools.bench.days.__main__ import Verdicts, join, report, summary
+from tools.bench.days.healthy import mean_wait, part_slower
 from tools.bench.days.queueing import serve
-from tools.bench.days.report import Verdicts, join, report, summary
 
 SEEDS = range(2001, 2013)
 """Other seeds than those of the bench."""
@@ -133,11 +133,10 @@ def test_the_report_has_pages_and_misses() -> None:
     miss = findings.Episode(1, "queue_wait", "critical", "Requests wait.", "1 s.", 3600.0, 3660.0, none)
     right = replace(miss, hurt=course.Hurt(0.1, 50, 0, 0.1))
     page = pages.Page(1, "UwsgiDown", 0.0, 3600.0, 4, none)
-    part = Verdicts([day], [1.0], 1e6, [miss, right], [page], 1, 60, 90.0)
+    part = Verdicts([day], [miss, right], [page])
     whole = join([part, replace(part, days=[healthy.draw(2)], episodes=[], pages=[])])
     assert whole.unexplained == [miss]
     assert summary(whole).startswith("2 server-days (seeds 1 to 2): 1 pages on 1 days; 1 CRITICAL findings on 1 days")
     text = report(whole)
     assert "| UwsgiDown | 1 |" in text
     assert "01:00, 60 s | `queue_wait` | Requests wait. 1 s. | 0% (0) |" in text
-    assert "3 min of one CPU" in text

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tools.bench import table
-from tools.bench.hostile.beside import SITUATIONS, Figures
-from tools.bench.hostile.crowds import QUIET, Crowd
-from tools.bench.hostile.decoding import DOCUMENTS, Decoding
-from tools.bench.hostile.report import report
+from tools.bench.hostile import DOCUMENTS, SITUATIONS, Decoding, Figures, report
+from tools.bench.hostile_crowds import QUIET, Crowd
 from uwsgi_headroom.config.defaults import SIZE_CAP
 
 WELL = Figures(samples=5.0, scrapes=(0.1, 0.3, 0.2), cpu=0.02, resident=50_000_000, lag=0.01, series=100)
 CALM = Crowd(samples=5.0, scrapes=(0.1, 0.3, 0.2), answers=2_000.0, refused=0.0, resident=50_000_000)
 QUIET_4X8, ASKED = ("4x8", "", QUIET), ("4x8", "ask", "/")
-QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03), growth=2_000_000)
+QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03))
 
 
 def test_no_miss() -> None:
     """Figures within all targets have rows and no miss."""
-    text = report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, {QUIET_4X8: CALM, ASKED: CALM}, 40, 5)
+    text = report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, {QUIET_4X8: CALM, ASKED: CALM})
     assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
     assert "| 4x8 | ask | / | 5.00 | 0.200 | 0.300 | 2,000 | 0 | 50 |" in text
-    assert "| a document | 1.00 | server | 20.0 | 30.0 | 2.0 |" in text
+    assert "| a document | 1.00 | server | 20.0 | 30.0 |" in text
     assert "Misses: none." in text
 
 
@@ -30,8 +25,8 @@ def test_every_target_can_be_missed() -> None:
     """A good server that loses most samples, a scrape longer than Prometheus waits, and a slow document are named."""
     poor = Figures(samples=2.4, scrapes=(11.0,), cpu=1.0, resident=1, lag=None, series=0)
     busy = Crowd(samples=4.4, scrapes=(0.1, 0.6), answers=9.0, refused=1.0, resident=1)
-    slow = Decoding(size=1, outcome="server", cpu=(0.06,), growth=1)
-    text = report({"alone": WELL, "beside both": poor}, {"a document": slow}, {QUIET_4X8: CALM, ASKED: busy}, 40, 5)
+    slow = Decoding(size=1, outcome="server", cpu=(0.06,))
+    text = report({"alone": WELL, "beside both": poor}, {"a document": slow}, {QUIET_4X8: CALM, ASKED: busy})
     assert [line for line in text.splitlines() if line.startswith("* ")] == [
         "* beside both: 2.40 samples a second, less than half of the rate alone",
         "* beside both: 1 of 1 scrapes were not answered within 10 s",
@@ -45,11 +40,3 @@ def test_documents_are_within_the_cap() -> None:
     """No decoded document is larger than the exporter accepts."""
     for name, make in DOCUMENTS.items():
         assert len(make()) <= SIZE_CAP, name
-
-
-def test_tables_replace_those_before(tmp_path: Path) -> None:
-    """The text between the markers is replaced, and the text around them stays."""
-    path = tmp_path / "scenarios.md"
-    path.write_text("# Title\n\n<!-- scenarios -->\nold\n<!-- /scenarios -->\n\nmore\n")
-    table.write(path, "new", "scenarios")
-    assert path.read_text() == "# Title\n\n<!-- scenarios -->\nnew\n<!-- /scenarios -->\n\nmore\n"

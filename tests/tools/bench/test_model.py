@@ -5,23 +5,13 @@ from __future__ import annotations
 import random
 
 from tools.bench.clients import Kind
-from tools.bench.model import judge
-from tools.bench.model.cases import LOADS, OBSERVED, WORKLOADS
-from tools.bench.model.run import Truth
+from tools.bench.model import LOADS, OBSERVED, WORKLOADS, Row, Truth, report
 from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting
 
-TRUTH = Truth(
-    throughput=100.0,
-    service=0.1,
-    service_p95=0.2,
-    total=0.1,
-    failed=0,
-    other_programs=0.25,
-    clients=0.05,
-)
+TRUTH = Truth(throughput=100.0, service=0.1, total=0.1, other_programs=0.25)
 
 
-def _row(load: float | None, most: float, time: float | None) -> judge.Row:
+def _row(load: float | None, most: float, time: float | None) -> Row:
     at = AtLoad(
         load=1.0,
         throughput=50.0,
@@ -36,7 +26,7 @@ def _row(load: float | None, most: float, time: float | None) -> judge.Row:
     predicted = Prediction(
         setting=Setting(8, 4), most_throughput=most, limit="threads", at=(at,), memory=None, fits=None
     )
-    return judge.Row("mix", Setting(8, 4), load, TRUTH, predicted)
+    return Row("mix", Setting(8, 4), load, TRUTH, predicted)
 
 
 def test_misses_are_marked_and_counted() -> None:
@@ -47,12 +37,12 @@ def test_misses_are_marked_and_counted() -> None:
         _row(0.5, 100.0, 0.13),
         _row(0.8, 1.0, None),
     ]
-    lines = judge.table(rows).splitlines()[2:]
-    assert "100 → 114 (+14%) |" in lines[0]
-    assert "100 → 116 (+16% ✗)" in lines[1]
-    assert "| mix | 8x4 | 50% | 0.25 |  | 100 → 130 (+30% ✗) | 100 → 130 (+30% ✗) |" in lines[2]
-    assert lines[3].count("too much ✗") == 2
-    assert judge.summary(rows).startswith("1 of 6 predictions")
+    lines = report(rows).splitlines()[2:]
+    assert "114.0 → 100.0 (+14%) |" in lines[0]
+    assert "116.0 → 100.0 (+16% ✗)" in lines[1]
+    assert "| mix | 8x4 | 50% | 0.25 |  | 130.0 → 100.0 (+30% ✗) | 130.0 → 100.0 (+30% ✗) |" in lines[2]
+    assert lines[3].count("unknown → 100.0 ✗") == 2
+    assert "1 of 6 predictions are within" in lines[-1]
 
 
 def test_eight_settings_from_one() -> None:

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from tools.bench.accuracy.generator import Record, ask
-from tools.bench.accuracy.truth import Truth, mean_level
+from tools.bench.accuracy.generator import Record, Truth, ask, mean_level
 
 S = 1_000_000_000
 

@@ -12,7 +12,7 @@ import pytest
 
 from tools.environments import SetupError
 from tools.release import bundle, deb
-from tools.release.tried_service import command_of, total
+from tools.release.try_deb import command_of, total
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config import precedence
 

@@ -7,8 +7,7 @@ import re
 from importlib.metadata import requires
 from pathlib import Path
 
-from tools.release.bundle import LOCK, MACHINES, PYTHONS
-from tools.release.lock import EXTRAS, HEADER
+from tools.release.bundle import EXTRAS, HEADER, LOCK, MACHINES, PYTHONS
 from tools.release.source import version_of
 from uwsgi_headroom import __version__
 

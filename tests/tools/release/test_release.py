@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from tools.environments import SetupError
-from tools.release import chart
+from tools.release import distributions
 from tools.release.__main__ import add_checksum, checksums
-from tools.release.archives import rewrite_tar_gz, write_tar_gz
-from tools.release.source import Source
+from tools.release.source import Source, rewrite_tar_gz, write_tar_gz
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -56,7 +55,7 @@ def test_an_archive_has_sorted_names_one_time_and_no_users(tmp_path):
 
 def chart_source(tmp_path: Path, version: str) -> Source:
     root = tmp_path / "source"
-    folder = root / chart.CHART
+    folder = root / distributions.CHART
     (folder / "ci").mkdir(parents=True)
     (folder / "Chart.yaml").write_text(f'name: uwsgi-headroom\nversion: {version}\nappVersion: "1.2.3"\n')
     (folder / ".helmignore").write_text("# tests\nci/\n*.orig\n")
@@ -70,7 +69,7 @@ def chart_source(tmp_path: Path, version: str) -> Source:
 
 def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
     """The archive has the chart's name as its directory, as Helm demands."""
-    made = chart.build_chart(chart_source(tmp_path, "1.2.3"), tmp_path)
+    made = distributions.build_chart(chart_source(tmp_path, "1.2.3"), tmp_path)
     assert made.name == "uwsgi-headroom-1.2.3.tgz"
     with tarfile.open(made) as tar:
         assert {member.name for member in tar if member.isfile()} == {
@@ -81,7 +80,7 @@ def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
 def test_a_chart_of_another_version_is_refused(tmp_path):
     """The chart's version is the exporter's."""
     with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
-        chart.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
+        distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
 
 
 def test_a_packed_chart_has_copies(tmp_path):
@@ -89,21 +88,21 @@ def test_a_packed_chart_has_copies(tmp_path):
     source = chart_source(tmp_path, "1.2.3")
     (source.root / "rules").mkdir()
     (source.root / "rules/a.yaml").write_text("groups: []\n")
-    link = source.root / chart.CHART / "files"
+    link = source.root / distributions.CHART / "files"
     link.symlink_to("../../../rules")
-    with tarfile.open(chart.build_chart(source, tmp_path)) as tar:
+    with tarfile.open(distributions.build_chart(source, tmp_path)) as tar:
         assert tar.getmember("uwsgi-headroom/files/a.yaml").isfile()
         assert tar.getmember("uwsgi-headroom/files").isdir()
     link.unlink()
     link.symlink_to("../../nowhere")
     with pytest.raises(SetupError, match=r"uwsgi-headroom/files: there is no \.\./\.\./nowhere"):
-        chart.lay_out(source.root, tmp_path / "other")
+        distributions.lay_out(source.root, tmp_path / "other")
 
 
 def test_a_path_in_helmignore_is_refused():
     """Only names are understood; a path would be packed although Helm ignores it."""
     with pytest.raises(SetupError, match="templates/x"):
-        chart.ignored("templates/x\n")
+        distributions.ignored("templates/x\n")
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tools.scenarios.everything import vary
 from tools.scenarios.judge import Seen, differences, read_document
 from tools.scenarios.report import full_text
+from tools.scenarios.rows import ROWS, find_rows
 from tools.scenarios.run import Result
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
-from tools.scenarios.table import ROWS, find_rows
-from tools.scenarios.variations import vary, vary_widely
+from tools.scenarios.scenario import Expected, Scenario, Server
 
 
 def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
@@ -66,23 +66,14 @@ def test_other_programs_of_the_machine_count_only_where_expected() -> None:
     assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
 
 
-def test_a_variation_is_the_same_for_the_same_seed() -> None:
-    """Variations are reproducible, differ from one another, and stay within the factors."""
-    row = Scenario("row", Server(10, 10), Expected("ok"), (Load(part=0.5, io_ms=100),))
-    assert vary(row, 1, seed=1) == vary(row, 1, seed=1) != vary(row, 2, seed=1)
-    load = vary(row, 1, seed=1).loads[0]
-    assert 0.4 <= load.part <= 0.6
-    assert 80 <= load.io_ms <= 120
-
-
-def test_a_wide_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:
+def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:
     """One thread stays one and several stay several; rates follow size and service time; events stay in the check."""
     for row in ROWS:
         for seed in range(20):
-            varied = vary_widely(row, seed)
+            varied = vary(row, seed)
             assert (varied.server.processes == 1) == (row.server.processes == 1)
             assert (varied.server.threads > 1) == (row.server.threads > 1)
-            assert varied.server == row.server or not row.fixed
+            assert varied.server == row.server or row.resized
             assert row.seconds <= varied.seconds <= 1.2 * row.seconds + 0.1
             for before, after in zip(row.loads, varied.loads, strict=True):
                 assert after.part == before.part
@@ -91,11 +82,11 @@ def test_a_wide_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -
                     assert after.rate * after.io_ms / varied.server.capacity == pytest.approx(share)
 
 
-def test_a_wide_variation_is_the_same_for_the_same_seed() -> None:
+def test_a_variation_is_the_same_for_the_same_seed() -> None:
     """Another seed gives other arrivals and other service times."""
     row = ROWS[0]
-    assert vary_widely(row, 1) == vary_widely(row, 1)
-    first, second = vary_widely(row, 1).loads[0], vary_widely(row, 2).loads[0]
+    assert vary(row, 1) == vary(row, 1)
+    first, second = vary(row, 1).loads[0], vary(row, 2).loads[0]
     assert first.seed != second.seed
     assert first.io_ms != second.io_ms
 

@@ -1,27 +1,129 @@
-"""Compares the exporter's figures with the records of a load that times its own requests.
+"""Compares the exporter's figures with the truth: a real uWSGI, the exporter, and a load that times its own requests.
 
-Prints the table, with the source of the truth. The exit status is 0 whatever was measured.
+Prints the table; "clients' own" is how much more the clients saw from connection to end, and so bounds the error of the
+truth (`generator`). The exit status is 0 whatever was measured. Each case starts its own uWSGI, exporter and load.
+
+Requests wait rather than compute, so that two CPUs can serve 32 threads: a mean of 0.2 s, exponential, and 1 ms of CPU.
+At 20 % and 60 % of capacity there are twice as many clients, and their think time equals the wait, so that the number
+of requests in service varies at random. At 100 % there is one client per thread, without think time. Bursts alternate
+one second on and one second off, with as many clients as fill that part of the threads.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.support import monitoring
-from tools.bench.accuracy import cases, percentiles, prometheus, queue_waits, table
-from tools.bench.table import load_average
+from tests.support.real_uwsgi import free_port, uwsgi
+from tools.bench import table
+from tools.bench.accuracy import judge, percentiles
+from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.judge import Measured
+from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
+from tools.bench.table import Line
 
 QUICK = 8.0
+WAIT_MS, CPU_MS = 200.0, 1.0
+LISTEN = 100
+WARM_UP = 3.0  # seconds: fifteen mean waits
+AROUND = 1.4  # seconds of closer scrapes; the one-minute window of the last scrape begins within them
+SCRAPE_EVERY = 5.0
+"""Seconds between scrapes, a common setting: scrapes are much rarer than samples and do not affect them."""
 
-PREAMBLE = """\
-Truth: the load's own records. The clients count requests and workers. Concurrency is the time that requests spent in
-the application, by the application's clock, over the same window as ours; "clients' own" is how much more the clients
-saw from connection to end, and so bounds the error of the truth. Queue wait: the clients' time from connection to end,
-less uWSGI's running time per request. Sampling error: sqrt(L/n)/L for n samples of a mean of L.
-"""
+
+@contextlib.contextmanager
+def _beside(port: int, *, prometheus: bool) -> Iterator[Callable[[], Iterator[Line]]]:
+    """Runs a Prometheus that scrapes the exporter from its beginning, or nothing; yields a function that compares."""
+    if not prometheus:
+        yield lambda: iter(())
+        return
+    with monitoring.prometheus([port]) as running:
+        running.wait_for("up")
+        yield lambda: judge.prometheus_gauges(running)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One server and its load. long: whether a long request runs beside the load, for half of the time."""
+
+    name: str
+    processes: int
+    threads: int
+    load: Load
+    tcp: bool = False
+    long: bool = False
+    overload: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        options = ["--processes", str(self.processes), "--listen", str(LISTEN), "--disable-logging"]
+        options += ["--threads", str(self.threads)] if self.threads > 1 else []
+        return [*options, "--http-socket", "web"]  # in uWSGI's directory: HTTP on a UNIX socket
+
+
+def every() -> Iterator[Case]:
+    wait = Load(clients=0, io_ms=WAIT_MS, cpu_ms=CPU_MS)
+    for shape, processes, threads in (("4x8", 4, 8), ("8x1", 8, 1)):
+        capacity = processes * threads
+        for part in (0.2, 0.6, 1.0):
+            clients, think = (round(2 * part * capacity), WAIT_MS) if part < 1 else (capacity, 0.0)
+            steady = replace(wait, clients=clients, think_ms=think)
+            yield Case(f"{shape} {part:.0%} steady", processes, threads, steady)
+            bursty = replace(wait, clients=round(part * capacity), burst=1.0)
+            yield Case(f"{shape} {part:.0%} bursty", processes, threads, bursty)
+    two = replace(wait, clients=2)
+    yield Case("4x8 long request", 4, 8, two, long=True)
+    over = replace(wait, clients=32 + LISTEN - 20)
+    yield Case("4x8 overload, UNIX", 4, 8, over, overload=True)
+    yield Case("8x1 overload, TCP", 8, 1, replace(over, clients=8 + LISTEN - 20), tcp=True, overload=True)
+    yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
+
+
+def run(case: Case, seconds: float, *, prometheus: bool) -> list[Line]:
+    port = free_port()
+    with uwsgi(*case.options, app=APP) as server, _beside(port, prometheus=prometheus) as other:
+        address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
+        with exporting(server.stats, port=port) as (_, scraper), generator(case.load, address) as load:
+            time.sleep(0.5)
+            before = scraper.scrape()
+            load.go()
+            time.sleep(WARM_UP)
+            start = scraper.scrape()
+            middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
+            end = scraper.scrapes[-1]
+            more = list(other())
+            truth = load.stop()
+            time.sleep(0.3)  # the exporter may answer a scrape from a reading up to 0.1 s old
+            after = scraper.scrape()
+    measured = Measured(truth, scraper.scrapes, before, start, end, after)
+    return [*_judge(case, measured, middle), *more]
+
+
+def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scrape:
+    """Scrapes for `seconds`; returns the scrape shortly before half of them, while a long request still runs."""
+    started = time.monotonic()
+    begin()
+    scraper.until(started + AROUND, 0.2)
+    middle = scraper.until(started + max(AROUND + 0.1, seconds / 2 - 0.5), SCRAPE_EVERY)
+    # If `seconds` is 60, the last scrape comes one minute after the middle of the closer scrapes.
+    scraper.until(started + AROUND / 2 + seconds, SCRAPE_EVERY)
+    return middle
+
+
+def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
+    yield from judge.exact(measured)
+    if case.long:
+        yield from judge.in_flight(measured, middle)
+    else:
+        yield from judge.concurrency(measured, bool(case.load.burst))
+    if case.overload:
+        yield from judge.queue(measured)
+    yield from judge.gauges(measured)
 
 
 def main() -> None:
@@ -37,23 +139,21 @@ def main() -> None:
         except RuntimeError as error:
             parser.error(str(error))
     seconds = QUICK if options.quick else options.seconds
-    print(f"{PREAMBLE}\n{seconds:g} s per case, {os.cpu_count()} CPUs.\n\n{table.header()}", flush=True)
-    begun, lines = time.monotonic(), []
-    beside = prometheus.beside if options.prometheus else cases.nothing
+    print(table.render_table(table.LINE_HEAD, []), flush=True)
+    lines: list[Line] = []
     runs = [
-        *((case.name, partial(cases.run, case, seconds, beside)) for case in cases.every()),
+        *((case.name, partial(run, case, seconds, prometheus=options.prometheus)) for case in every()),
         *((kind.name, partial(percentiles.run, kind, seconds)) for kind in percentiles.every()),
-        *((queued.name, partial(queue_waits.run, queued, seconds)) for queued in queue_waits.every()),
+        *((queued.name, partial(percentiles.run_queue, queued, seconds)) for queued in percentiles.every_queue()),
     ]
-    for name, run in runs:
+    for name, measure in runs:
         if options.only in name:
-            judgements = run()
+            judgements = measure()
             print(table.lines(name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)
-    print(f"\n{judged - missed} of {judged} targets met, in {(time.monotonic() - begun) / 60:.1f} min.")
-    print(f"Load average of the machine at the end: {load_average()}.")
+    print(f"\n{judged - missed} of {judged} targets met. {table.machine()}")
 
 
 if __name__ == "__main__":

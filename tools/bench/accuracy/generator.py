@@ -1,9 +1,14 @@
-"""The load: closed-loop clients, one thread each, in a separate process, that time every request they make.
+"""The load: closed-loop clients, one thread each, in a separate process, that time every request; and their truth.
 
 A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. `python3 -m` runs
 one load, which reads commands from standard input, one per line: `go`, `long SECONDS` (one more request, of that
 length), `stop` (no new requests; wait for those in flight and write the records). Times are nanoseconds of
 CLOCK_MONOTONIC.
+
+A request is in service from the time when uWSGI takes it from the listen queue until uWSGI closes it. Only uWSGI knows
+these times, but two intervals bound them: the application's (enter to leave) is a little shorter, and the client's
+(connected to end) a little longer, or much longer if the request had to queue. The application's intervals count as the
+truth; how far the clients' value lies above it bounds its error. A run counts only if no request failed.
 """
 
 from __future__ import annotations
@@ -15,12 +20,21 @@ import math
 import random
 import socket
 import struct
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
+
+from tools.environments import ROOT
+
+APP = Path(__file__).with_name("app.py")
+"""The application that serves the load."""
 
 LONGEST_WAIT = 5
 """A random wait is at most this many times the mean."""
@@ -159,6 +173,96 @@ SHAPES: dict[str, Callable[[random.Random, float], float]] = {
     "pareto": _draw_pareto,
 }
 """Functions that draw a wait with a given mean, both in milliseconds."""
+
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The records of one load. Windows are (start, end) in monotonic seconds."""
+
+    records: tuple[Record, ...]
+    failures: tuple[str, ...] = ()
+
+    def counts(self) -> dict[int, int]:
+        return dict(Counter(record.worker for record in self.records))
+
+    def in_application(self, window: tuple[float, float]) -> float:
+        return mean_level(((record.enter, record.leave) for record in self.records), window)
+
+    def in_client(self, window: tuple[float, float]) -> float:
+        """Returns the mean number of requests that clients waited for, including those in the listen queue."""
+        return mean_level(((record.connected, record.end) for record in self.records), window)
+
+    def completed(self, window: tuple[float, float]) -> float:
+        """Returns concurrency by Little's law: application time of the requests that ended in the window, divided by
+        its length."""
+        time = sum(record.leave - record.enter for record in self._ended(window))
+        return time / SECOND / (window[1] - window[0])
+
+    def client_time(self, window: tuple[float, float]) -> float:
+        """Mean seconds from connected to end of requests that ended in the window."""
+        return fmean((record.end - record.connected) / SECOND for record in self._ended(window))
+
+    def wait(self, window: tuple[float, float]) -> float:
+        """Mean seconds from connected to enter, of requests that ended in the window."""
+        return fmean((record.enter - record.connected) / SECOND for record in self._ended(window))
+
+    def _ended(self, window: tuple[float, float]) -> list[Record]:
+        start, end = window
+        return [record for record in self.records if start < record.leave / SECOND <= end]
+
+
+def mean_level(intervals: Iterable[tuple[int, int]], window: tuple[float, float]) -> float:
+    """Returns how many intervals (in nanoseconds) cover a moment of the window (in seconds), on average."""
+    start, end = round(window[0] * SECOND), round(window[1] * SECOND)
+    covered = sum(max(0, min(late, end) - max(early, start)) for early, late in intervals)
+    return covered / (end - start)
+
+
+class Generator:
+    """A running load."""
+
+    def __init__(self, process: subprocess.Popen[str], file: Path) -> None:
+        self._process = process
+        self._file = file
+
+    def go(self) -> None:
+        self._say("go")
+
+    def long(self, seconds: float) -> None:
+        """Makes one more request, of that length, beside those of the clients."""
+        self._say(f"long {seconds}")
+
+    def stop(self) -> Truth:
+        """Waits for the requests in flight; returns the records."""
+        self._say("stop")
+        self._process.wait(timeout=120)
+        document = json.loads(self._file.read_text())
+        return Truth(tuple(Record(*values) for values in document["records"]), tuple(document["failures"]))
+
+    def _say(self, order: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{order}\n")
+        self._process.stdin.flush()
+
+
+@contextlib.contextmanager
+def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
+    """Yields a load on an address; the load begins with `go`."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+        file = Path(directory, "records")
+        order = json.dumps({"address": address, "load": asdict(load), "file": str(file)})
+        command = [sys.executable, "-m", "tools.bench.accuracy.generator", order]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+        try:
+            yield Generator(process, file)
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdin
+            process.stdin.close()
 
 
 def _main() -> None:

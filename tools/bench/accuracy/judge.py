@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from tools.bench.accuracy.rules import BUSY, OBSERVED, QUEUE, REQUESTS, RULES, RUNNING
+from tests.support.monitoring import Prometheus
+from tools.bench.accuracy.generator import Truth
+from tools.bench.accuracy.rules import BUSY, OBSERVED, QUEUE, REQUESTS, RULES, RUNNING, Rule
 from tools.bench.accuracy.scrapes import Scrape, Span, window
-from tools.bench.accuracy.table import Line, within
-from tools.bench.accuracy.truth import Truth
+from tools.bench.table import Line, within
 
 ENOUGH = 8
 """The least concurrency for which the observed concurrency has a target: below, sampling error dominates."""
@@ -44,27 +45,17 @@ def _shares(counts: dict[int, int]) -> str:
 
 
 def concurrency(case: Measured, bursty: bool) -> Iterator[Line]:
-    """Compares both concurrencies under load: from the gauges if their window fits, else from the counters."""
-    gauges, seconds = case.end.samples, case.end.value("uwsgi_window_seconds", window="1m")
+    """Compares both concurrencies under load, from the counters; `gauges` compares the gauges with these."""
     whole = Span(case.start, case.end)
     law, observed = whole.growth(RUNNING) / whole.seconds, whole.growth(BUSY) / whole.growth(OBSERVED)
-    start, end = window(whole, case.scrapes)
-    samples, source = _samples(whole), "counters"
-    if seconds <= whole.seconds:
-        law, observed = (
-            gauges["uwsgi_concurrency"][frozenset({("method", method), ("window", "1m")})]
-            for method in ("littles_law", "observed")
-        )
-        start, samples, source = end - seconds, samples * seconds / whole.seconds, "gauge"
-    truth = case.truth.in_application((start, end))
-    doubt = case.truth.in_client((start, end)) / truth - 1
-    note = f"{source}; clients' own {doubt:+.2%}"
-    yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, note)
+    instants, samples = window(whole, case.scrapes), _samples(whole)
+    truth = case.truth.in_application(instants)
+    doubt = case.truth.in_client(instants) / truth - 1
+    yield within("concurrency, Little's law", law, truth, None if bursty else 0.02, f"clients' own {doubt:+.2%}")
     error = sqrt(truth / samples) / truth
     target = None if round(truth) < ENOUGH else 0.05 if bursty else 0.03
-    yield within(
-        "concurrency, observed", observed, truth, target, f"{source}; n {samples:.0f}, sampling error {error:.2%}"
-    )
+    note = f"n {samples:.0f}, sampling error {error:.2%}"
+    yield within("concurrency, observed", observed, truth, target, note)
 
 
 def _samples(span: Span) -> float:
@@ -93,14 +84,12 @@ def queue(case: Measured) -> Iterator[Line]:
     truth = case.truth.client_time(instants) - whole.growth(RUNNING) / whole.growth(REQUESTS)
     length = whole.growth(QUEUE) / whole.growth(OBSERVED)
     note = f"mean length {length:.1f}; by the application's clock {case.truth.wait(instants) * 1000:.4g} ms"
-    if (connecting := case.truth.connecting(instants)) > 0.001:
-        note += f"; {connecting * 1000:.4g} ms more in connect(2), outside the queue"
     yield within("queue wait", ours, truth, 0.1, note, " ms", 1000)
 
 
 def gauges(case: Measured) -> Iterator[Line]:
     """Compares every windowed gauge of the last scrape with its rule, over the scrapes nearest to its window's ends."""
-    worst, count, misses = (0.0, ""), 0, []
+    compared: list[tuple[Rule, dict[str, str], float, float]] = []
     for length in ("1m", "5m"):
         seconds = case.end.samples["uwsgi_window_seconds"][frozenset({("window", length)})]
         first = min(case.scrapes, key=lambda scrape: abs(case.end.elapsed - seconds - scrape.elapsed))
@@ -109,13 +98,39 @@ def gauges(case: Measured) -> Iterator[Line]:
             expected = rule.over(span)
             for labels, ours in case.end.samples.get(rule.gauge, {}).items():
                 named = dict(labels)
-                if named.pop("window") != length or not set(rule.fixed) <= labels:
-                    continue
-                truth = expected[named.get(rule.by, "")]
-                off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1)
-                name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join([*named.values(), length])}}}` {off:.2%}"
-                count, worst = count + 1, max(worst, (off, name))
-                misses += [name] if off > 0.01 else []
-    verdict = "worst: " + worst[1] if worst[1] else "all equal"
-    note = "misses: " + ", ".join(misses) if misses else verdict
-    yield Line("windowed gauges", f"{count} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)
+                if named["window"] == length and set(rule.fixed) <= labels:
+                    compared.append((rule, named, ours, expected[named.get(rule.by, "")]))
+    yield _gauges("windowed gauges", compared)
+
+
+def prometheus_gauges(prometheus: Prometheus) -> Iterator[Line]:
+    """Compares every windowed gauge with what a real Prometheus computes from the exporter's counters, over the window
+    that the gauge reports, at the same scrape."""
+    ends = prometheus.query("timestamp(uwsgi_window_seconds)")
+    if not ends:
+        return
+    at = max(ends.values())
+    compared: list[tuple[Rule, dict[str, str], float, float]] = []
+    for labels, seconds in prometheus.query("uwsgi_window_seconds", at).items():
+        window = dict(labels)["window"]
+        for rule in RULES:
+            expected = prometheus.query(rule.expression.replace("[W]", f"[{seconds * 1000:.0f}ms]"), at)
+            by_label = {dict(series).get(rule.by, ""): value for series, value in expected.items()}
+            matchers = ",".join(f'{name}="{value}"' for name, value in (("window", window), *rule.fixed))
+            for series, ours in prometheus.query(f"{rule.gauge}{{{matchers}}}", at).items():
+                name = dict(series).get(rule.by, "")
+                named = {**dict(rule.fixed), rule.by: name, "window": window}
+                compared.append((rule, named, ours, by_label.get(name, float("nan"))))
+    yield _gauges("windowed gauges, Prometheus", compared)
+
+
+def _gauges(figure: str, compared: Sequence[tuple[Rule, dict[str, str], float, float]]) -> Line:
+    """The line of gauges with their labels, each with what its rule says: each may be 1 % off."""
+    worst, misses = (0.0, "all equal"), []
+    for rule, labels, ours, truth in compared:
+        off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1) if truth else float("inf")
+        name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join(filter(None, labels.values()))}}}` {off:.2%}"
+        worst = max(worst, (off, f"worst: {name}"))
+        misses += [] if off <= 0.01 else [name]
+    note = "misses: " + ", ".join(misses) if misses else worst[1]
+    return Line(figure, f"{len(compared)} gauges", "their rules", f"{worst[0]:.2%}", "1%", not misses, note)

@@ -1,32 +1,27 @@
 """Compares percentiles of response times, and the shares of slow requests, with those that the application wrote down.
 
-Three exporters watch one uWSGI, at 10, 5 and 1 samples a second; the last is for information. Each window holds every
-request of the load, and nothing else.
+Two exporters watch one uWSGI, at 10 and 5 samples a second. Each window holds every request of the load, and nothing
+else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.promql import histogram_quantile
-from tests.support.real_uwsgi import free_port, uwsgi, wait_until
-from tools.bench.accuracy.cases import APP
-from tools.bench.accuracy.generator import Load
-from tools.bench.accuracy.programs import SERVER, exporter, generator
-from tools.bench.accuracy.scrapes import Scrape, Scraper
-from tools.bench.accuracy.table import Line
+from tests.support.real_uwsgi import uwsgi
+from tools.bench.accuracy.generator import APP, Load, Record, generator
+from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
+from tools.bench.table import Line, within
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
-RATES = (10, 5, 1)
-"""Samples per second; all but the last have targets."""
+RATES = (10, 5)
+"""Samples per second."""
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0)
 """Seconds; the shares of requests that are slower are compared, from two sampling intervals on."""
@@ -34,8 +29,8 @@ BOUNDS = (0.25, 0.5, 1.0, 2.5, 5.0)
 FAR, NEAR, SHARE, POINT = 0.1, 0.3, 0.1, 0.005
 """Targets: a percentile of two sampling intervals and more, of one to two; a share, relative, or else absolute."""
 
-SETTLE = 11.0
-"""Seconds after the load until the last batch has ended: of ten samples, at one a second."""
+SETTLE = 3.0
+"""Seconds after the load until the last batch has ended: of ten samples."""
 
 FINE = 0.4
 """Seconds from which on the bounds of the histogram are near enough for a target."""
@@ -54,41 +49,29 @@ class Case:
 
 
 def every() -> Iterator[Case]:
-    """All cases, in the order in which they run."""
     some = Load(clients=16, io_ms=150, think_ms=100)
     for shape in ("lognormal", "two kinds", "pareto"):
-        yield Case(f"4x8 {shape}", 4, 8, _shaped(some, shape))
-    yield Case("4x8 constant 300 ms", 4, 8, _shaped(some, "constant", io_ms=300))
+        yield Case(f"4x8 {shape}", 4, 8, replace(some, shape=shape))
+    yield Case("4x8 constant 300 ms", 4, 8, replace(some, shape="constant", io_ms=300))
     yield Case("2x8 CPU-bound", 2, 8, Load(clients=12, io_ms=0, cpu_ms=40, think_ms=50), by_log=True)
     yield Case("8x1 near saturation", 8, 1, Load(clients=8, io_ms=200, think_ms=10, shape="lognormal"))
     yield Case("64x16 lognormal", 64, 16, Load(clients=300, io_ms=1000, think_ms=500, shape="lognormal"))
 
 
-def _shaped(load: Load, shape: str, io_ms: float = 150) -> Load:
-    return Load(clients=load.clients, io_ms=io_ms, think_ms=load.think_ms, shape=shape)
-
-
 def run(case: Case, seconds: float) -> list[Line]:
-    """Measures a case for `seconds` and judges it."""
     options = ["--processes", str(case.processes), "--listen", "100", "--http-socket", "web"]
     options += ["--threads", str(case.threads)] if case.threads > 1 else []
     options += ["--log-format", "%(micros)", "--req-logger", "file:micros"]
-    ports = [free_port() for _ in RATES]
     with uwsgi(*options, app=APP) as server, contextlib.ExitStack() as stack:
-        for port, rate in zip(ports, RATES, strict=True):
-            more = ["--samples-per-second", str(rate), "--window", "1h", "--waits", "false"]
-            stack.enter_context(exporter(server.stats, port, *more))
+        more = ["--window", "1h", "--waits", "false", "--samples-per-second"]
+        scrapers = [stack.enter_context(exporting(server.stats, *more, str(rate)))[1] for rate in RATES]
         load = stack.enter_context(generator(case.load, str(server.directory / "web")))
-        for port in ports:
-            wait_until(partial(_is_read, port), what="a reading")
         time.sleep(2.0)
         load.go()
         time.sleep(seconds)
         records = load.stop().records
         time.sleep(SETTLE)
-        measured = [
-            (rate, read_document(port), Scraper(port).scrape()) for port, rate in zip(ports, RATES, strict=True)
-        ]
+        measured = [(rate, each.document(), each.scrape()) for rate, each in zip(RATES, scrapers, strict=True)]
         log = [int(line) / 1e6 for line in (server.directory / "micros").read_text().split()]
     by_application = sorted((record.leave - record.enter) / 1e9 for record in records)
     truth = sorted(log) if case.by_log else by_application
@@ -99,20 +82,7 @@ def run(case: Case, seconds: float) -> list[Line]:
     return lines
 
 
-def _is_read(port: int) -> bool:
-    return bool(Scraper(port).scrape().samples.get("uwsgi_threads_available"))
-
-
-def read_document(port: int) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", f"/api/v1/servers/{SERVER}?window=3600")
-    document = json.loads(connection.getresponse().read())
-    connection.close()
-    return document
-
-
 def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], other: Sequence[float]) -> Iterator[Line]:
-    has_target, interval = rate != RATES[-1], 1 / rate
     count = round(scrape.value("uwsgi_response_time_seconds_count"))
     error = count - len(truth)
     yield Line(f"{rate}/s count", str(count), str(len(truth)), f"{error:+d}", "exact", error == 0)
@@ -121,20 +91,10 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
         yield _judge_percentile(rate, ours, percentile(truth, share), percentile(other, share))
         yield from _judge_quantile(rate, scrape, share, percentile(truth, share))
     for bound in BOUNDS:
-        if bound < 2 * interval:
-            continue
-        ours = 1 - scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) / count
-        true = sum(each > bound for each in truth) / len(truth)
-        met = abs(ours - true) <= max(POINT, SHARE * true) if has_target else None
-        target = "10% or 0.5 points" if has_target else "-"
-        yield Line(
-            f"{rate}/s slower than {bound:g} s",
-            f"{ours:.2%}",
-            f"{true:.2%}",
-            f"{100 * (ours - true):+.2f}",
-            target,
-            met,
-        )
+        if bound >= 2 / rate:
+            ours = 1 - scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) / count
+            true = sum(each > bound for each in truth) / len(truth)
+            yield judge_share(f"{rate}/s slower than {bound:g} s", ours, true)
 
 
 def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> Iterator[Line]:
@@ -143,29 +103,112 @@ def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> It
         return
     counts = [scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) for bound in BUCKET_BOUNDS]
     ours = histogram_quantile(share, BUCKET_BOUNDS, counts, scrape.value("uwsgi_response_time_seconds_count"))
-    met = None if rate == RATES[-1] or truth < FINE else abs(ours / truth - 1) <= FAR
-    name = f"{rate}/s p{100 * share:g} by PromQL"
-    target = "-" if met is None else f"{FAR:.0%}"
-    yield Line(name, f"{1000 * ours:.0f} ms", f"{1000 * truth:.0f} ms", f"{ours / truth - 1:+.1%}", target, met)
+    target = None if truth < FINE else FAR
+    yield within(f"{rate}/s p{100 * share:g} by PromQL", ours, truth, target, "", " ms", 1000)
 
 
-def _judge_percentile(rate: int, percentile: Any, truth: float, other: float) -> Line:
-    interval, seconds, share = 1 / rate, percentile["seconds"], percentile["share"]
-    target = None if rate == RATES[-1] or truth < interval else FAR if truth >= 2 * interval else NEAR
-    name = f"{rate}/s p{100 * share:g}"
-    note = f"interval {1000 * percentile['low']:.0f} to {1000 * percentile['high']:.0f} ms"
-    note += "" if percentile["low"] <= truth <= percentile["high"] else ", truth outside"
-    note += f"; other clock {1000 * other:.0f} ms"
-    if seconds is None:
-        met = truth <= percentile["high"] if target is None else False
-        return Line(name, f"under {1000 * percentile['under']:.0f} ms", f"{1000 * truth:.0f} ms", "-", "-", met, note)
-    error = seconds / truth - 1
+def _judge_percentile(rate: int, ours: Any, truth: float, other: float) -> Line:
+    line = judge_percentile(f"{rate}/s p{100 * ours['share']:g}", ours, truth, 1 / rate)
+    return replace(line, note=f"{line.note}; other clock {1000 * other:.0f} ms")
+
+
+def judge_percentile(name: str, ours: Any, truth: float, interval: float) -> Line:
+    """The line of a percentile, which may have only an upper bound. ours: as in the exporter's document. interval:
+    seconds between two samples."""
+    target = FAR if truth >= 2 * interval else NEAR if truth >= interval else None
+    note = f"interval {1000 * ours['low']:.0f} to {1000 * ours['high']:.0f} ms"
+    note += "" if ours["low"] <= truth <= ours["high"] else ", truth outside"
+    if ours["seconds"] is not None:
+        return within(name, ours["seconds"], truth, target, note, " ms", 1000)
+    met = truth <= ours["under"] if target is None else False
+    return Line(name, f"under {1000 * ours['under']:.0f} ms", f"{1000 * truth:.0f} ms", "-", "-", met, note)
+
+
+def judge_share(name: str, ours: float, truth: float) -> Line:
+    """The line of a share of the requests."""
+    met = abs(ours - truth) <= max(POINT, SHARE * truth)
+    return Line(name, f"{ours:.2%}", f"{truth:.2%}", f"{100 * (ours - truth):+.2f}", "10% or 0.5 points", met)
+
+
+INTERVAL = 0.2
+"""Seconds between two samples, as by default."""
+
+THRESHOLD = 0.5
+"""Seconds, of the objective."""
+
+SECOND = 1e9
+
+
+@dataclass(frozen=True)
+class QueueCase:
+    """A server whose queue fills and empties at random, and its load."""
+
+    name: str
+    processes: int
+    threads: int
+    load: Load
+    tcp: bool
+
+
+def every_queue() -> Iterator[QueueCase]:
+    for place, tcp in (("UNIX", False), ("TCP", True)):
+        yield QueueCase(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp)
+        yield QueueCase(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp)
+        yield QueueCase(f"2x2 bursts, {place}", 2, 2, Load(clients=24, io_ms=40, think_ms=200, burst=1.5), tcp)
+
+
+def run_queue(case: QueueCase, seconds: float) -> list[Line]:
+    options = ["--processes", str(case.processes), "--listen", "100", "--disable-logging", "--http-socket", "web"]
+    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+    with (
+        uwsgi(*options, app=APP) as server,
+        exporting(server.stats, "--window", "1h", "--slo", "500ms:95%") as (_, scraper),
+    ):
+        address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
+        with generator(case.load, address) as load:
+            time.sleep(2.0)
+            load.go()
+            scraper.until(time.monotonic() + seconds, 0.5)
+            truth = load.stop()
+        time.sleep(SETTLE)
+        last, document = scraper.scrape(), scraper.document()
+    return list(_judge_queue(document, last, scraper.scrapes, truth.records))
+
+
+def _judge_queue(document: Any, last: Scrape, scrapes: Sequence[Scrape], records: Sequence[Record]) -> Iterator[Line]:
+    waits = sorted((record.enter - record.connected) / SECOND for record in records)
+    mean = sum(waits) / len(waits)
+    yield within("queue wait, mean", document["flow"]["queue_wait"], mean, 0.1, f"{len(waits)} requests", " ms", 1000)
+    for ours in document["queue_waits"]["percentiles"]:
+        wait = percentile(waits, ours["share"])
+        yield judge_percentile(f"queue wait, p{100 * ours['share']:g}", ours, wait, INTERVAL)
+    late = sum(record.leave - record.connected > THRESHOLD * SECOND for record in records) / len(records)
+    bad = last.samples["uwsgi_slo_bad_requests_total"]
+    missed = sum(bad[frozenset({("reason", reason)})] for reason in ("slow", "waited"))
+    counted = missed / last.total("uwsgi_slo_requests_total")
+    yield judge_share(f"beyond {THRESHOLD:g} s with the wait", counted, late)
+    yield _judge_oldest(scrapes, records)
+
+
+def _judge_oldest(scrapes: Sequence[Scrape], records: Sequence[Record]) -> Line:
+    """Compares the age of the oldest request at the reading behind each scrape, whose time is known to some ms."""
+    first, name = first_reading(scrapes), "uwsgi_listen_queue_oldest_wait_seconds"
+    errors: list[float] = []
+    ages: list[float] = []
+    for scrape in scrapes:
+        at = (first + scrape.elapsed) * SECOND
+        truth = max([at - each.connected for each in records if each.connected <= at < each.enter], default=0) / SECOND
+        if name in scrape.samples and truth > INTERVAL:
+            ages.append(truth)
+            errors.append(abs(scrape.total(name) - truth))
+    if not errors:
+        return Line("oldest request, worst error", "-", "no old request at a scrape", "-", "one interval", None)
+    middle = percentile(sorted(errors), 0.5)
     return Line(
-        name,
-        f"{1000 * seconds:.0f} ms",
-        f"{1000 * truth:.0f} ms",
-        f"{error:+.1%}",
-        f"{target:.0%}" if target else "-",
-        abs(error) <= target if target else None,
-        note,
+        "oldest request, worst error",
+        f"{1000 * max(errors):.0f} ms",
+        f"{len(ages)} ages of {1000 * min(ages):.0f} to {1000 * max(ages):.0f} ms",
+        f"median {1000 * middle:.0f} ms",
+        "one interval",
+        max(errors) <= INTERVAL,
     )

@@ -1,13 +1,21 @@
-"""Scrapes the exporter, and computes the growth of counters between two scrapes."""
+"""Runs the exporter and scrapes it, and computes the growth of counters between two scrapes."""
 
 from __future__ import annotations
 
-import http.client
+import contextlib
+import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import wait_until
+
+SERVER = "bench"
+"""The name of the server in the exporter's labels."""
 
 Labels = frozenset[tuple[str, str]]
 Samples = dict[str, dict[Labels, float]]
@@ -53,20 +61,15 @@ class Scrape:
         return sum(self.samples.get(name, {}).values())
 
 
-@dataclass
 class Scraper:
-    """Scrapes on demand and keeps all scrapes."""
+    """Scrapes an exporter on demand, and keeps all scrapes."""
 
-    port: int
-    scrapes: list[Scrape] = field(default_factory=list)
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self.scrapes: list[Scrape] = []
 
     def scrape(self) -> Scrape:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
-        finally:
-            connection.close()
+        text = self._exporter.metrics()
         self.scrapes.append(Scrape(time.monotonic(), text))
         return self.scrapes[-1]
 
@@ -77,6 +80,18 @@ class Scraper:
             last = self.scrape()
         return last
 
+    def document(self) -> Any:
+        return json.loads(self._exporter.get(f"/api/v1/servers/{SERVER}?window=3600")[1])
+
+
+@contextlib.contextmanager
+def exporting(stats: str, *options: str, port: int = 0) -> Iterator[tuple[Exporter, Scraper]]:
+    """Runs the exporter of a stats socket, from its first reading on. port: 0 for any."""
+    with exporter("--stats", f"{SERVER}={stats}", "--log.level", "warning", *options, port=port) as running:
+        scraper = Scraper(running)
+        wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
+        yield running, scraper
+
 
 class Span:
     """The growth of counters between two scrapes, over the exact time between their two readings."""
@@ -86,7 +101,6 @@ class Span:
         self.seconds = end.elapsed - start.elapsed
 
     def growth(self, name: str) -> float:
-        """Returns the growth of a counter, summed over all labels."""
         return self.end.total(name) - self.start.total(name)
 
     def by_worker(self, name: str) -> dict[int, float]:
@@ -104,6 +118,5 @@ def first_reading(scrapes: Sequence[Scrape]) -> float:
 
 
 def window(span: Span, scrapes: Sequence[Scrape]) -> tuple[float, float]:
-    """Returns the monotonic times of a span's two readings."""
     first = first_reading(scrapes)
     return first + span.start.elapsed, first + span.end.elapsed

@@ -12,8 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tools.bench.days.formulas import Array, mean_wait, part_delayed, part_slower
-from tools.bench.days.healthy import DAY, NOTICED, QUEUE, Day, job_lasts, service_times
+from tools.bench.days.healthy import (
+    DAY,
+    NOTICED,
+    QUEUE,
+    Array,
+    Day,
+    job_lasts,
+    mean_wait,
+    part_delayed,
+    part_slower,
+    service_times,
+)
 from tools.bench.days.queueing import Served, serve
 
 STEP = 5.0
@@ -105,7 +115,6 @@ class Course:
         return np.concatenate([start, np.cumsum(grown, axis=-1)], axis=-1)
 
     def hurt(self, first: int, end: int) -> Hurt:
-        """What the users had from one mark to another."""
         offered, waited, refused, slowed = (
             float(grown[first:end].sum()) for grown in (self.offered, self.waited, self.refused, self.slowed)
         )
@@ -114,7 +123,6 @@ class Course:
 
 
 def run(day: Day, most_requests: int = MOST_REQUESTS) -> Course:
-    """Simulates a day."""
     chance = np.random.default_rng([day.seed, 1])
     course = Course(day, np.zeros(MARKS, dtype=bool), *[np.zeros((day.processes, MARKS)) for _ in range(8)])
     starts = np.arange(MARKS) * STEP
@@ -169,7 +177,6 @@ def _factor(day: Day, seconds: Array) -> Array:
 
 
 def _job_threads(day: Day) -> int:
-    """Threads that the nightly job keeps busy."""
     return max(1, day.capacity // 4) if day.job and day.job_takes == "threads" else 0
 
 
@@ -330,7 +337,6 @@ def _note_workers(course: Course, served: Served, marks: Array, where: slice) ->
 
 
 def _sums(values: Array) -> Array:
-    """The sum of the first values, for each number of them."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 

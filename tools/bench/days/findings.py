@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
-from tools.bench.days.formulas import Array
-from tools.bench.days.healthy import QUEUE
+from tools.bench.days.healthy import QUEUE, Array
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
@@ -134,7 +133,6 @@ class _Judge:
         return np.asarray(bad / np.maximum(1, self.grown("requests", marks)) / (1 - OBJECTIVE))
 
     def judge(self, mark: int) -> list[Finding]:
-        """The findings at a mark, as the exporter holds them."""
         figures = self._figures(mark)
         if figures is None:
             return []
@@ -164,7 +162,6 @@ class _Judge:
         return self._with_objective(figures, window, mark) if self.day.threshold else figures
 
     def _total(self, mark: int) -> Totals:
-        """The totals of the exporter at a mark."""
         of = {name: values[..., mark] for name, values in self.totals.items()}
         since = 0.0
         workers = [

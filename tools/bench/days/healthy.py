@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, pi
+from math import erf, exp, log, pi, sqrt
+from typing import Any
 
 import numpy as np
-
-from tools.bench.days.formulas import Array, mean_wait
 
 DAY = 86_400
 HOUR = 3600.0
@@ -98,7 +97,6 @@ class Day:
 
     @property
     def capacity(self) -> int:
-        """Threads of all processes."""
         return self.processes * self.threads
 
     def curve(self, second: Array | float) -> Array:
@@ -108,7 +106,6 @@ class Day:
         return np.asarray(self.night + (1 - self.night) * swing**1.5)
 
     def rate(self, second: Array | float) -> Array:
-        """Requests per second, bursts included."""
         rates = self.peak * self.curve(second)
         for burst in self.bursts:
             inside = (np.asarray(second) >= burst.start) & (np.asarray(second) < burst.end)
@@ -117,7 +114,6 @@ class Day:
 
 
 def draw(seed: int) -> Day:
-    """The healthy day of a seed."""
     chance = np.random.default_rng(seed)
     sizes, weights = zip(*SIZES, strict=True)
     processes, threads = sizes[chance.choice(len(sizes), p=np.array(weights) / sum(weights))]
@@ -240,7 +236,6 @@ def _recycle(day: Day, max_requests: int, chance: np.random.Generator) -> list[A
 
 
 def job_lasts(day: Day) -> tuple[float, float]:
-    """The shortest and the longest request of the nightly job, in seconds."""
     shortest, longest = JOB_LASTS
     return (shortest / 2, longest / 2) if day.threshold else JOB_LASTS
 
@@ -249,3 +244,35 @@ def service_times(day: Day, chance: np.random.Generator, count: int) -> Array:
     """Service times of requests: lognormal with a heavy tail, cut off at the longest."""
     mean = log(day.service) - day.sigma**2 / 2
     return np.asarray(np.minimum(LONGEST, np.exp(chance.normal(mean, day.sigma, count))))
+
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def variation(sigma: float) -> float:
+    """(1 + cv²)/2 of a lognormal service time, sigma being that of its logarithm."""
+    return exp(sigma**2) / 2
+
+
+def part_delayed(rate: Array, servers: int, service: float) -> Array:
+    """Erlang C: the part of the requests that find all threads busy; 1 from the capacity on."""
+    offered = np.asarray(rate, dtype=float) * service
+    blocked = np.ones_like(offered)
+    for number in range(1, servers + 1):
+        blocked = offered * blocked / (number + offered * blocked)
+    stable = np.minimum(offered / servers, 0.999999)
+    return np.asarray(np.where(offered >= servers, 1.0, blocked / (1 - stable * (1 - blocked))))
+
+
+def mean_wait(rate: Array, servers: int, service: float, sigma: float) -> Array:
+    """Mean seconds in the queue; infinite from the capacity on."""
+    rate = np.asarray(rate, dtype=float)
+    free = servers - rate * service
+    wait = part_delayed(rate, servers, service) * service / np.maximum(free, 1e-9) * variation(sigma)
+    return np.asarray(np.where(free > 0, wait, np.inf))
+
+
+def part_slower(threshold: float, service: float, sigma: float) -> float:
+    """The part of lognormal service times of this mean that exceeds the threshold."""
+    mean = log(service) - sigma**2 / 2
+    return (1 - erf((log(threshold) - mean) / (sigma * sqrt(2)))) / 2

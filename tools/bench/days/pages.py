@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -25,8 +24,7 @@ from alerts.thresholds import Thresholds
 from tests.support.monitoring import find
 from tools.bench.days.course import STEP, Course, Hurt
 from tools.bench.days.findings import OBJECTIVE
-from tools.bench.days.formulas import Array
-from tools.bench.days.healthy import QUEUE
+from tools.bench.days.healthy import QUEUE, Array
 from tools.environments import ROOT
 
 RULES = ROOT / "alerts" / "rules"
@@ -87,12 +85,10 @@ class _Scrapes:
         return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - minutes)])
 
     def length(self) -> Array:
-        """The length of the queue at each scrape."""
         return np.concatenate([[0.0], self.course.length[_MARKS - 1 :: _MARKS]])
 
 
 def find_stretches(course: Course) -> Iterator[Stretch]:
-    """Yields the stretches in which a page is possible."""
     day, scrapes = course.day, _Scrapes(course)
     requests, queue = scrapes.grown("requests", 5), scrapes.grown("queue", 5)
     near = (queue / np.maximum(requests, 1) >= _T.queue_wait_severe_seconds / 2) & (queue > 0)
@@ -221,12 +217,6 @@ def find_pages(stretches: Sequence[Stretch]) -> list[Page]:
     with tempfile.TemporaryDirectory() as directory:
         rules = _write_rules(Path(directory))
         return [page for alike in by_length.values() for page in _evaluate(Path(directory), rules, alike)]
-
-
-def cpu_seconds() -> float:
-    """The CPU seconds that promtool has used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _write_rules(directory: Path) -> list[Path]:

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tools.bench.days.formulas import Array
-from tools.bench.days.healthy import QUEUE, Away, Day
+from tools.bench.days.healthy import QUEUE, Array, Away, Day
 
 
 class Served(NamedTuple):

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tools.scenarios import actions
-from tools.scenarios.rows import cpu, facts, kernel, own_threads, queues, refused, waits, workers
+from tools.scenarios import actions, rows
+from tools.scenarios.rows import queues
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_quota, why_no_somaxconn
 
 SICK = Expected("critical")
 ROUTER = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")
@@ -55,8 +54,8 @@ def _with_all_cpus(scenario: Scenario) -> Scenario:
     return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
 
 
-def _named(rows: Sequence[Scenario], name: str) -> Scenario:
-    return next(row for row in rows if row.name == name)
+def _named(name: str) -> Scenario:
+    return next(row for row in rows.ROWS if row.name == name)
 
 
 def _options(*options: str, without: Sequence[str] = ()) -> Callable[[Scenario], Scenario]:
@@ -146,47 +145,28 @@ ROWS = (
         "all CPUs in its affinity mask",
     ),
     Applied(
-        replace(
-            _row("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
-            skip=why_no_quota,
-        ),
+        _row("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
         _with_all_cpus,
         "no CPU quota",
     ),
-    Applied(_named(facts.ROWS, "all workers reach max-requests together")),
-    Applied(_named(facts.ROWS, "static files for slow clients")),
+    Applied(_named("all workers reach max-requests together")),
+    Applied(_named("static files for slow clients")),
+    Applied(_named("a connection opened before the fork"), _options("--lazy-apps"), "`lazy-apps`"),
     Applied(
-        _named(kernel.ROWS, "a connection opened before the fork"),
-        _options("--lazy-apps"),
-        "`lazy-apps`",
-    ),
-    Applied(
-        _named(kernel.ROWS, "a full reload waits for a request"),
+        _named("a full reload waits for a request"),
         _options("--worker-reload-mercy", "2"),
         "`worker-reload-mercy` 2",
         ends=("reload_waits",),
     ),
+    Applied(_named("SIGTERM without die-on-term"), _stop_and_reload_apart, "`die-on-term`, and a reload by SIGHUP"),
+    Applied(_named("full reload of a slow application"), _deploy_by_chain, "`lazy-apps` and `touch-chain-reload`"),
     Applied(
-        _named(facts.ROWS, "SIGTERM without die-on-term"),
-        _stop_and_reload_apart,
-        "`die-on-term`, and a reload by SIGHUP",
-    ),
-    Applied(
-        _named(workers.ROWS, "full reload of a slow application"),
-        _deploy_by_chain,
-        "`lazy-apps` and `touch-chain-reload`",
-    ),
-    Applied(
-        _named(facts.ROWS, "a full cache"),
+        _named("a full cache"),
         _options("--cache2", "name=pages,items=5000", without=("--cache2",)),
         "`items` 5000 of the cache",
     ),
-    Applied(
-        _named(facts.ROWS, "a spooler that falls behind"),
-        _options("--spooler-processes", "8"),
-        "`spooler-processes` 8",
-    ),
-    Applied(_named(queues.ROWS, "one stuck request"), _options("--harakiri", "10"), "`harakiri` 10"),
+    Applied(_named("a spooler that falls behind"), _options("--spooler-processes", "8"), "`spooler-processes` 8"),
+    Applied(_named("one stuck request"), _options("--harakiri", "10"), "`harakiri` 10"),
     Applied(
         _row("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12.0),
         _options("--listen", "100", without=("--listen",)),
@@ -194,24 +174,17 @@ ROWS = (
         ends=("clients_refused",),
     ),
     Applied(
-        replace(
-            _row(
-                "bursts overflow the 40 of net.core.somaxconn",
-                Server(2, 1, queues.SHORT, somaxconn=40),
-                *BURSTS,
-                seconds=12.0,
-            ),
-            skip=why_no_somaxconn,
+        _row(
+            "bursts overflow the 40 of net.core.somaxconn",
+            Server(2, 1, queues.SHORT, somaxconn=40),
+            *BURSTS,
+            seconds=12.0,
         ),
         _raise_somaxconn,
         "net.core.somaxconn 100, and `listen` 100",
         ends=("clients_refused",),
     ),
-    Applied(
-        _named(refused.ROWS, "heads above buffer-size, with the log"),
-        _options("--buffer-size", "32768"),
-        "`buffer-size` 32768",
-    ),
+    Applied(_named("heads above buffer-size, with the log"), _options("--buffer-size", "32768"), "`buffer-size` 32768"),
     Applied(
         _row(
             "the http router gives up before the answer",
@@ -223,40 +196,30 @@ ROWS = (
         "`http-timeout` 10",
     ),
     Applied(
-        _named(kernel.ROWS, "a leak reaches the cgroup's memory limit"),
+        _named("a leak reaches the cgroup's memory limit"),
         _options("--reload-on-rss", "45", *RECYCLED),
         "`reload-on-rss` 45 and `min-worker-lifetime` 0",
         ends=("out_of_memory", "requests_lost"),
     ),
     Applied(
-        _named(waits.ROWS, "2x2, clients keep their connections"),
+        _named("2x2, clients keep their connections"),
         _options("--http-socket", "{directory}/web", without=("--http11-socket",)),
         "`http-socket` instead of `http11-socket`",
     ),
-    Applied(_named(cpu.ROWS, "full worker by map-socket"), _without_map, "no `map-socket`"),
+    Applied(_named("full worker by map-socket"), _without_map, "no `map-socket`"),
+    Applied(_named("an executor of two threads"), _options("--env", "EXECUTOR=16"), "an executor of 16 threads"),
+    Applied(_named("a thread that was started before the fork"), _options("--lazy-apps"), "`lazy-apps`"),
     Applied(
-        _named(own_threads.ROWS, "an executor of two threads"),
-        _options("--env", "EXECUTOR=16"),
-        "an executor of 16 threads",
-    ),
-    Applied(
-        _named(own_threads.ROWS, "a thread that was started before the fork"), _options("--lazy-apps"), "`lazy-apps`"
-    ),
-    Applied(
-        _named(kernel.ROWS, "a timer that runs in a worker"),
+        _named("a timer that runs in a worker"),
         _options("--env", "IMPORT=mule", "--mules", "1"),
         "`mules` 1 and `target='mule'`",
     ),
-    Applied(_named(workers.ROWS, "reload-on-rss below what a worker has")),
+    Applied(_named("reload-on-rss below what a worker has")),
     Applied(
-        _named(queues.ROWS, "clients give up while their requests wait"),
+        _named("clients give up while their requests wait"),
         _options("--listen", "15"),
         "`listen` 15",
         ends=("clients_left",),
     ),
-    Applied(
-        _named(own_threads.ROWS, "requests that call their own server"),
-        _without_path,
-        "the code called directly",
-    ),
+    Applied(_named("requests that call their own server"), _without_path, "the code called directly"),
 )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_gevent
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
 UNPATCHED = ("--gevent", "20")
@@ -29,37 +28,21 @@ ROWS = (
             not_words=("raise `gevent`", "raise `async`", "raise `threads`"),
             limits=("interpreters", "hottest_interpreter"),
         ),
-        (Load(clients=16, cpu_ms=80, vary=(1.0, 1.2)),),
+        (Load(clients=16, cpu_ms=80),),
         alone=True,
-        fixed=True,
         why="One interpreter at its limit: 16 users wait 1.3 s for 80 ms of work. More coroutines make it worse.",
+        twin=healthy("", Load(rate=3, cpu_ms=80)),
     ),
-    Scenario(
-        "gevent at rest",
-        GEVENT,
-        Expected("ok", limits=("threads",)),
-        (Load(clients=4, io_ms=200),),
-        fixed=True,
-        skip=why_no_gevent,
-    ),
+    Scenario("gevent at rest", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=4, io_ms=200),)),
     Scenario(
         "gevent with long requests",
         GEVENT,
         Expected("ok", limits=("threads",)),
         (Load(clients=20, io_ms=50_000), Load(clients=2, io_ms=50)),
         lead=33.0,
-        fixed=True,
-        skip=why_no_gevent,
         why="Event streams and long polls last by nature, and half of the cores are free.",
     ),
-    Scenario(
-        "gevent full",
-        GEVENT,
-        FULL,
-        (Load(clients=40, io_ms=400, vary=(1.0, 1.0)),),
-        fixed=True,
-        skip=why_no_gevent,
-    ),
+    Scenario("gevent full", GEVENT, FULL, (Load(clients=40, io_ms=400),), twin="gevent at rest"),
     Scenario(
         "gevent, more clients than cores",
         GEVENT,
@@ -70,10 +53,9 @@ ROWS = (
             not_words=("CPUs", "`processes`", "`threads`"),
             limits=("threads",),
         ),
-        (Load(clients=70, io_ms=400, vary=(1.0, 1.0)),),
-        fixed=True,
-        skip=why_no_gevent,
+        (Load(clients=70, io_ms=400),),
         why="uWSGI looks for a free core without a pause and uses all CPUs for that; more CPUs would not serve more.",
+        twin="gevent at rest",
     ),
     Scenario(
         "gevent, a call that sleeps",
@@ -88,20 +70,11 @@ ROWS = (
             not_words=NO_MORE,
             limits=("other",),
         ),
-        (Load(clients=20, io_ms=200, vary=(1.0, 1.0)),),
-        fixed=True,
-        skip=why_no_gevent,
+        (Load(clients=20, io_ms=200),),
         why="Nothing is patched, so each worker serves one request at a time, and 18 of 20 clients wait in the queue.",
+        twin="gevent, calls that yield",
     ),
-    Scenario(
-        "gevent, calls that yield",
-        GEVENT,
-        Expected("ok", limits=("threads",)),
-        (Load(clients=20, io_ms=200, vary=(1.0, 1.0)),),
-        fixed=True,
-        skip=why_no_gevent,
-        why="The same requests, patched.",
-    ),
+    Scenario("gevent, calls that yield", GEVENT, Expected("ok", limits=("threads",)), (Load(clients=20, io_ms=200),)),
     Scenario(
         "gevent, a connection that is not answered",
         Server(2, 20, UNPATCHED, app=OUTSIDE_APP, beside=("hole",)),
@@ -111,21 +84,11 @@ ROWS = (
             words=("blocked by calls that are connecting to 127.0.0.1:", "gevent-early-monkey-patch"),
             not_words=NO_MORE,
         ),
-        (Load(clients=6, path="/new?n=0&timeout=5", vary=(1.0, 1.0)),),
+        (Load(clients=6, path="/new?n=0&timeout=5"),),
         seconds=15.0,
-        fixed=True,
-        skip=why_no_gevent,
-        why="Each worker hangs in one connect until its timeout of five seconds, with all other requests.",
-    ),
-    Scenario(
-        "gevent, connections that yield",
-        Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",)),
-        Expected("ok"),
-        (Load(clients=6, path="/new?n=0&timeout=5", vary=(1.0, 1.0)),),
-        seconds=15.0,
-        fixed=True,
-        skip=why_no_gevent,
-        why="The same connections in coroutines: six of 40 wait, and hold up nobody.",
+        twin=healthy(
+            "gevent, connections that yield", server=Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",))
+        ),
     ),
     Scenario(
         "gevent, the lock of a file",
@@ -137,11 +100,10 @@ ROWS = (
             not_words=NO_MORE,
             limits=("other",),
         ),
-        (Load(clients=6, path="/flock", io_ms=100, vary=(1.0, 1.0)),),
-        fixed=True,
-        skip=why_no_gevent,
+        (Load(clients=6, path="/flock", io_ms=100),),
         why="One coroutine sleeps with the lock, another one of the same thread waits for it in the kernel: no loop "
         "ever goes on.",
+        twin="gevent, calls that yield",
     ),
     Scenario(
         "gevent, a call that computes",
@@ -154,19 +116,7 @@ ROWS = (
         ),
         (Load(clients=1, cpu_ms=4000), Load(clients=10, io_ms=50)),
         alone=True,
-        fixed=True,
-        skip=why_no_gevent,
-        why="Whichever worker takes the long request serves nothing else for four seconds; the other one is free.",
-    ),
-    Scenario(
-        "gevent at 60 % of a CPU",
-        Server(1, 20, GEVENT.options),
-        Expected("ok"),
-        (Load(rate=200, cpu_ms=2, vary=(0.8, 1.0)),),
-        alone=True,
-        fixed=True,
-        skip=why_no_gevent,
-        why="Many short requests: the loop computes most of the time, and no call of it is long.",
+        twin=healthy("gevent at 60 % of a CPU", Load(rate=200, cpu_ms=2), server=Server(1, 20, GEVENT.options)),
     ),
     Scenario(
         "gevent with event streams",
@@ -174,8 +124,6 @@ ROWS = (
         Expected("ok"),
         (Load(clients=20, path="/events?seconds=60", cpu_ms=2),),
         alone=True,
-        fixed=True,
-        skip=why_no_gevent,
         why="20 streams send ten events a second each: the loop computes 40 % of the time, and no request ends.",
     ),
 )

@@ -5,8 +5,7 @@ These rows need a machine with at least two CPUs and little else on it.
 
 from __future__ import annotations
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_quota
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 
 MAPPED = (
     "--http-socket",
@@ -27,8 +26,7 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("cpus",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=16, cpu_ms=50),),
         alone=True,
-        fixed=True,
-        why="The machine has nothing left, and 16 requests share it.",
+        twin=healthy("", Load(rate=5, cpu_ms=50)),
     ),
     Scenario(
         "1x8 on the CPU",
@@ -40,19 +38,11 @@ ROWS = (
             not_words=NO_THREADS,
             limits=("interpreters", "hottest_interpreter"),
         ),
-        (Load(clients=8, cpu_ms=50, vary=(0.8, 1.0)),),
+        (Load(clients=8, cpu_ms=50),),
         alone=True,
-        fixed=True,
-        why="All interpreters (one) are at the limit, and eight requests share it, while a CPU is free.",
+        twin=healthy("", Load(rate=4, cpu_ms=50)),
     ),
-    Scenario(
-        "2x2 at 25 % of the CPU",
-        Server(2, 2),
-        Expected("ok"),
-        (Load(rate=10, cpu_ms=50),),
-        alone=True,
-        fixed=True,
-    ),
+    Scenario("2x2 at 25 % of the CPU", Server(2, 2), Expected("ok"), (Load(rate=10, cpu_ms=50),), alone=True),
     Scenario(
         "4x8 on the CPU, beside burners",
         Server(4, 8),
@@ -60,8 +50,7 @@ ROWS = (
         (Load(clients=16, cpu_ms=50),),
         burners=4,
         alone=True,
-        fixed=True,
-        why="The CPUs are at their limit, and 16 requests share what the burners leave.",
+        twin=healthy("", Load(rate=5, cpu_ms=50)),
     ),
     Scenario(
         "some CPU, beside burners",
@@ -72,22 +61,18 @@ ROWS = (
         (Load(rate=8, cpu_ms=40),),
         burners=3,
         alone=True,
-        fixed=True,
         why="No CPU is idle, and its requests wait for one for a quarter of their time: some are hurt. Where that wait "
         "is measured, `cpu_bound` says so.",
+        twin=healthy(),
     ),
     Scenario(
         "hot worker by map-socket",
         Server(3, 8, MAPPED),
         Expected("critical", ("unevenness_hurts",), words=("worker 1",), limits=("hottest_interpreter", "cpu")),
-        (
-            Load(clients=16, io_ms=60, cpu_ms=20, socket="hot", vary=(1.0, 1.2)),
-            Load(clients=2, io_ms=60, cpu_ms=20, socket="calm", vary=(1.0, 1.0)),
-        ),
+        (Load(clients=16, io_ms=60, cpu_ms=20, socket="hot"), Load(clients=2, io_ms=60, cpu_ms=20, socket="calm")),
         alone=True,
-        fixed=True,
         seconds=15.0,
-        why="16 users of one worker wait for one interpreter while the others idle.",
+        twin="uneven and harmless",
     ),
     Scenario(
         "full worker by map-socket",
@@ -99,24 +84,17 @@ ROWS = (
             words=("all threads of worker 1 are busy", "map-socket"),
             not_words=("raise `threads`", "raise `processes`"),
         ),
-        (
-            Load(clients=9, io_ms=80, socket="hot", vary=(1.0, 1.0)),
-            Load(clients=2, io_ms=80, socket="calm", vary=(1.0, 1.0)),
-        ),
-        fixed=True,
+        (Load(clients=9, io_ms=80, socket="hot"), Load(clients=2, io_ms=80, socket="calm")),
         seconds=15.0,
         why="All four threads of worker 1 are busy, and five requests wait at its own socket, longer than "
         "they are in service, while most of the other threads are free.",
+        twin="uneven and harmless",
     ),
     Scenario(
         "uneven and harmless",
         Server(3, 8, MAPPED),
         Expected("ok", also=("unevenness_harmless",), words=("harmless",), limits=("threads",)),
-        (
-            Load(clients=4, io_ms=100, socket="hot", vary=(1.0, 1.0)),
-            Load(clients=2, io_ms=100, socket="calm", vary=(1.0, 1.0)),
-        ),
-        fixed=True,
+        (Load(clients=4, io_ms=100, socket="hot"), Load(clients=2, io_ms=100, socket="calm")),
         seconds=15.0,
     ),
     Scenario(
@@ -125,16 +103,13 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("affinity",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=6, cpu_ms=50),),
         alone=True,
-        fixed=True,
-        why="Two workers share one CPU, and the other is free: six requests at once.",
+        twin=healthy("", Load(rate=8, cpu_ms=50), server={"cpus": ""}),
     ),
     Scenario(
         "cpu-affinity, little load",
         Server(4, 2, ("--cpu-affinity", "1")),
         Expected("ok", also=("workers_share_one_cpu",)),
         (Load(rate=4, io_ms=100),),
-        fixed=True,
-        why="Two workers on each CPU cost nothing while they hardly compute: nobody is hurt and no limit is near.",
     ),
     Scenario(
         "cgroup quota of half a CPU",
@@ -142,8 +117,6 @@ ROWS = (
         Expected("critical", ("cpu_bound",), words=("quota",), not_words=NO_THREADS, limits=("cpu",)),
         (Load(clients=6, cpu_ms=50),),
         alone=True,
-        fixed=True,
-        skip=why_no_quota,
-        why="Six requests at once share half a CPU.",
+        twin="a CPU quota that nobody feels",
     ),
 )

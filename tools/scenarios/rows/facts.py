@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
 
 TOGETHER = ("--lazy-apps", "--thunder-lock", "--min-worker-lifetime", "0")
 """Workers that share the requests evenly, and load the application at each start."""
@@ -22,24 +22,20 @@ ROWS = (
             not_words=("traceback", "processes", "threads"),
         ),
         (Load(rate=15, io_ms=200, patience_ms=100), Load(rate=5, io_ms=20)),
-        fixed=True,
-        why="Their timeout is half of the response time; the application raises nothing.",
+        twin="clients that have time for the answer",
     ),
     Scenario(
         "clients leave, and the application fails",
         Server(4, 2),
         Expected("warning", ("exceptions", "clients_left"), ("exceptions", "clients_left"), words=()),
         (Load(rate=10, io_ms=200, patience_ms=100), Load(rate=10, io_ms=20, path="/error")),
-        fixed=True,
-        why="Both are there, and each is counted by itself.",
+        twin="clients that have time for the answer",
     ),
     Scenario(
         "clients that have time for the answer",
         Server(4, 2),
         Expected("ok"),
         (Load(rate=15, io_ms=200, patience_ms=5000), Load(rate=5, io_ms=20)),
-        fixed=True,
-        why="The healthy twin: the same load with a timeout that is long enough.",
     ),
     Scenario(
         "the holder of the thunder lock is stopped",
@@ -53,8 +49,12 @@ ROWS = (
         (Load(part=0.2, io_ms=50),),
         (Event(3.0, actions.stop_accept_lock_holder),),
         quick=True,
-        fixed=True,
         why="Nobody is served from then on: with `thunder-lock` only the holder of its lock may accept.",
+        twin=healthy(
+            "a thunder lock that works",
+            Load(part=0.5, io_ms=50),
+            expected=Expected("ok", limits=("threads",)),
+        ),
     ),
     Scenario(
         "a worker of four is stopped",
@@ -62,16 +62,6 @@ ROWS = (
         Expected("warning", ("workers_stopped",), words=("stopped", "kill -cont"), not_words=("processes",)),
         (Load(part=0.2, io_ms=50),),
         (Event(1.0, actions.stop_worker),),
-        fixed=True,
-        why="The other three serve everything, and a request of the stopped one, if it has any, waits with it.",
-    ),
-    Scenario(
-        "a thunder lock that works",
-        Server(4, 1, ("--thunder-lock",)),
-        Expected("ok", limits=("threads",)),
-        (Load(part=0.5, io_ms=50),),
-        fixed=True,
-        why="The healthy twin: the holder changes with every request.",
     ),
     Scenario(
         "all workers reach max-requests together",
@@ -86,18 +76,14 @@ ROWS = (
         (Load(rate=27, io_ms=100),),
         seconds=20.0,
         lead=8.0,
-        fixed=True,
         why="They share the requests evenly, so that all load the application at once, for three seconds.",
-    ),
-    Scenario(
-        "max-requests with a delta",
-        Server(4, 1, ("--max-requests", "60", "--max-requests-delta", "40", *TOGETHER), before="touch slow"),
-        Expected("ok", limits=("threads",)),
-        (Load(rate=10, io_ms=50),),
-        seconds=20.0,
-        lead=30.0,
-        fixed=True,
-        why="The healthy twin: one worker at a time loads the application, and the others serve.",
+        twin=healthy(
+            "max-requests with a delta",
+            Load(rate=10, io_ms=50),
+            server=Server(4, 1, ("--max-requests", "60", "--max-requests-delta", "40", *TOGETHER), before="touch slow"),
+            expected=Expected("ok", limits=("threads",)),
+            lead=30.0,
+        ),
     ),
     Scenario(
         "SIGTERM without die-on-term",
@@ -110,7 +96,6 @@ ROWS = (
         ),
         (Load(part=0.5, io_ms=1000),),
         (Event(5.0, actions.terminate),),
-        fixed=True,
         why="Two requests or so are in service and are lost, of some twenty: one event, with one cause.",
     ),
     Scenario(
@@ -126,24 +111,18 @@ ROWS = (
         (Load(rate=10, io_ms=10, path="/leak?kb=2048"),),
         seconds=20.0,
         lead=5.0,
-        fixed=True,
         why="Each worker serves some ten requests, and then the next one loads the application for three seconds.",
+        twin="leak with reload-on-rss",
     ),
     Scenario(
         "a full cache",
         Server(2, 2, ("--cache2", "name=pages,items=50")),
         Expected("warning", ("cache_full",), words=("cache `pages` is full", "`items`"), not_words=("processes",)),
         (Load(rate=20, io_ms=5, path="/cache"),),
-        fixed=True,
-        why="Requests are served, and none of what they store is found again.",
-    ),
-    Scenario(
-        "a cache with room",
-        Server(2, 2, ("--cache2", "name=pages,items=5000")),
-        Expected("ok"),
-        (Load(rate=20, io_ms=5, path="/cache"),),
-        fixed=True,
-        why="The healthy twin: a hundred times as many items fit.",
+        twin=healthy(
+            "a cache with room",
+            server=Server(2, 2, ("--cache2", "name=pages,items=5000")),
+        ),
     ),
     Scenario(
         "a spooler that falls behind",
@@ -152,18 +131,10 @@ ROWS = (
         (Load(rate=3, io_ms=5, path="/spool?task_ms=2000"),),
         seconds=24.0,
         lead=8.0,
-        fixed=True,
-        why="Six times as many tasks come as it can process; requests go on as before.",
-    ),
-    Scenario(
-        "a spooler that keeps up",
-        Server(2, 2, ("--spooler", "{directory}/spool"), before="mkdir spool"),
-        Expected("ok"),
-        (Load(rate=3, io_ms=5, path="/spool?task_ms=20"),),
-        seconds=24.0,
-        lead=8.0,
-        fixed=True,
-        why="The healthy twin: a task takes a hundredth of the time.",
+        twin=healthy(
+            "a spooler that keeps up",
+            Load(rate=3, io_ms=5, path="/spool?task_ms=20"),
+        ),
     ),
     Scenario(
         "static files for slow clients",
@@ -175,15 +146,11 @@ ROWS = (
             not_words=("raise `threads`", "raise `processes`"),
         ),
         (SLOW_READERS, Load(rate=1, io_ms=20)),
-        fixed=True,
         why="A client that reads after a second holds its worker's thread until then.",
-    ),
-    Scenario(
-        "static files by offload threads",
-        Server(2, 2, (*STATIC, "--offload-threads", "2"), files={"files/big.txt": "x" * 2_000_000}),
-        Expected("ok", limits=("threads", None)),
-        (SLOW_READERS, Load(rate=1, io_ms=20)),
-        fixed=True,
-        why="The healthy twin, with what the finding advises: the workers' threads are free.",
+        twin=healthy(
+            "static files by offload threads",
+            server=Server(2, 2, (*STATIC, "--offload-threads", "2"), files={"files/big.txt": "x" * 2_000_000}),
+            expected=Expected("ok", limits=("threads", None)),
+        ),
     ),
 )

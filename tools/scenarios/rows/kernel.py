@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_memory_limit, why_no_quota
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
 
 APP = Path(__file__).parents[1] / "kernel_app.py"
 DEPLOYED = ("--lazy-apps", "--touch-workers-reload", "{directory}/reload")
@@ -21,12 +20,11 @@ ROWS = (
         "throttled by a CPU quota",
         Server(2, 2, quota=0.25),
         Expected("critical", ("cpu_throttled",), words=("cpu quota", "headroom-"), not_words=NO_MORE),
-        (Load(rate=1.5, cpu_ms=60, vary=(0.9, 1.1)),),
+        (Load(rate=1.5, cpu_ms=60),),
         alone=True,
-        fixed=True,
-        skip=why_no_quota,
         why="60 ms of CPU take about 240 ms, because each 0.1 s has 25 ms of it: the quota stops the worker while the "
         "CPUs are idle and the mean use is a third of the quota.",
+        twin="a CPU quota that nobody feels",
     ),
     Scenario(
         "a CPU quota that nobody feels",
@@ -34,9 +32,6 @@ ROWS = (
         Expected("ok"),
         (Load(rate=5, cpu_ms=4, io_ms=20),),
         alone=True,
-        fixed=True,
-        skip=why_no_quota,
-        why="No period of 0.1 s needs more than its 25 ms.",
     ),
     Scenario(
         "a connection opened before the fork",
@@ -48,21 +43,16 @@ ROWS = (
             not_words=NO_MORE,
             limits=("other", None),
         ),
-        (Load(clients=5, io_ms=50, path="/shared", vary=(1.0, 1.2)),),
+        (Load(clients=5, io_ms=50, path="/shared"),),
         seconds=15.0,
         quick=True,
-        fixed=True,
         why="50 ms become 250 ms, because the backend answers one query of a connection at a time, and all five "
         "workers use the same one.",
-    ),
-    Scenario(
-        "a connection of each worker",
-        Server(5, 2, BACKEND, app=APP, backend=64),
-        Expected("ok"),
-        (Load(clients=3, io_ms=50, path="/own", vary=(1.0, 1.0)),),
-        seconds=15.0,
-        fixed=True,
-        why="The same application, whose workers open their connections after the fork.",
+        twin=healthy(
+            "a connection of each worker",
+            Load(clients=3, io_ms=50, path="/own"),
+            server=Server(5, 2, BACKEND, app=APP, backend=64),
+        ),
     ),
     Scenario(
         "standard output is a pipe that nobody reads",
@@ -73,53 +63,35 @@ ROWS = (
             words=("blocked writing to a pipe", "standard output"),
             not_words=(*NO_MORE, "lock of the application"),
         ),
-        (Load(clients=12, io_ms=5, path="/print", vary=(1.0, 1.0)),),
+        (Load(clients=12, io_ms=5, path="/print"),),
         lead=5.0,
         quick=True,
-        fixed=True,
         why="The pipe is full after 64 KB: in each worker a thread is in write(2), and the others wait for the lock "
         "that Python holds meanwhile. Nothing completes.",
-    ),
-    Scenario(
-        "standard output is a pipe that is read",
-        Server(2, 4, app=APP, before="mkfifo pipe; cat pipe > /dev/null &", output="> pipe 2>&1"),
-        Expected("ok"),
-        (Load(clients=3, io_ms=50, path="/print", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="The same output, and a program that takes it.",
+        twin=healthy(
+            "standard output is a pipe that is read",
+            Load(clients=3, io_ms=50, path="/print"),
+            server=Server(2, 4, app=APP, before="mkfifo pipe; cat pipe > /dev/null &", output="> pipe 2>&1"),
+            lead=2.0,
+        ),
     ),
     Scenario(
         "a leak of descriptors reaches the limit",
         Server(2, 2, ("--max-fd", "64"), app=APP),
         Expected("critical", ("descriptors_used_up",), words=("file descriptors", "max-fd"), not_words=NO_MORE),
-        (Load(rate=20, io_ms=10, path="/open", vary=(1.0, 1.5)),),
+        (Load(rate=20, io_ms=10, path="/open"),),
         lead=6.0,
-        fixed=True,
-        why="Each request keeps a file open: after some 50 in each worker, nothing can be opened or accepted.",
-    ),
-    Scenario(
-        "few descriptors and no leak",
-        Server(2, 2, ("--max-fd", "64"), app=APP),
-        Expected("ok"),
-        (Load(rate=20, io_ms=10, vary=(1.0, 1.2)),),
-        fixed=True,
-        why="A worker needs about 15.",
+        twin=healthy("few descriptors and no leak", Load(rate=20, io_ms=10), lead=2.0),
     ),
     Scenario(
         "a timer that runs in a worker",
         Server(2, 1, ("--env", "IMPORT=timer"), app=APP),
         Expected("warning", ("signal_handlers",), words=("target='mule'", "of 2 threads"), not_words=NO_MORE),
-        (Load(rate=100, io_ms=10, vary=(1.0, 1.0)),),
-        fixed=True,
-        why="A timer takes one of two threads for 1.8 of 2 s. The other is left to 100 requests a second of 10 ms.",
-    ),
-    Scenario(
-        "a timer that runs in a mule",
-        Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),
-        Expected("ok"),
-        (Load(rate=100, io_ms=10, vary=(1.0, 1.0)),),
-        fixed=True,
-        why="The same timer and the same load: it takes no thread of a worker.",
+        (Load(rate=100, io_ms=10),),
+        twin=healthy(
+            "a timer that runs in a mule",
+            server=Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),
+        ),
     ),
     Scenario(
         "a leak of threads",
@@ -127,18 +99,13 @@ ROWS = (
         Expected(
             "warning", ("threads_growing",), words=("starting threads that do not end", "one pool"), not_words=NO_MORE
         ),
-        (Load(rate=40, io_ms=10, path="/thread", vary=(1.0, 1.5)),),
+        (Load(rate=40, io_ms=10, path="/thread"),),
         lead=9.0,
-        fixed=True,
-        why="Each request starts a thread that waits for nothing: some 20 a second in each worker.",
-    ),
-    Scenario(
-        "a pool of threads that fills up",
-        Server(2, 2, app=APP),
-        Expected("ok"),
-        (Load(rate=40, io_ms=10, path="/thread?pool=1", vary=(1.0, 1.2)),),
-        fixed=True,
-        why="The same load over one pool of 32 threads in each worker.",
+        twin=healthy(
+            "a pool of threads that fills up",
+            Load(rate=40, io_ms=10, path="/thread?pool=1"),
+            lead=2.0,
+        ),
     ),
     Scenario(
         "the import waits for a backend",
@@ -149,8 +116,7 @@ ROWS = (
         (Load(rate=10, io_ms=20),),
         (Event(0.5, actions.deploy_hanging),),
         seconds=25.0,
-        fixed=True,
-        why="After a deployment every worker waits at its import for an answer that never comes.",
+        twin="the same reload with an import that ends",
     ),
     Scenario(
         "the import waits for a lock",
@@ -159,8 +125,7 @@ ROWS = (
         (Load(rate=10, io_ms=20),),
         (Event(0.5, actions.deploy_hanging),),
         seconds=25.0,
-        fixed=True,
-        why="The same with a lock that nobody releases.",
+        twin="the same reload with an import that ends",
     ),
     Scenario(
         "the same reload with an import that ends",
@@ -169,8 +134,6 @@ ROWS = (
         (Load(clients=1, io_ms=20),),
         (Event(0.5, actions.touch),),
         seconds=25.0,
-        fixed=True,
-        why="One request waits for the moment of it.",
     ),
     Scenario(
         "a full reload waits for a request",
@@ -184,8 +147,8 @@ ROWS = (
         (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
         (Event(2.0, actions.reload),),
         seconds=18.0,
-        fixed=True,
         why="uWSGI has ended the idle workers, and starts new ones when the last request has ended: nobody is served.",
+        twin="full reload",
     ),
     Scenario(
         "a worker at max-requests waits for a long request",
@@ -199,8 +162,8 @@ ROWS = (
         (Load(rate=20, io_ms=20), Load(clients=1, io_ms=60_000, requests=1)),
         lead=9.0,
         seconds=12.0,
-        fixed=True,
         why="It has served what it may, and does not end before a request that takes a minute.",
+        twin=healthy("", server={"options": ()}),
     ),
     Scenario(
         "a full reload that has two minutes waits",
@@ -214,8 +177,7 @@ ROWS = (
         (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
         (Event(2.0, actions.reload),),
         seconds=18.0,
-        fixed=True,
-        why="The same with the option that lets it wait for longer.",
+        twin="full reload",
     ),
     Scenario(
         "one file lock for all processes",
@@ -227,9 +189,8 @@ ROWS = (
             not_words=("more `processes` help",),
             limits=("lock",),
         ),
-        (Load(clients=8, io_ms=30, path="/flock", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="flock(2) of one file: one request at a time in all four processes together.",
+        (Load(clients=8, io_ms=30, path="/flock"),),
+        twin=healthy("", Load(clients=3, io_ms=30)),
     ),
     Scenario(
         "a program has the lock of a worker that ended",
@@ -242,12 +203,12 @@ ROWS = (
         ),
         (
             Load(clients=1, requests=1, path="/leave"),
-            Load(clients=6, io_ms=20, path="/flock", start=2.0, vary=(1.0, 1.0)),
+            Load(clients=6, io_ms=20, path="/flock", start=2.0),
         ),
         lead=5.0,
-        fixed=True,
         why="The kernel names the worker that took it, and ended. The program that it started has the same open file, "
         "and ignores SIGTERM, as the threads of uWSGI do.",
+        twin=healthy("", Load(clients=3, io_ms=20)),
     ),
     Scenario(
         "a pool of five connections",
@@ -258,17 +219,12 @@ ROWS = (
             words=("one of the 5 places in a pool", "5 requests of a worker run at once", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
-        (Load(clients=28, io_ms=100, path="/pool", vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(clients=28, io_ms=100, path="/pool"),),
         why="Of some 14 requests in each worker, five have a connection, and nine wait for one.",
-    ),
-    Scenario(
-        "a pool that is large enough",
-        Server(2, 16, BACKEND, app=APP, backend=64),
-        Expected("ok"),
-        (Load(clients=4, io_ms=100, path="/pool", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="The same with four requests at a time.",
+        twin=healthy(
+            "a pool that is large enough",
+            Load(clients=4, io_ms=100, path="/pool"),
+        ),
     ),
     Scenario(
         "SQLite that one request writes to at a time",
@@ -280,36 +236,32 @@ ROWS = (
             not_words=NO_MORE,
             limits=("other",),
         ),
-        (Load(clients=16, io_ms=60, path="/sqlite", vary=(1.0, 1.0)),),
+        (Load(clients=16, io_ms=60, path="/sqlite"),),
         seconds=12.0,
-        fixed=True,
         why="A request has the file for 60 ms. The others sleep, try again and sleep; the kernel knows of no lock.",
-    ),
-    Scenario(
-        "SQLite with room",
-        Server(2, 4, app=APP),
-        Expected("ok"),
-        (Load(clients=1, io_ms=60, path="/sqlite", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="The same with one request at a time.",
+        twin=healthy(
+            "SQLite with room",
+            Load(clients=1, io_ms=60, path="/sqlite"),
+            seconds=12.0,
+        ),
     ),
     Scenario(
         "requests that sleep once, in every thread",
         Server(2, 4, app=APP),
         Expected("critical", ("saturation", "queue_wait"), words=("threads",), not_words=("try again",)),
-        (Load(clients=16, io_ms=300, path="/", vary=(1.0, 1.0)),),
+        (Load(clients=16, io_ms=300, path="/"),),
         seconds=12.0,
-        fixed=True,
         why="They try nothing: more threads help.",
+        twin=healthy("", Load(clients=1, io_ms=100)),
     ),
     Scenario(
         "a semaphore of two, held while asleep",
         Server(2, 4, app=APP),
         Expected("critical", ("pool_exhausted",), words=("one of the 2 places in a pool",), not_words=NO_MORE),
-        (Load(clients=16, io_ms=200, path="/two", vary=(1.0, 1.0)),),
+        (Load(clients=16, io_ms=200, path="/two"),),
         seconds=12.0,
-        fixed=True,
         why="Two of four threads wait for it, half of the time of a request: more threads would all wait.",
+        twin=healthy("", Load(clients=2, io_ms=200, path="/two")),
     ),
     Scenario(
         "a lock, and then a sleep without it",
@@ -321,10 +273,10 @@ ROWS = (
             not_words=("pool", *NO_MORE[:1]),
             limits=("lock", "other"),
         ),
-        (Load(clients=14, path="/turn", io_ms=30, vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(clients=14, path="/turn", io_ms=30),),
         why="Two threads of each worker sleep most of the time, as with a pool of two; but one has the lock, and the "
         "other one does not need it any more.",
+        twin=healthy("", Load(clients=2, io_ms=30, path="/turn")),
     ),
     Scenario(
         "requests that start programs which compute",
@@ -332,20 +284,14 @@ ROWS = (
         Expected(
             "critical", ("cpu_bound",), words=("programs that the application starts use all cpus",), not_words=NO_MORE
         ),
-        (Load(clients=16, io_ms=20, path="/run", vary=(1.0, 1.0)),),
+        (Load(clients=16, io_ms=20, path="/run"),),
         seconds=12.0,
         alone=True,
-        fixed=True,
-        why="Their threads wait for the programs, which use all CPUs.",
-    ),
-    Scenario(
-        "requests that start few programs",
-        Server(2, 4, app=APP),
-        Expected("ok"),
-        (Load(rate=1, io_ms=5, path="/run"),),
-        alone=True,
-        fixed=True,
-        why="The same with one a second.",
+        twin=healthy(
+            "requests that start few programs",
+            Load(rate=1, io_ms=5, path="/run"),
+            seconds=12.0,
+        ),
     ),
     Scenario(
         "two mules compute",
@@ -353,16 +299,12 @@ ROWS = (
         Expected("warning", ("cpu_used_by_others", "cpu_bound"), words=("uwsgi's own mules",), not_words=NO_MORE),
         (Load(rate=8, cpu_ms=40),),
         alone=True,
-        fixed=True,
-        why="They use all the CPU that the workers leave, and they are no other programs.",
-    ),
-    Scenario(
-        "two mules at rest",
-        Server(2, 2, ("--mule=rest.py", "--mule=rest.py"), files={"rest.py": "import time\ntime.sleep(1000)\n"}),
-        Expected("ok"),
-        (Load(rate=8, cpu_ms=40),),
-        alone=True,
-        fixed=True,
+        twin=healthy(
+            "two mules at rest",
+            server=Server(
+                2, 2, ("--mule=rest.py", "--mule=rest.py"), files={"rest.py": "import time\ntime.sleep(1000)\n"}
+            ),
+        ),
     ),
     Scenario(
         "a leak reaches the cgroup's memory limit",
@@ -373,18 +315,13 @@ ROWS = (
             words=("killed because memory ran out", "reload-on-rss", "memory limit of the cgroup"),
             not_words=("dmesg", *NO_MORE),
         ),
-        (Load(rate=8, io_ms=200, path="/leak?kb=4096", vary=(1.0, 1.2)),),
+        (Load(rate=8, io_ms=200, path="/leak?kb=4096"),),
         seconds=18.0,
-        fixed=True,
-        skip=why_no_memory_limit,
-        why="The kernel kills a worker every few seconds, with the requests that it serves.",
-    ),
-    Scenario(
-        "a memory limit that nobody reaches",
-        Server(2, 2, memory=400 << 20),
-        Expected("ok"),
-        (Load(rate=8, io_ms=50),),
-        fixed=True,
-        skip=why_no_memory_limit,
+        twin=healthy(
+            "a memory limit that nobody reaches",
+            Load(rate=8, io_ms=50),
+            server=Server(2, 2, memory=400 << 20),
+            seconds=12.0,
+        ),
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios.rows.kernel import NO_MORE
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 
 APP = Path(__file__).parents[1] / "threads_app.py"
 CONSUMER = ("--env", "CONSUMER=1")
@@ -24,19 +24,16 @@ ROWS = (
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),
-        (Load(rate=60, io_ms=100, path="/executor", most=100, vary=(1.0, 1.2)),),
+        (Load(rate=60, io_ms=100, path="/executor", most=100),),
         lead=4.0,
-        fixed=True,
         why="Each request waits until one of two threads of its worker has slept 100 ms for it: no request holds what "
         "the others wait for.",
-    ),
-    Scenario(
-        "an executor with room",
-        Server(2, 8, ("--env", "EXECUTOR=8"), app=APP),
-        Expected("ok"),
-        (Load(clients=5, io_ms=100, path="/executor", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="Requests wait for threads of an executor, as those of many client libraries do, and none waits in vain.",
+        twin=healthy(
+            "an executor with room",
+            Load(clients=5, io_ms=100, path="/executor"),
+            server=Server(2, 8, ("--env", "EXECUTOR=8"), app=APP),
+            lead=2.0,
+        ),
     ),
     Scenario(
         "a thread that was started before the fork",
@@ -47,25 +44,20 @@ ROWS = (
             words=("do not end", "before uwsgi forked them", "set `lazy-apps`"),
             not_words=NO_MORE,
         ),
-        (Load(clients=5, io_ms=20, path="/consumer", vary=(1.0, 1.0)),),
+        (Load(clients=5, io_ms=20, path="/consumer"),),
         lead=8.0,
-        fixed=True,
-        why="The import started it in the master, and no worker has it: nobody answers.",
-    ),
-    Scenario(
-        "a thread that each worker has started",
-        Server(2, 4, (*CONSUMER, "--lazy-apps"), app=APP),
-        Expected("ok"),
-        (Load(clients=4, io_ms=20, think_ms=100, path="/consumer", vary=(1.0, 1.0)),),
-        lead=4.0,
-        fixed=True,
+        twin=healthy(
+            "a thread that each worker has started",
+            Load(clients=4, io_ms=20, think_ms=100, path="/consumer"),
+            server=Server(2, 4, (*CONSUMER, "--lazy-apps"), app=APP),
+            lead=4.0,
+        ),
     ),
     Scenario(
         "a C library that answers from a thread of its own",
         Server(2, 8, app=APP),
         Expected("ok", not_words=("lock of the application",), limits=("threads",)),
-        (Load(rate=60, io_ms=100, path="/native", vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(rate=60, io_ms=100, path="/native"),),
         why="As with gRPC: each request waits in a condition variable of the C library for its own answer, at times "
         "beside requests that sleep, and none has what another one waits for.",
     ),
@@ -78,10 +70,10 @@ ROWS = (
             words=("unless a rate limit or retries make requests wait",),
             not_words=("serves at least",),
         ),
-        (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(clients=16, path="/limited"),),
         why="Ten requests a second are served, whatever the number of threads. From outside, this sleep is like any "
         "other, so no figure is promised.",
+        twin=healthy("", Load(rate=3, path="/limited")),
     ),
     Scenario(
         "a lock that all processes share",
@@ -93,9 +85,8 @@ ROWS = (
             not_words=(*NO_MORE, "processes` help"),
             limits=("lock",),
         ),
-        (Load(clients=8, io_ms=30, path="/processes", vary=(1.0, 1.0)),),
-        fixed=True,
-        why="A lock of multiprocessing, made before the fork: one request at a time in all four processes together.",
+        (Load(clients=8, io_ms=30, path="/processes"),),
+        twin=healthy("", Load(clients=3, io_ms=30)),
     ),
     Scenario(
         "two locks, taken in both orders",
@@ -106,11 +97,10 @@ ROWS = (
             words=("deadlock", "or for each other, and do not end"),
             not_words=NO_MORE,
         ),
-        (Load(rate=20, io_ms=50, path="/deadlock", most=40, vary=(1.0, 1.0)),),
+        (Load(rate=20, io_ms=50, path="/deadlock", most=40),),
         seconds=16.0,
         lead=4.0,
-        fixed=True,
-        why="Within a second or two, two requests of each worker wait for each other, and all others for them.",
+        twin=healthy("", Load(rate=20, io_ms=50)),
     ),
     Scenario(
         "requests that call their own server",
@@ -121,9 +111,8 @@ ROWS = (
             words=("call the uwsgi that serves them", "instead of making these second requests"),
             not_words=NO_MORE,
         ),
-        (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60, vary=(1.0, 1.0)),),
-        fixed=True,
-        why="All eight threads wait for requests that find no thread, until their timeout of five seconds.",
+        (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60),),
+        twin=healthy("", Load(rate=2, io_ms=200, path="/itself", socket="tcp")),
     ),
     Scenario(
         "a thread of the application computes",
@@ -136,9 +125,9 @@ ROWS = (
         ),
         (Load(rate=20, io_ms=10, path="/computes"),),
         alone=True,
-        fixed=True,
         why="The interpreter is saturated by a thread in the background; requests wait for its lock, again and again. "
         "Another process would start such a thread as well.",
+        twin=healthy("", Load(rate=20, io_ms=10)),
     ),
     Scenario(
         "an event loop in each request",
@@ -146,9 +135,9 @@ ROWS = (
         Expected(
             "critical", ("waits_for_backend",), words=("wait for 127.0.0.1:",), not_words=("py-spy", "is not known")
         ),
-        (Load(clients=16, io_ms=200, path="/event_loop", vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(clients=16, io_ms=200, path="/event_loop"),),
         why="`asyncio.run()` makes a loop with a pair of sockets that wakes it up; what the request waits for is the "
         "backend.",
+        twin=healthy("", Load(clients=2, io_ms=200, path="/event_loop")),
     ),
 )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
 
-FASTEST = Path(__file__).parent.with_name("fastest_app.py")
+FASTEST = """def application(environ, start_response):
+    start_response("204 No Content", [])
+    return []
+"""
 
 LARGE_HEADS = (Load(rate=20, io_ms=5), Load(rate=10, io_ms=5, path=f"/?cookie={'x' * 5000}"))
 NO_PLUGIN = ("--http-socket-modifier1", "5")
@@ -24,17 +27,10 @@ ROWS = (
         ),
         LARGE_HEADS,
         log=True,
-        fixed=True,
-        why="A third of the requests fail and are counted nowhere; over a UNIX socket, only the log says so.",
-    ),
-    Scenario(
-        "large heads that fit, with the log",
-        Server(2, 2, ("--buffer-size", "32768")),
-        Expected("ok"),
-        LARGE_HEADS,
-        log=True,
-        fixed=True,
-        why="The healthy twin, with the setting that is advised.",
+        twin=healthy(
+            "large heads that fit, with the log",
+            server=Server(2, 2, ("--buffer-size", "32768")),
+        ),
     ),
     Scenario(
         "the http router sends to an http-socket",
@@ -49,18 +45,14 @@ ROWS = (
             ),
             not_words=("raise `threads`", "raise `processes`"),
         ),
-        (Load(clients=12, io_ms=100, socket="tcp", vary=(1.0, 1.0)),),
-        fixed=True,
+        (Load(clients=12, io_ms=100, socket="tcp"),),
         why="The router speaks uwsgi to the first socket, and that one expects HTTP: each thread waits for the end of "
         "a head that never comes, until `socket-timeout`.",
-    ),
-    Scenario(
-        "the http router sends to a socket",
-        Server(2, 2, ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")),
-        Expected("ok"),
-        (Load(clients=1, io_ms=100, socket="tcp"),),
-        fixed=True,
-        why="The healthy twin: the protocol of the socket is the router's.",
+        twin=healthy(
+            "the http router sends to a socket",
+            Load(clients=1, io_ms=100, socket="tcp"),
+            server=Server(2, 2, ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")),
+        ),
     ),
     Scenario(
         "a modifier without a plugin",
@@ -74,8 +66,8 @@ ROWS = (
         ),
         (Load(rate=30),),
         quick=True,
-        fixed=True,
         why="All requests fail within microseconds, and uWSGI counts them as requests like any other.",
+        twin="the fastest application",
     ),
     Scenario(
         "a modifier without a plugin, with the log",
@@ -88,18 +80,15 @@ ROWS = (
         ),
         (Load(rate=30),),
         log=True,
-        fixed=True,
-        why="The log names the modifier, and the requests that took no time agree.",
+        twin="the fastest application",
     ),
     Scenario(
         "the fastest application",
-        Server(2, 2, app=FASTEST),
+        Server(2, 2, app=Path("fastest.py"), files={"fastest.py": FASTEST}),
         Expected("ok"),
         (Load(rate=30),),
         quick=True,
         log=True,
-        fixed=True,
-        why="The healthy twin: its requests take microseconds and have no body, and yet they are answered.",
     ),
     Scenario(
         "most responses are errors, with the log",
@@ -107,17 +96,13 @@ ROWS = (
         Expected("critical", ("server_errors",), words=("status 500 to 599", "the application's own log")),
         (Load(rate=10, io_ms=20, path="/failed"), Load(rate=3, io_ms=20)),
         log=True,
-        fixed=True,
         why="Flask and Django catch exceptions: uWSGI counts none, threads are free, and requests are fast.",
-    ),
-    Scenario(
-        "few responses are errors, with the log",
-        Server(2, 2, ("--log-5xx",)),
-        Expected("ok", also=("server_errors",)),
-        (Load(rate=30, io_ms=20), Load(rate=0.13, io_ms=20, path="/failed")),
-        log=True,
-        fixed=True,
-        why="The healthy twin: the application decides what is an error.",
+        twin=healthy(
+            "few responses are errors, with the log",
+            Load(rate=30, io_ms=20),
+            Load(rate=0.13, io_ms=20, path="/failed"),
+            expected=Expected("ok", also=("server_errors",)),
+        ),
     ),
     Scenario(
         "an import that fails, with the log",
@@ -133,17 +118,12 @@ ROWS = (
         (Event(1.0, actions.deploy_broken),),
         log=True,
         seconds=20.0,
-        fixed=True,
-        why="The first sentence names the type of the exception and the line that raised it.",
-    ),
-    Scenario(
-        "a reload that works, with the log",
-        Server(4, 1, ("--lazy-apps",)),
-        Expected("ok", also=("reloaded",)),
-        (Load(clients=1, io_ms=20),),
-        (Event(4.0, actions.reload),),
-        log=True,
-        fixed=True,
-        why="The healthy twin: the log is full of messages about the reload, and none of them is a fault.",
+        twin=healthy(
+            "a reload that works, with the log",
+            Load(clients=1, io_ms=20),
+            expected=Expected("ok", also=("reloaded",)),
+            events=(Event(4.0, actions.reload),),
+            seconds=12.0,
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What threads wait for: locks, backends, clients, and work that a library does without the interpreter lock.
+"""What threads wait for: locks, backends, clients, work without the interpreter lock; and checks from elsewhere.
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
 shows what is said without it.
@@ -6,12 +6,11 @@ shows what is said without it.
 
 from __future__ import annotations
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_not_root
+from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
 
 SERVER = Server(2, 8)
 
-SWINGING = Load(clients=80, fewest=8, period=10.0, think_ms=1000, path="/backend", vary=(1.0, 1.0))
+SWINGING = Load(clients=80, fewest=8, period=10.0, think_ms=1000, path="/backend")
 """About 8 requests a second, up to 80 and back, in 10 s."""
 
 ROWS = (
@@ -19,8 +18,10 @@ ROWS = (
         "2x8, a lock of the application",
         SERVER,
         Expected("warning", ("application_lock",), words=("py-spy", "lock")),
-        (Load(clients=8, path="/lock", io_ms=20, vary=(1.0, 1.5)),),
+        (Load(clients=8, path="/lock", io_ms=20),),
         why="In each worker one request holds the lock, and three wait for it. More threads would wait as well.",
+        twin=healthy("", Load(clients=8, io_ms=20)),
+        resized=True,
     ),
     Scenario(
         "4x8, a lock of the application, as another user",
@@ -33,19 +34,22 @@ ROWS = (
             not_words=("raise `threads`", "raise `processes`"),
             limits=("threads",),
         ),
-        (Load(clients=60, path="/lock", io_ms=40, vary=(1.0, 1.2)),),
+        (Load(clients=60, path="/lock", io_ms=40),),
         as_nobody=True,
         quick=True,
-        skip=why_not_root,
         why="All threads are busy and all interpreters idle, and this user may not see why. More threads would wait "
         "for the lock as well, and answer no more requests.",
+        twin=healthy("", Load(clients=8, io_ms=40)),
+        resized=True,
     ),
     Scenario(
         "2x8, an extension sleeps with the interpreter lock",
         SERVER,
         Expected("warning", ("interpreter_lock_held",), words=("extension", "processes"), limits=("other", None)),
-        (Load(clients=8, path="/hold", io_ms=20, vary=(1.0, 1.5)),),
+        (Load(clients=8, path="/hold", io_ms=20),),
         why="The interpreters use hardly any CPU, and yet three of four requests wait for their lock.",
+        twin=healthy("", Load(clients=8, io_ms=20)),
+        resized=True,
     ),
     Scenario(
         "1x8 hashing without the interpreter lock",
@@ -59,8 +63,8 @@ ROWS = (
         ),
         (Load(clients=6, path="/hash", cpu_ms=50),),
         alone=True,
-        fixed=True,
         why="The CPUs are the limit. The interpreter seems saturated by its CPU use, but no thread waits for a lock.",
+        twin=healthy("", Load(rate=4, path="/hash", cpu_ms=50)),
     ),
     Scenario(
         "4x4, a saturated backend",
@@ -74,9 +78,13 @@ ROWS = (
         ),
         (SWINGING,),
         seconds=60.0,
-        fixed=True,
         why="The backend works on two requests at once, 50 ms on each: 40/s. At times twice as many arrive, and all 16 "
         "threads wait for it. More threads would wait as well. On average, they wait 0.3 s for one.",
+        twin=healthy(
+            "4x4, a backend with room, at the same load",
+            server=Server(4, 4, backend=16),
+            expected=Expected("ok", not_words=("saturated",)),
+        ),
     ),
     Scenario(
         "4x4, the same backend at 30 %",
@@ -84,16 +92,7 @@ ROWS = (
         Expected("ok", not_words=("saturated",)),
         (Load(rate=12, path="/backend"),),
         seconds=30.0,
-        why="It takes as long as for a single request, and most threads are free.",
-    ),
-    Scenario(
-        "4x4, a backend with room, at the same load",
-        Server(4, 4, backend=16),
-        Expected("ok", not_words=("saturated",)),
-        (SWINGING,),
-        seconds=60.0,
-        fixed=True,
-        why="It works on as many requests at once as there are threads.",
+        resized=True,
     ),
     Scenario(
         "2x2, clients keep their connections",
@@ -106,7 +105,28 @@ ROWS = (
         ),
         (Load(clients=4, io_ms=50, think_ms=1000, keep_alive=True), Load(rate=4, io_ms=50, most=50, start=1.0)),
         seconds=20.0,
-        fixed=True,
         why="A kept connection takes a thread, also between its requests. All other clients wait until one is closed.",
+        twin=healthy("", Load(clients=2, io_ms=50, think_ms=1000), Load(rate=4, io_ms=50, start=1.0)),
+    ),
+    Scenario(
+        "stats over TCP, as another user",
+        Server(2, 2, tcp_stats=True),
+        Expected("ok", also=("no_process_facts",), limits=("threads",)),
+        (Load(part=0.3, io_ms=100),),
+        as_nobody=True,
+        resized=True,
+    ),
+    Scenario(
+        "emperor with a broken vassal",
+        Server(
+            options=("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"),
+            bare=True,
+            files={"vassals/broken.ini": "[uwsgi]\nmaster = true\nhttp-socket = /nonexistent/web\n"},
+        ),
+        Expected("warning", first=("vassals_throttled",), words=("log",)),
+        seconds=8.0,
+        lead=5.0,
+        why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
+        twin=healthy("", server={"files": {"vassals/good.ini": "[uwsgi]\nmaster = true\nhttp-socket = %dweb\n"}}),
     ),
 )

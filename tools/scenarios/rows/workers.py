@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
 
 CHAIN = ("--lazy-apps", "--touch-chain-reload", "{directory}/reload")
 LEAK = Load(rate=8, io_ms=10, path="/leak?kb=1024")
@@ -21,15 +21,13 @@ ROWS = (
         (Load(part=0.4, io_ms=100),),
         (Event(1.0, actions.ask_for_long),),
         quick=True,
-        fixed=True,
     ),
     Scenario(
         "a storm of harakiri",
         HARAKIRI,
         Expected("critical", ("harakiri",), words=("harakiri",)),
-        (Load(part=0.2, io_ms=100), Load(rate=1.0, io_ms=20_000, vary=(0.9, 1.0))),
-        fixed=True,
-        why="One request in 16 takes its worker down.",
+        (Load(part=0.2, io_ms=100), Load(rate=1.0, io_ms=20_000)),
+        twin=healthy("", Load(part=0.2, io_ms=100)),
     ),
     Scenario(
         "harakiri that cannot fire",
@@ -40,11 +38,11 @@ ROWS = (
             words=("`harakiri` (5 s) does not end these requests", "timeouts"),
             not_words=("set `harakiri`", "raise `threads`", "raise `processes`"),
         ),
-        (Load(clients=3, io_ms=600_000, requests=1, vary=(1.0, 1.0)), Load(rate=40, io_ms=50)),
+        (Load(clients=3, io_ms=600_000, requests=1), Load(rate=40, io_ms=50)),
         lead=32.0,
-        fixed=True,
         why="With threads a worker has one timer, which every other request of it resets. Three threads hang, so that "
         "each worker has a free one.",
+        twin=healthy("", Load(rate=10, io_ms=50)),
     ),
     Scenario(
         "max-requests, gentle",
@@ -52,7 +50,7 @@ ROWS = (
         Expected("ok", also=("workers_respawned",), limits=("threads",)),
         (Load(part=0.6, io_ms=50),),
         seconds=15.0,
-        why="A worker lives 8 s here so that the check sees it, and no request is lost.",
+        resized=True,
     ),
     Scenario(
         "max-requests, gentle, with threads",
@@ -61,6 +59,7 @@ ROWS = (
         (Load(rate=20, io_ms=50),),
         seconds=15.0,
         why="Idle threads of a worker that ends wait for uWSGI, and for no lock of the application.",
+        resized=True,
     ),
     Scenario(
         "max-requests too tight",
@@ -68,7 +67,8 @@ ROWS = (
         Expected("warning", ("respawn_loop", "workers_respawned"), words=("raise `max-requests`",), limits=(None,)),
         (Load(rate=7, io_ms=50),),
         seconds=18.0,
-        why="Workers live four seconds: CPU and capacity go into respawns, but nobody is refused.",
+        twin="max-requests, gentle",
+        resized=True,
     ),
     Scenario(
         "max-requests far too tight",
@@ -77,8 +77,8 @@ ROWS = (
             "critical", ("clients_refused", "queue_wait", "respawn_loop", "workers_missing"), words=("max-requests",)
         ),
         (Load(part=0.4, io_ms=50),),
-        fixed=True,
         why="uWSGI respawns about two workers a second, so four of 5 requests each cannot serve 32 requests a second.",
+        twin="max-requests, gentle",
     ),
     Scenario(
         "import ends a worker of a chain reload",
@@ -87,8 +87,7 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_dying),),
         seconds=15.0,
-        fixed=True,
-        why="uWSGI waits for the first worker to come up, and the other three serve.",
+        twin="chain reload",
     ),
     Scenario(
         "import ends every worker",
@@ -97,8 +96,7 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_dying),),
         seconds=20.0,
-        fixed=True,
-        why="After a deployment no worker comes up.",
+        twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.touch),)),
     ),
     Scenario(
         "import error without need-app",
@@ -107,8 +105,7 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_broken),),
         seconds=15.0,
-        fixed=True,
-        why="uWSGI answers every request with status 500 itself: no worker has an application.",
+        twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.reload),)),
     ),
     Scenario(
         "import error with need-app",
@@ -117,8 +114,7 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_broken),),
         seconds=8.0,
-        fixed=True,
-        why="uWSGI ends: there is nothing left to judge.",
+        twin=healthy("", Load(clients=1, io_ms=20), events=(Event(1.0, actions.reload),)),
     ),
     Scenario(
         "one request in 50 ends its worker",
@@ -126,8 +122,7 @@ ROWS = (
         Expected("critical", ("requests_lost", "respawn_loop", "workers_ended"), words=("log",)),
         (Load(rate=16, io_ms=50), Load(rate=0.33, io_ms=30, path="/exit")),
         seconds=18.0,
-        fixed=True,
-        why="At least 3 requests are lost, and 1 % of all.",
+        twin=healthy("", Load(rate=16, io_ms=50)),
     ),
     Scenario(
         "one request in 50 crashes its worker",
@@ -140,27 +135,25 @@ ROWS = (
         ),
         (Load(rate=16, io_ms=50), Load(rate=0.33, io_ms=30, path="/crash")),
         seconds=18.0,
-        fixed=True,
-        why="By signal 11, as a faulty extension does. Only uWSGI's log names the signal.",
+        twin=healthy("", Load(rate=16, io_ms=50)),
     ),
     Scenario(
         "one request in 200 ends its worker",
         Server(4),
         Expected("warning", ("requests_lost", "workers_ended"), words=("log",)),
-        (Load(rate=40, io_ms=40), Load(rate=0.2, io_ms=30, path="/exit", vary=(0.8, 1.0))),
+        (Load(rate=40, io_ms=40), Load(rate=0.2, io_ms=30, path="/exit")),
         seconds=18.0,
-        fixed=True,
         why="3 or 4 of 720 requests are lost: under 1 %. They are too short for samples to see each in service.",
+        twin=healthy("", Load(rate=40, io_ms=40)),
     ),
     Scenario(
         "kill -9 of a worker",
         PREFORK,
         Expected("warning", ("requests_lost",), words=("log",), limits=("threads",)),
-        (Load(part=0.3, io_ms=100), Load(clients=1, io_ms=30_000, requests=1, vary=(1.0, 1.0))),
+        (Load(part=0.3, io_ms=100), Load(clients=1, io_ms=30_000, requests=1)),
         (Event(4.0, actions.kill_busy_worker),),
         quick=True,
-        fixed=True,
-        why="It is killed in the middle of a long request.",
+        twin=healthy("", Load(part=0.3, io_ms=100)),
     ),
     Scenario(
         "kill -9 of a worker, short requests",
@@ -168,7 +161,6 @@ ROWS = (
         Expected("warning", ("requests_lost", "workers_ended"), words=("log",), limits=("threads",)),
         (Load(clients=4, io_ms=300),),
         (Event(4.0, actions.kill_busy_worker),),
-        fixed=True,
         why="It served one, and the client has no answer. Whether a sample saw it in service is chance.",
     ),
     Scenario(
@@ -178,6 +170,7 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(3.0, actions.kill_master),),
         seconds=8.0,
+        resized=True,
     ),
     Scenario(
         "killed, and started again by its service manager",
@@ -186,8 +179,6 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(3.0, actions.kill_all),),
         seconds=15.0,
-        fixed=True,
-        why="Nobody was served for five seconds, and all is well since.",
     ),
     Scenario(
         "full reload",
@@ -195,7 +186,7 @@ ROWS = (
         Expected("ok", also=("reloaded",), limits=("threads",)),
         (Load(clients=1, io_ms=20),),
         (Event(4.0, actions.reload),),
-        why="One request waits in the queue for the moment of it.",
+        resized=True,
     ),
     Scenario(
         "full reload of a slow application",
@@ -204,7 +195,8 @@ ROWS = (
         (Load(part=0.3, io_ms=100),),
         (Event(4.0, actions.deploy_slow),),
         quick=True,
-        why="All requests of three seconds wait until it is loaded.",
+        twin="full reload",
+        resized=True,
     ),
     Scenario(
         "chain reload",
@@ -213,7 +205,7 @@ ROWS = (
         (Load(part=0.2, io_ms=100),),
         (Event(2.0, actions.touch),),
         seconds=15.0,
-        why="One worker after the other is replaced, and requests go to the rest.",
+        resized=True,
     ),
     Scenario(
         "paused under load",
@@ -221,8 +213,6 @@ ROWS = (
         Expected("critical", ("workers_paused",), words=("resume",), not_words=("processes", "log")),
         (Load(part=0.3, io_ms=100),),
         (Event(2.0, actions.pause),),
-        fixed=True,
-        why="Somebody paused uWSGI, and requests wait until it is resumed.",
     ),
     Scenario(
         "paused without load",
@@ -230,8 +220,6 @@ ROWS = (
         Expected("warning", ("workers_paused",), words=("resume",)),
         events=(Event(1.0, actions.pause),),
         seconds=6.0,
-        fixed=True,
-        why="No request waits, but the next one will.",
     ),
     Scenario(
         "leak with reload-on-rss",
@@ -239,7 +227,7 @@ ROWS = (
         Expected("ok", also=("workers_respawned", "memory_recycled"), not_words=("leak",)),
         (LEAK,),
         seconds=18.0,
-        why="Workers are replaced between requests, each after some seconds: what the option is for.",
+        resized=True,
     ),
     Scenario(
         "reload-on-rss below what a worker has",
@@ -252,8 +240,8 @@ ROWS = (
         ),
         (Load(rate=20, io_ms=20),),
         seconds=22.0,
-        fixed=True,
         why="Each worker has three times as much when it starts, and is replaced once it is ten seconds old.",
+        twin=healthy("", server={"options": ("--reload-on-rss", "200")}),
     ),
     Scenario(
         "leak with evil-reload-on-rss",
@@ -266,23 +254,25 @@ ROWS = (
         ),
         (replace(LEAK, rate=20),),
         seconds=20.0,
-        fixed=True,
         why="uWSGI kills each worker after some forty requests, in the middle of one if there is any. Its log would "
         "only say that signal 9 did it.",
+        twin="leak with reload-on-rss",
     ),
     Scenario(
         "leak without a limit",
         Server(2),
         Expected("warning", ("memory_growing",), words=("reload-on-rss",)),
         (LEAK,),
+        twin=healthy("", Load(rate=8, io_ms=10)),
+        resized=True,
     ),
     Scenario(
         "every request raises an exception",
         Server(2, 2),
         Expected("critical", ("exceptions",), words=("most requests", "tracebacks"), limits=(None,)),
         (Load(rate=10, io_ms=50, path="/error"),),
-        fixed=True,
         why="Nobody is served, and nothing else shows it: threads are free, the queue is empty, and requests are fast.",
+        twin=healthy("", Load(rate=10, io_ms=50)),
     ),
     Scenario(
         "9 % exceptions",
@@ -290,7 +280,7 @@ ROWS = (
         Expected("warning", ("exceptions",), words=("tracebacks",)),
         (Load(rate=10, io_ms=50), Load(rate=1.0, io_ms=50, path="/error")),
         quick=True,
-        fixed=True,
+        twin=healthy("", Load(rate=10, io_ms=50)),
     ),
     Scenario(
         "0.4 % exceptions",
@@ -298,6 +288,5 @@ ROWS = (
         Expected("ok", also=("exceptions",)),
         (Load(rate=30, io_ms=40), Load(rate=0.13, io_ms=40, path="/error")),
         seconds=15.0,
-        fixed=True,
     ),
 )
