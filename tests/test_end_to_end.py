@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bad_servers, signalled
+from tests import signalled
+from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.exporter import Exporter, clean_environment, exporter, run
 from tests.support.other_namespaces import as_root, python_in
@@ -346,7 +347,7 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")
     arguments = ["--config", f"{folder}/x.yml", "--web.listen-address", "127.0.0.1:0"]
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.signalled", str(folder), *arguments],
+        [sys.executable, "-m", "tests.signalled", str(folder), *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dashboard_queries import queries
+from tests.dashboards.dashboard_queries import queries
 from tests.support.promtool import complaints
 
 STEP = 15

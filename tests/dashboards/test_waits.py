@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dashboards.signals.waits import ORDER
-from tests.support.dashboard_queries import board, panels, queries
+from tests.dashboards.dashboard_queries import board, panels, queries
 from tests.support.promtool import complaints
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.web import live_page

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hostile_master
+from tests.hostile import hostile_master
 from tests.support.counted_server import counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.kernel_counts import peak_resident_bytes

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import random
+import select
 import signal
+import socket
+import struct
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.check.test_check import clients
-from tests.support.contained import contained
+from tests.kernel.contained import contained
 from tests.support.other_namespaces import as_root
-from tests.support.real_uwsgi import APP, accepting, uwsgi, wait_until
-from tests.support.watched_code import FUNCTIONS, Watched, measure
-from uwsgi_headroom.kernel.stacks.looks import is_application
+from tests.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
+from tools.bench.clients import Kind, Plan, running
+from uwsgi_headroom import stats
+from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.history.window import CodeWindow
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.stacks.looks import CodeLooks, is_application
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.record import State
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats import Snapshot
 
 pytestmark = [
     pytest.mark.integration,
@@ -25,6 +44,179 @@ pytestmark = [
         reason="the system calls of this architecture were never tried",
     ),
 ]
+
+_LOOKS_A_READING = 2  # as in `check`
+
+FUNCTIONS: Mapping[str, State] = {
+    "nap": "sleep",
+    "ask": "backend",
+    "wait_for_lock": "lock",
+    "wait_for_file": "lock",
+    "wait_for_interpreter": "interpreter_lock",
+    "read_pipe": "pipe",
+    "run_program": "child",
+    "store": "disk",
+    "compute": "cpu",
+    "parse": "cpu",
+}
+"""Those of the application, in the order of its record, with the state that each was written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
+    looks: at threads in it; states: their parts of these looks."""
+
+    name: str
+    truth: float
+    seen: float
+    looks: float
+    states: Mapping[State, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """functions: in the order of FUNCTIONS. use: all that was counted."""
+
+    functions: Sequence[Use]
+    use: CodeWindow
+
+    @property
+    def largest_difference(self) -> float:
+        """Of a share, in parts of 1."""
+        return max(abs(use.truth - use.seen) for use in self.functions)
+
+
+class Watched:
+    """Looks at the code of a server by its latest document. pid: of its master here, if it has another one itself."""
+
+    def __init__(self, server: Uwsgi, pid: int | None = None) -> None:
+        self._server, self._pid = server, pid or server.pid
+        self._host, self._looks, self._history = Host(waits=WaitSetting()), CodeLooks(), CodeHistory()
+        self.read()
+
+    def read(self) -> None:
+        """Read the server's document, and facts about its processes."""
+        snapshot = stats.decode(self._server.document())
+        assert isinstance(snapshot, Snapshot)
+        self.snapshot = snapshot
+        self._facts = self._host.read_facts(snapshot, Answer(b"", peer_pid=self._pid))
+
+    def look(self) -> CodeWindow:
+        """Look once; returns all that was counted so far."""
+        found = self._looks.look(self.snapshot, self._facts)
+        self._history.add(time.monotonic(), found, 0.0)
+        return self._history.of(0.0, time.monotonic())
+
+
+def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
+    """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
+    requests at a time; pause: mean seconds between two looks at the server."""
+    with busy_server(processes, threads, clients) as (server, record):
+        watched, use, before = Watched(server), CodeWindow(), read_record(record)
+        due = time.monotonic()
+        while use.threads < kept:
+            watched.read()
+            for _ in range(_LOOKS_A_READING):
+                # At times that do not depend on how long the last look or reading took, as on a busy machine.
+                due += random.uniform(0.5, 1.5) * pause
+                time.sleep(max(0.0, due - time.monotonic()))
+                use = watched.look()
+            assert use.off is None, use.off
+        after = read_record(record)
+    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, use)
+
+
+@contextlib.contextmanager
+def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uwsgi, Path]]:
+    """A server of that size that serves so many requests at a time, and the path of its application's record."""
+    with (
+        tempfile.TemporaryDirectory(prefix="code-") as folder,
+        socket.create_server(("127.0.0.1", 0), backlog=512) as backend,
+    ):
+        record = Path(folder, "record")
+        record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
+        environment = {
+            "RECORD": record,
+            "THREADS": threads,
+            "BACKEND": backend.getsockname()[1],
+        }
+        options = [f"--env={name}={value}" for name, value in environment.items()]
+        options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
+        with (
+            uwsgi(*options, app=Path(__file__).with_name("states_app.py")) as server,
+            _answering(backend),
+            running(_load(server, clients)),
+        ):
+            wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
+            yield server, record
+
+
+def read_record(path: Path) -> dict[str, float]:
+    """The seconds that all threads have spent in each function so far."""
+    content = path.read_bytes()
+    numbers = struct.unpack(f"<{len(content) // 8}d", content)
+    return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
+
+
+def _compare(spent: Mapping[str, float], use: CodeWindow) -> Compared:
+    """spent: seconds in each function, of all threads."""
+    states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
+    for line in use.lines:
+        if line.line.function in FUNCTIONS:
+            for state, number in line.states.items():
+                states[line.line.function][state] += number
+    looks = {name: sum(numbers.values()) for name, numbers in states.items()}
+    recorded, seen = sum(spent.values()), sum(looks.values())
+    functions = [
+        Use(
+            name,
+            truth=spent[name] / recorded,
+            seen=looks[name] / seen,
+            looks=looks[name],
+            states={state: number / looks[name] for state, number in numbers.items()},
+        )
+        for name, numbers in states.items()
+    ]
+    return Compared(functions, use)
+
+
+def _load(server: Uwsgi, clients: int) -> Plan:
+    """So many requests at a time."""
+    return Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)
+
+
+@contextlib.contextmanager
+def _answering(backend: socket.socket) -> Iterator[None]:
+    """Answers as the backend until the block ends: in a process of its own, so that nothing that happens there decides
+    when the server is looked at."""
+    process = multiprocessing.get_context("fork").Process(target=_answer_late, args=(backend,))
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _answer_late(listener: socket.socket) -> NoReturn:
+    """Answer each connection after as many seconds as it asks for."""
+    waiting: list[tuple[float, socket.socket]] = []
+    unread: set[socket.socket] = set()
+    while True:
+        due = min((due for due, _ in waiting), default=time.monotonic() + 1)
+        ready, _, _ = select.select([listener, *unread], [], [], max(0.0, due - time.monotonic()))
+        if listener in ready:
+            unread.add(listener.accept()[0])
+        for connection in unread.intersection(ready):
+            unread.remove(connection)
+            request = connection.recv(8)
+            waiting.append((time.monotonic() + (struct.unpack("<d", request)[0] if request else 0.0), connection))
+        for each in [each for each in waiting if each[0] <= time.monotonic()]:
+            waiting.remove(each)
+            with contextlib.suppress(OSError):
+                each[1].sendall(b"x")
+            each[1].close()
 
 
 def test_shares_of_functions_are_true() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from tests.support.synthetic.exposed import MINUTE, SAMPLES_PER_SECOND
+from tests.report.sources.exposed import MINUTE, SAMPLES_PER_SECOND
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_server
 from uwsgi_headroom.config.slo import Slo
