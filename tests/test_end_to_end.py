@@ -20,10 +20,10 @@ import pytest
 from tests import signalled
 from tests.support import bad_servers
 from tests.support.captured_documents import document
+from tests.support.driven_top import driven
 from tests.support.exporter import Exporter, clean_environment, exporter, run
 from tests.support.other_namespaces import as_root, python_in
 from tests.support.real_uwsgi import Uwsgi, accepts, free_port, uwsgi, wait_until
-from tests.support.terminal import screen_of
 from tools.environments import ROOT
 
 pytestmark = pytest.mark.integration
@@ -298,12 +298,14 @@ def test_shares_equal_uwsgitops() -> None:
         def rows_of(lines: list[str]) -> list[list[str]]:
             return [line.split() for line in lines[3:] if line]
 
-        def drawn(lines: list[str]) -> bool:
+        def drawn(text: str) -> bool:
             """Whether the last count, which is drawn last, is there: a screen can be read when half of it is drawn."""
+            lines = text.split("\n")
             counts = [float(row[3]) for row in rows_of(lines) if len(row) > 3 and row[3].isdecimal()]
             return "req: 137 " in lines[0] and len(counts) == 4 and sum(counts) == 137
 
-        rows = rows_of(screen_of([sys.executable, str(uwsgitop), server.stats], drawn))
+        with driven(server.stats, columns=200, command=(sys.executable, str(uwsgitop))) as screen:
+            rows = rows_of(screen.wait(drawn).split("\n"))
 
         def count_requests() -> dict[str, float]:
             series = running.scrape()

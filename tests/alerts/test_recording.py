@@ -92,7 +92,7 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
     loads = _loads(rng, processes, threads)
     gap = range(0) if late else rng.choice([range(0), range(425, 450), range(395, 480)])
     spawns_at = rng.choice([390, 480])
-    waits = _waits(rng, processes, threads)
+    waits = _waits_of_threads(rng, processes, threads)
     coroutines = server.host and rng.random() < 0.6
     for at in range(0, LENGTH + 1, READ_EVERY):
         place = at // READ_EVERY % _PATTERN
@@ -137,12 +137,12 @@ def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
     PromQL cannot."""
     rate = rng.choice([0, 3, 30, 30, 100])
     while True:
-        loads = [_load(rng, rate, threads) for _ in range(processes)]
+        loads = [_load_worker(rng, rate, threads) for _ in range(processes)]
         if not rate or len({sum(load.served + load.static) for load in loads}) == processes:
             return loads
 
 
-def _load(rng: random.Random, rate: int, threads: int) -> _Load:
+def _load_worker(rng: random.Random, rate: int, threads: int) -> _Load:
     static, crowd = rng.choice([0, 0, rate // 2]), rng.choice([0.01, 0.5, 1.0])
     longest = 10_000 * READ_EVERY * threads // (2 * rate or 1)  # as long as the threads suffice for the highest rate
     return _Load(
@@ -155,7 +155,7 @@ def _load(rng: random.Random, rate: int, threads: int) -> _Load:
     )
 
 
-def _waits(rng: random.Random, processes: int, threads: int) -> list[Waits]:
+def _waits_of_threads(rng: random.Random, processes: int, threads: int) -> list[Waits]:
     """What the threads wait for at each read; all unknown if the kernel does not permit to see it."""
     if rng.random() < 0.2:
         return [Waits(off="not permitted")] * _PATTERN

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.hostile.state import Series, has_shown
-from tests.support.counted_server import counted_server
+from tests.support.bad_servers import counted_server
 from tests.support.exporter import configured_exporter, exporter
 from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import hostile_master
-from tests.support.counted_server import counted_server
+from tests.support.bad_servers import counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until

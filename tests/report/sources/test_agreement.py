@@ -13,9 +13,8 @@ from tests.report.sources.exposed import MINUTE, Exposed, expose
 from tests.report.sources.records import write_history_file
 from tests.support.monitoring import prometheus, write_blocks
 from tests.support.synthetic import stories
-from tests.support.synthetic.load import sampled
 from tests.support.synthetic.plan import History, Step
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data, sampled
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import Column, ReviewData, ServerData, WorkerColumns
 from uwsgi_headroom.report.sources.history_file import load_history_files
