@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.hostile.case import Case
+from tests.support.hostile.cases import Case
 from uwsgi_headroom.errors import REASONS
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
