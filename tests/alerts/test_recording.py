@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -36,41 +36,47 @@ ASYNC = replace(UNKNOWN, concurrency_kind="async")
 _PATTERN = SCRAPE_EVERY // READ_EVERY
 
 
-@dataclass
+@dataclass(frozen=True)
 class Story:
     """One server on one instance. scrapes: by series, a value for each half minute; figures: the exporter's, at the
     end; cpus: usable CPUs, if known; others_follow: whether the CPU use of others grows with its requests."""
 
-    server: str
-    instance: str
-    scrapes: dict[str, list[float | None]] = field(default_factory=dict)
-    figures: Figures | None = None
-    cpus: float | None = None
-    others_follow: bool | None = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return {"job": "uwsgi", "instance": self.instance, "server": self.server}
+    labels: dict[str, str]
+    scrapes: dict[str, list[float | None]]
+    figures: Figures
+    cpus: float | None
+    others_follow: bool | None
 
 
 def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     """Makes a random server with a random load."""
-    story = Story(name, instance, others_follow=rng.choice([None, False, True]))
+    labels, others_follow = {"job": "uwsgi", "instance": instance, "server": name}, rng.choice([None, False, True])
     integrals, history, reading = Integrals(), History(), None
+    scrapes: dict[str, list[float | None]] = {}
     for at, reading in _readings(rng):
         if reading:
             integrals.add(reading, longest_step=READ_EVERY + 1)
             history.add(reading.at, integrals.totals)
         else:
             integrals.miss(at)
-        if at % SCRAPE_EVERY == 0:
-            _scrape(story, at // SCRAPE_EVERY, integrals, reading)
+        if at % SCRAPE_EVERY == 0 and reading:
+            seen = Observation(name, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [], others_follow)
+            for series, value in _scrape(seen, labels):
+                scrapes.setdefault(series, [None] * (LENGTH // SCRAPE_EVERY + 1))[at // SCRAPE_EVERY] = value
     window = history.window(WINDOW)
     assert window
     assert reading
-    story.figures = compute_figures(window, describe_server(reading), story.others_follow)
-    story.cpus = reading.host.cpus.count if reading.host.cpus else None
-    return story
+    figures = compute_figures(window, describe_server(reading), others_follow)
+    return Story(labels, scrapes, figures, reading.host.cpus.count if reading.host.cpus else None, others_follow)
+
+
+def _scrape(seen: Observation, labels: dict[str, str]) -> Iterator[tuple[str, float]]:
+    """Yields each series of the server, with the labels of its target, and its value."""
+    for metric in families([seen]):
+        for sample in metric.samples:
+            if "server" in sample.labels and sample.name.startswith("uwsgi_"):
+                pairs = sorted({**labels, **sample.labels}.items())
+                yield sample.name + "{" + ",".join(f'{key}="{value}"' for key, value in pairs) + "}", sample.value
 
 
 def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
@@ -178,22 +184,6 @@ def _waits_at_once(rng: random.Random, processes: int, threads: int, backends: S
     )
 
 
-def _scrape(story: Story, place: int, integrals: Integrals, reading: Reading | None) -> None:
-    if reading is None:
-        return
-    observation = Observation(
-        story.server, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [], story.others_follow
-    )
-    for metric in families([observation]):
-        for sample in metric.samples:
-            if "server" not in sample.labels or not sample.name.startswith("uwsgi_"):
-                continue
-            labels = {**story.labels, **sample.labels}
-            name = sample.name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
-            values = story.scrapes.setdefault(name, [None] * (LENGTH // SCRAPE_EVERY + 1))
-            values[place] = sample.value
-
-
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9
 """Relative: rounding of arithmetic in another order. Different formulas differ by more."""
@@ -257,7 +247,6 @@ NOT_OF_THE_EXPORTER = {
 
 def _workers(story: Story) -> Expected:
     figures = story.figures
-    assert figures
     for worker, counted in zip(figures.balance.workers, figures.window.workers, strict=True):
         labels = {**story.labels, "worker_id": str(worker.worker_id)}
         rate = worker.requests / WINDOW
@@ -274,7 +263,6 @@ def _workers(story: Story) -> Expected:
 
 def _server(story: Story) -> Expected:
     figures, labels = story.figures, story.labels
-    assert figures
     yield "server:uwsgi_requests:rate5m", labels, figures.flow.throughput
     yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / WINDOW
     yield "server:uwsgi_concurrency_littles_law:rate5m", labels, figures.flow.littles_law
@@ -303,8 +291,6 @@ def _server(story: Story) -> Expected:
 def _accepted(story: Story) -> float:
     """The requests per second over which the time in a server's queues is a mean: completed ones, and those that are
     served or wait, where these are many."""
-    if not story.figures:
-        return 0.0
     flow, queues = story.figures.flow, story.figures.server.queues.values()
     waiting = sum(each.queue or 0 for each in queues)
     standing = waiting + (flow.observed or 0.0) if waiting > flow.requests / STEADY else 0.0
@@ -313,8 +299,8 @@ def _accepted(story: Story) -> float:
 
 def _service(servers: list[Story]) -> Expected:
     """The figures of a service, computed from its servers' totals and not from intermediate series."""
-    labels = {"job": "uwsgi", "server": servers[0].server}
-    every = [story.figures for story in servers if story.figures]
+    labels = {"job": "uwsgi", "server": servers[0].labels["server"]}
+    every = [story.figures for story in servers]
     littles_law = sum(figures.flow.littles_law or 0.0 for figures in every)
     yield "service:uwsgi_requests:rate5m", labels, sum(figures.flow.throughput or 0.0 for figures in every)
     yield "service:uwsgi_concurrency_littles_law:rate5m", labels, littles_law
@@ -402,26 +388,22 @@ def _active_requests(figures: Figures) -> int:
 
 
 def _timed(story: Story) -> int:
-    assert story.figures
     return sum(worker.requests - worker.static_requests for worker in story.figures.window.workers)
 
 
 def _queue(story: Story) -> float | None:
     """Mean length of a server's listen queues, if any was measured."""
-    assert story.figures
     window = story.figures.window
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds) if window.queue_seconds else None
 
 
 def _utilization(story: Story) -> float | None:
-    assert story.figures
     observed = story.figures.flow.observed
     return None if observed is None else ratio(observed, story.figures.ceiling or 0)
 
 
 def _cpu(story: Story) -> tuple[float, float]:
     """CPUs in use by all programs that grow with the load, and the CPUs that these could use together."""
-    assert story.figures
     cpu, load = story.figures.cpu, _load(story)
     if cpu is None:
         return (0.0, 0.0) if load is None else (load, story.cpus or 0.0)
@@ -435,5 +417,4 @@ def _active(figures: Figures) -> int:
 
 def _load(story: Story) -> float | None:
     """CPU seconds per second of all active workers."""
-    assert story.figures
     return sum_if_all_known([worker.interpreter_load for worker in story.figures.balance.workers if worker.active])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import fsum
 
@@ -21,8 +20,6 @@ from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, SEVERE, W
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
-
-SOCKET = "app.sock"
 
 
 @dataclass(frozen=True)
@@ -74,15 +71,10 @@ class Load:
             for worker_id in range(1, self.workers + 1)
         )
         return replace(
-            window(length, *rows, **{SOCKET: waiting * length}),
+            window(length, *rows, **{"app.sock": waiting * length}),
             full_seconds=length * fsum(probabilities[capacity:]),
-            queue_full_seconds={SOCKET: length * probabilities[-1] if probabilities[-1] > 1e-6 else 0.0},
+            queue_full_seconds={"app.sock": length * probabilities[-1] if probabilities[-1] > 1e-6 else 0.0},
         )
-
-
-def rising(load: Load, loads: list[float]) -> Iterator[Load]:
-    """Yields the same server at each load."""
-    return (replace(load, load=part) for part in loads)
 
 
 HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}
@@ -145,7 +137,7 @@ def rank(findings: list[Finding]) -> int:
 @settings(max_examples=150, deadline=None)
 def test_severity_never_decreases_as_load_grows(load: Load) -> None:
     """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
-    judged = [judge(each)[1] for each in rising(load, LOADS)]
+    judged = [judge(replace(load, load=part))[1] for part in LOADS]
     each = [[one for finding in findings for one in (finding, *finding.harms)] for findings in judged]
     harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in each]
     assert harm == sorted(harm)

@@ -6,18 +6,16 @@ import contextlib
 import multiprocessing
 import os
 import random
-import select
 import signal
-import socket
+import socketserver
 import struct
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -65,26 +63,12 @@ FUNCTIONS: Mapping[str, State] = {
 @dataclass(frozen=True, slots=True)
 class Use:
     """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
-    looks: at threads in it; states: their parts of these looks."""
+    states: parts of the looks at it."""
 
     name: str
     truth: float
     seen: float
-    looks: float
     states: Mapping[State, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """functions: in the order of FUNCTIONS. use: all that was counted."""
-
-    functions: Sequence[Use]
-    use: CodeWindow
-
-    @property
-    def largest_difference(self) -> float:
-        """Of a share, in parts of 1."""
-        return max(abs(use.truth - use.seen) for use in self.functions)
 
 
 class Watched:
@@ -109,10 +93,10 @@ class Watched:
         return self._history.of(0.0, time.monotonic())
 
 
-def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
-    """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
-    requests at a time; pause: mean seconds between two looks at the server."""
-    with busy_server(processes, threads, clients) as (server, record):
+def measure(kept: int, pause: float) -> tuple[list[Use], CodeWindow]:
+    """Look at a busy server until so many looks at busy threads were kept; returns the use of each of FUNCTIONS, and
+    all that was counted. pause: mean seconds between two looks at the server."""
+    with busy_server(processes=2, threads=4, clients=6) as (server, record):
         watched, use, before = Watched(server), CodeWindow(), read_record(record)
         due = time.monotonic()
         while use.threads < kept:
@@ -124,32 +108,45 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float)
                 use = watched.look()
             assert use.off is None, use.off
         after = read_record(record)
-    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, use)
+    return list(_compare({name: after[name] - before[name] for name in FUNCTIONS}, use)), use
 
 
 @contextlib.contextmanager
 def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uwsgi, Path]]:
     """A server of that size that serves so many requests at a time, and the path of its application's record."""
-    with (
-        tempfile.TemporaryDirectory(prefix="code-") as folder,
-        socket.create_server(("127.0.0.1", 0), backlog=512) as backend,
-    ):
+    with tempfile.TemporaryDirectory(prefix="code-") as folder, _Backend(("127.0.0.1", 0), _AnswerLate) as backend:
         record = Path(folder, "record")
         record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
-        environment = {
-            "RECORD": record,
-            "THREADS": threads,
-            "BACKEND": backend.getsockname()[1],
-        }
+        environment = {"RECORD": record, "THREADS": threads, "BACKEND": backend.server_address[1]}
         options = [f"--env={name}={value}" for name, value in environment.items()]
         options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
-        with (
-            uwsgi(*options, app=Path(__file__).with_name("states_app.py")) as server,
-            _answering(backend),
-            running(_load(server, clients)),
-        ):
-            wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
-            yield server, record
+        # In a process of its own, so that nothing that happens there decides when the server is looked at.
+        answering = multiprocessing.get_context("fork").Process(target=backend.serve_forever)
+        answering.start()
+        try:
+            with (
+                uwsgi(*options, app=Path(__file__).with_name("states_app.py")) as server,
+                running(Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)),
+            ):
+                wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
+                yield server, record
+        finally:
+            answering.kill()
+            answering.join()
+
+
+class _Backend(socketserver.ThreadingTCPServer):
+    request_queue_size = 512
+
+
+class _AnswerLate(socketserver.BaseRequestHandler):
+    """Answers after as many seconds as the application asks for."""
+
+    def handle(self) -> None:
+        asked = self.request.recv(8)
+        time.sleep(struct.unpack("<d", asked)[0] if asked else 0.0)
+        with contextlib.suppress(OSError):
+            self.request.sendall(b"x")
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -159,81 +156,33 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: Mapping[str, float], use: CodeWindow) -> Compared:
+def _compare(spent: Mapping[str, float], use: CodeWindow) -> Iterator[Use]:
     """spent: seconds in each function, of all threads."""
-    states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
+    states: dict[str, Counter[State]] = {name: Counter() for name in FUNCTIONS}
     for line in use.lines:
         if line.line.function in FUNCTIONS:
-            for state, number in line.states.items():
-                states[line.line.function][state] += number
-    looks = {name: sum(numbers.values()) for name, numbers in states.items()}
-    recorded, seen = sum(spent.values()), sum(looks.values())
-    functions = [
-        Use(
-            name,
-            truth=spent[name] / recorded,
-            seen=looks[name] / seen,
-            looks=looks[name],
-            states={state: number / looks[name] for state, number in numbers.items()},
-        )
-        for name, numbers in states.items()
-    ]
-    return Compared(functions, use)
-
-
-def _load(server: Uwsgi, clients: int) -> Plan:
-    """So many requests at a time."""
-    return Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)
-
-
-@contextlib.contextmanager
-def _answering(backend: socket.socket) -> Iterator[None]:
-    """Answers as the backend until the block ends: in a process of its own, so that nothing that happens there decides
-    when the server is looked at."""
-    process = multiprocessing.get_context("fork").Process(target=_answer_late, args=(backend,))
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join()
-
-
-def _answer_late(listener: socket.socket) -> NoReturn:
-    """Answer each connection after as many seconds as it asks for."""
-    waiting: list[tuple[float, socket.socket]] = []
-    unread: set[socket.socket] = set()
-    while True:
-        due = min((due for due, _ in waiting), default=time.monotonic() + 1)
-        ready, _, _ = select.select([listener, *unread], [], [], max(0.0, due - time.monotonic()))
-        if listener in ready:
-            unread.add(listener.accept()[0])
-        for connection in unread.intersection(ready):
-            unread.remove(connection)
-            request = connection.recv(8)
-            waiting.append((time.monotonic() + (struct.unpack("<d", request)[0] if request else 0.0), connection))
-        for each in [each for each in waiting if each[0] <= time.monotonic()]:
-            waiting.remove(each)
-            with contextlib.suppress(OSError):
-                each[1].sendall(b"x")
-            each[1].close()
+            states[line.line.function].update(line.states)
+    seen = sum(sum(counted.values()) for counted in states.values())
+    for name, counted in states.items():
+        looks = sum(counted.values())
+        parts = Counter({state: number / looks for state, number in counted.items()})
+        yield Use(name, truth=spent[name] / sum(spent.values()), seen=looks / seen, states=parts)
 
 
 def test_shares_of_functions_are_true() -> None:
     """The share of each of ten functions, of which each waits for something else, computes, or calls a library, is the
     application's own; each is mostly in the state that belongs to it."""
-    compared = measure(2, 4, clients=6, kept=1500, pause=0.03)
-    use = compared.use
-    assert compared.largest_difference < 0.06, compared
-    assert use.unread < 0.02 * use.threads, compared
-    assert use.changed < 0.05 * use.threads, compared
-    for function in compared.functions:
+    compared, use = measure(kept=1500, pause=0.03)
+    assert max(abs(function.truth - function.seen) for function in compared) < 0.06, (compared, use)
+    assert use.unread < 0.02 * use.threads, use
+    assert use.changed < 0.05 * use.threads, use
+    for function in compared:
         # How long threads wait for a CPU or for the interpreter lock, and for a disk at all, depends on the machine.
         own = FUNCTIONS[function.name]
         beside = {"cpu", "cpu_wait", "interpreter_lock"} - {own}
         waiting = sum(part for state, part in function.states.items() if state not in beside)
         if own not in ("cpu", "disk"):
-            assert function.states[own] >= 0.9 * waiting, (function, compared)
+            assert function.states[own] >= 0.9 * waiting, (function, compared, use)
     assert {line.line.callee for line in use.lines if line.line.function == "parse"} & {"json loads"}
 
 
