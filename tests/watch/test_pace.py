@@ -6,14 +6,19 @@ import asyncio
 import logging
 import random
 import time
+from pathlib import Path
 from statistics import mean
 
 import pytest
 
+from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import File
 from uwsgi_headroom.watch.pace import (
     BUDGET,
     COSTLY,
@@ -28,6 +33,7 @@ from uwsgi_headroom.watch.pace import (
     Pace,
     sample,
 )
+from uwsgi_headroom.watch.reader import Reader
 
 DOWN = ReadError("timeout", "no answer")
 GONE = ReadError("refused", "connection refused")
@@ -329,6 +335,26 @@ def test_a_failed_read_counts_too() -> None:
             pauses.append(pace.pause(DOWN))
         hands.move(PERIOD_SECONDS)
     assert RETRY_SECONDS[1] < pauses[-1] <= COSTLY[1]
+
+
+class SlowHost(Host):
+    """Its reader process takes five seconds for each reading."""
+
+    spent = 0.0  # type: ignore[assignment]
+
+    def read_facts(self, *_: object) -> HostFacts:
+        self.spent += 5.0
+        return HostFacts()
+
+
+def test_what_the_reader_process_takes_counts(tmp_path: Path) -> None:
+    """A server whose processes make each answer late is read less often."""
+    (tmp_path / "stats").write_bytes(document("minified"))
+    costs: list[float] = []
+    reader = Reader("one", File(str(tmp_path / "stats")), host=SlowHost(), on_cpu=costs.append)
+    asyncio.run(reader.read())
+    asyncio.run(reader.read())
+    assert [round(cost) for cost in costs] == [5, 5]
 
 
 @pytest.mark.parametrize(("cost", "longest"), [(0.009, LONGEST_INTERVAL), (0.07, COSTLY[1])])

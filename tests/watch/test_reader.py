@@ -27,8 +27,6 @@ from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
-from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import File, Unix, parse_address
@@ -73,26 +71,6 @@ def counted(answering: bool = True) -> Iterator[Counted]:
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "uwsgi_headroom.watch.reader"]
-
-
-class SlowHost(Host):
-    """Its reader process takes five seconds for each reading."""
-
-    spent = 0.0  # type: ignore[assignment]
-
-    def read_facts(self, *_: object) -> HostFacts:
-        self.spent += 5.0
-        return HostFacts()
-
-
-def test_what_the_reader_process_takes_counts(tmp_path: Path) -> None:
-    """A server whose processes make each answer late is read less often."""
-    (tmp_path / "stats").write_bytes(DOCUMENT)
-    costs: list[float] = []
-    reader = Reader("one", File(str(tmp_path / "stats")), host=SlowHost(), on_cpu=costs.append)
-    asyncio.run(reader.read())
-    asyncio.run(reader.read())
-    assert [round(cost) for cost in costs] == [5, 5]
 
 
 def test_documents_between_the_kernels_facts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,19 +19,13 @@ T = TypeVar("T")
 _PART_BYTES = 16 << 10  # most files of /proc in one call
 
 
-def read_file(*path: str | os.PathLike[str], most: int | None = None) -> bytes:
+def read_file(*path: str | os.PathLike[str], most: int = sys.maxsize) -> bytes:
     """The whole file, with four system calls where `open` needs eight. Raises OSError, also if the file is longer than
     `most` bytes."""
-    descriptor = os.open(os.path.join(*path), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        parts = [os.read(descriptor, _PART_BYTES)]
-        while parts[-1]:
-            parts.append(os.read(descriptor, _PART_BYTES))
-            if most is not None and sum(map(len, parts)) > most:
-                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.path.join(*path))
-    finally:
-        os.close(descriptor)
-    return b"".join(parts)
+    text = read_begin(most + 1, *path)
+    if len(text) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.path.join(*path))
+    return text
 
 
 _LINE_BYTES = 2048

@@ -18,13 +18,9 @@ GONE = b""
 """In place of the array of a thread that has gone on."""
 
 
-class PollingThread(NamedTuple):
-    """A thread in poll(2), and the address and length of its array."""
-
-    pid: int
-    thread: int
-    address: int
-    number: int
+PollingThread = tuple[int, int, int, int]
+"""A thread in poll(2): the ids of the process and the thread, the address and the length of its array. A plain tuple
+is sent in a tenth of the time of one with names."""
 
 
 class CloserLook(NamedTuple):
@@ -38,30 +34,29 @@ class CloserLook(NamedTuple):
 
 def look_closer(chosen_at: float, threads: Sequence[PollingThread], sets: Sequence[tuple[int, int]]) -> CloserLook:
     """Look at threads that were chosen at this monotonic time, and at epoll sets by process and descriptor."""
-    arrays: list[bytes | None] = []
-    is_refused = False
+    is_late = time.monotonic() - chosen_at > FRESH_SECONDS
+    arrays: dict[PollingThread, bytes | None] = {
+        each: GONE if is_late and not _still_polls(each) else None for each in threads
+    }
+    by_process: dict[int, list[PollingThread]] = {}
     for each in threads:
-        try:
-            arrays.append(None if is_refused else _read_array(each, chosen_at))
-        except memory.RefusedToReadError:
-            is_refused = True
-            arrays.append(None)
-    return CloserLook(arrays, [descriptors.list_sockets_in_epoll(*each) for each in sets], is_refused)
-
-
-def _read_array(of: PollingThread, chosen_at: float) -> bytes | None:
-    """Raises RefusedToReadError."""
-    if time.monotonic() - chosen_at > FRESH_SECONDS and not _still_polls(of):
-        return GONE
-    if not 0 < of.number <= descriptors.MOST_ENTRIES:
-        return None
-    (array,) = memory.read_pieces(of.pid, [(of.address, of.number * descriptors.ENTRY_BYTES)])
-    return array
+        if arrays[each] is None and 0 < each[3] <= descriptors.MOST_ENTRIES:
+            by_process.setdefault(each[0], []).append(each)
+    is_refused = False
+    try:
+        for pid, group in by_process.items():
+            pieces = [(address, number * descriptors.ENTRY_BYTES) for _, _, address, number in group]
+            arrays.update(zip(group, memory.read_pieces(pid, pieces), strict=True))
+    except memory.RefusedToReadError:
+        is_refused = True
+    in_sets = [descriptors.list_sockets_in_epoll(*each) for each in sets]
+    return CloserLook([arrays[each] for each in threads], in_sets, is_refused)
 
 
 def _still_polls(of: PollingThread) -> bool:
+    pid, thread, *array = of
     try:
-        call = parse_system_call(procfs.read_line(f"/proc/{of.pid}/task/{of.thread}/syscall"))
+        call = parse_system_call(procfs.read_line(f"/proc/{pid}/task/{thread}/syscall"))
     except (OSError, ValueError):
         return False
-    return not isinstance(call, str) and call[1][:2] == (of.address, of.number)
+    return not isinstance(call, str) and list(call[1][:2]) == array

@@ -205,7 +205,7 @@ class WorkerThreads:
             return list(seen)
         polls = [] if self.may_not_read else [each for each in seen if each.wait.polled is not None]
         sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
-        threads = [PollingThread(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
+        threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
         arrays = dict(zip(map(id, polls), look.arrays, strict=False))
         in_sets = dict(zip(sets, look.sets, strict=True))
