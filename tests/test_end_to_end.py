@@ -304,8 +304,8 @@ def test_shares_equal_uwsgitops() -> None:
             counts = [float(row[3]) for row in rows_of(lines) if len(row) > 3 and row[3].isdecimal()]
             return "req: 137 " in lines[0] and len(counts) == 4 and sum(counts) == 137
 
-        command = (sys.executable, str(uwsgitop))
-        with driven(server.stats, columns=200, lines=50, command=command, TERM="linux") as screen:
+        command, size = (sys.executable, str(uwsgitop)), {"LINES": "50", "COLUMNS": "200"}
+        with driven(server.stats, columns=200, lines=50, command=command, TERM="linux", **size) as screen:
             rows = rows_of(screen.wait(drawn).split("\n"))
 
         def count_requests() -> dict[str, float]:
