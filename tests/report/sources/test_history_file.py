@@ -63,6 +63,7 @@ def test_quarters_are_what_happened(path: Path) -> None:
     (server,) = load(path).servers
     (truth,) = make_review_data(HISTORY).servers
     np.testing.assert_allclose(server.busy, truth.busy, rtol=0.01)
+    np.testing.assert_allclose(np.sum(server.occupancy, axis=0), 1.0)
     assert (server.server, server.service, server.host) == (NAME, "", "")
 
 
