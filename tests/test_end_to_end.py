@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bad_servers, signalled
+from tests import signalled
+from tests.support import bad_servers
 from tests.support.captured_documents import document
+from tests.support.driven_top import driven
 from tests.support.exporter import Exporter, clean_environment, exporter, run
 from tests.support.other_namespaces import as_root, python_in
 from tests.support.real_uwsgi import Uwsgi, accepts, free_port, uwsgi, wait_until
-from tests.support.terminal import screen_of
 from tools.environments import ROOT
 
 pytestmark = pytest.mark.integration
@@ -297,12 +298,15 @@ def test_shares_equal_uwsgitops() -> None:
         def rows_of(lines: list[str]) -> list[list[str]]:
             return [line.split() for line in lines[3:] if line]
 
-        def drawn(lines: list[str]) -> bool:
+        def drawn(text: str) -> bool:
             """Whether the last count, which is drawn last, is there: a screen can be read when half of it is drawn."""
+            lines = text.split("\n")
             counts = [float(row[3]) for row in rows_of(lines) if len(row) > 3 and row[3].isdecimal()]
             return "req: 137 " in lines[0] and len(counts) == 4 and sum(counts) == 137
 
-        rows = rows_of(screen_of([sys.executable, str(uwsgitop), server.stats], drawn))
+        command, size = (sys.executable, str(uwsgitop)), {"LINES": "50", "COLUMNS": "200"}
+        with driven(server.stats, columns=200, lines=50, command=command, TERM="linux", **size) as screen:
+            rows = rows_of(screen.wait(drawn).split("\n"))
 
         def count_requests() -> dict[str, float]:
             series = running.scrape()
@@ -346,7 +350,7 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")
     arguments = ["--config", f"{folder}/x.yml", "--web.listen-address", "127.0.0.1:0"]
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.signalled", str(folder), *arguments],
+        [sys.executable, "-m", "tests.signalled", str(folder), *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -16,7 +16,7 @@ from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 
-APP = Path(__file__).parent / "support" / "held_app.py"
+APP = Path(__file__).parent / "support" / "waiting_app.py"
 
 SECRETS = (
     "querysecret",

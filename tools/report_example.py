@@ -13,7 +13,7 @@ from typing import get_args
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from tools.environments import ROOT
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ReviewData

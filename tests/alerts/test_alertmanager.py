@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import monitoring, shipped_alerts
-from tests.support.mailbox import Mailbox, mailbox, part
+from tests.alerts import receivers
+from tests.alerts.receivers import CONFIG, Mailbox, Receiver, mailbox, part, receiver
+from tests.support import monitoring
 from tests.support.monitoring import eventually, find
-from tests.support.notification_receiver import Receiver, receiver
-from tests.support.shipped_alerts import CONFIG
 
 RUNBOOK = "http://10.0.0.1:9238/runbooks/UwsgiHotWorkerSaturated?server=shop"
 DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=shop"
@@ -81,7 +80,7 @@ class Running:
 
     def find_bodies(self, words: str, *paths: str) -> list[dict[str, Any]]:
         """The bodies received at these paths that contain the words."""
-        bodies = [notification.body for notification in self.receiver.notifications if notification.path in paths]
+        bodies = [body for path, body in self.receiver.notifications if path in paths]
         return [body for body in bodies if words in json.dumps(body, ensure_ascii=False)]
 
     def wait(self, words: str, *paths: str, count: int = 1) -> list[dict[str, Any]]:
@@ -105,7 +104,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with (
         receiver() as received,
         mailbox() as mails,
-        monitoring.alertmanager(shipped_alerts.alertmanager(received, mails, secrets)) as manager,
+        monitoring.alertmanager(receivers.alertmanager(received, mails, secrets)) as manager,
     ):
         yield Running(manager, received, mails)
 

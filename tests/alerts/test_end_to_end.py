@@ -1,5 +1,5 @@
 """Events on a real uWSGI reach a person, through the real exporter, Prometheus with the shipped rules, Alertmanager
-with the shipped configuration, and receivers. Seconds replace minutes; see `shipped_alerts`.
+with the shipped configuration, and receivers. Seconds replace minutes; see `receivers`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.support import alert_scenes, monitoring, shipped_alerts
+from tests.alerts import receivers
+from tests.alerts.receivers import Receiver, mailbox, receiver
+from tests.support import alert_scenes, monitoring
 from tests.support.exporter import exporter
-from tests.support.mailbox import mailbox
 from tests.support.monitoring import Alertmanager, Prometheus, eventually
-from tests.support.notification_receiver import Receiver, receiver
 from tools.bench.accuracy.generator import ask
 
 pytestmark = pytest.mark.integration
@@ -62,17 +62,13 @@ class Watched:
     def names(self) -> set[str]:
         """The names of all alerts of which a notification was sent."""
         return {
-            alert["labels"]["alertname"]
-            for notification in self.receiver.notifications
-            for alert in notification.body.get("alerts", ())
+            alert["labels"]["alertname"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def servers(self) -> set[str]:
         """All servers about which a notification was sent."""
         return {
-            alert["labels"]["server"]
-            for notification in self.receiver.notifications
-            for alert in notification.body.get("alerts", ())
+            alert["labels"]["server"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def labels(self, name: str, severity: str, server: str) -> dict[str, str]:
@@ -82,9 +78,7 @@ class Watched:
         """The text of the page about this alert, as PagerDuty gets it."""
 
         def texts() -> list[str]:
-            bodies = [
-                notification.body for notification in self.receiver.notifications if notification.path == "/pagerduty"
-            ]
+            bodies = [body for path, body in self.receiver.notifications if path == "/pagerduty"]
             details = [
                 body["payload"]["custom_details"]["what"] for body in bodies if body["event_action"] == "trigger"
             ]
@@ -102,7 +96,7 @@ def watched(stats: dict[str, str], directory: Path, rules: Sequence[Path]) -> It
         mailbox() as mails,
         exporter(*addresses) as exporting,
         monitoring.alertmanager(
-            shipped_alerts.alertmanager_for_tests(shipped_alerts.alertmanager(received, mails, directory), received)
+            receivers.alertmanager_for_tests(receivers.alertmanager(received, mails, directory), received)
         ) as manager,
         monitoring.prometheus([exporting.port], rules, manager) as prometheus,
     ):
@@ -130,7 +124,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
     """The page names the server and the instance, and mutes the ticket about its exceptions; an idle healthy server
     beside it causes no notification.
     """
-    rules = shipped_alerts.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
+    rules = receivers.rules(tmp_path, "exceptions_range=1m", "exceptions_hold=5s")
     with (
         alert_scenes.mortal() as server,
         alert_scenes.mortal() as healthy,
@@ -162,7 +156,7 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
     """uWSGI reports 0 for this queue; the page names the socket, and mutes the tickets that it explains."""
     with (
         alert_scenes.short() as server,
-        watched({"shop": server.stats}, tmp_path, shipped_alerts.rules(tmp_path)) as prometheus,
+        watched({"shop": server.stats}, tmp_path, receivers.rules(tmp_path)) as prometheus,
     ):
         with server.overloaded():
             page = prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "firing")
@@ -177,7 +171,7 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
 def test_a_standstill_pages(tmp_path: Path) -> None:
     """Every thread has a request that does not end, and others wait: no wait can be computed, because none is over. An
     idle server beside it pages nobody."""
-    rules = shipped_alerts.rules(tmp_path)
+    rules = receivers.rules(tmp_path)
     with (
         alert_scenes.short() as server,
         alert_scenes.short() as idle,
@@ -200,7 +194,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
     CPU counts as saturated, a tenth more response time as slower, and no CPU as lacking. With so low a threshold, all
     interpreters count as bound; the ticket about them keeps its shipped duration, and so does not fire.
     """
-    rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1", "cpu_full=1")
+    rules = receivers.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1", "cpu_full=1")
     with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as prometheus:
         with server.loaded(hot=1, calm=1):
             prometheus.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")

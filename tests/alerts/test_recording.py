@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,177 @@ import pytest
 from alerts import recording
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
-from tests.support import promtool, recorded_load
-from tests.support.recorded_load import Story
+from tests.support import promtool
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import STEADY, ratio
+from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.record import STATES
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record import STATES, UNKNOWN, Waits
+from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.pace import Pace
+
+READ_EVERY, SCRAPE_EVERY, WINDOW, LENGTH = 5, 30, 300, 600
+"""Seconds."""
+
+ASYNC = replace(UNKNOWN, concurrency_kind="async")
+"""The setup of a server whose workers run coroutines."""
+
+_PATTERN = SCRAPE_EVERY // READ_EVERY
+
+
+@dataclass(frozen=True)
+class Story:
+    """One server on one instance. scrapes: by series, a value for each half minute; figures: the exporter's, at the
+    end; cpus: usable CPUs, if known; others_follow: whether the CPU use of others grows with its requests."""
+
+    labels: dict[str, str]
+    scrapes: dict[str, list[float | None]]
+    figures: Figures
+    cpus: float | None
+    others_follow: bool | None
+
+
+def tell_story(rng: random.Random, name: str, instance: str) -> Story:
+    """Makes a random server with a random load."""
+    labels, others_follow = {"job": "uwsgi", "instance": instance, "server": name}, rng.choice([None, False, True])
+    integrals, history, reading = Integrals(), History(), None
+    scrapes: dict[str, list[float | None]] = {}
+    for at, reading in _readings(rng):
+        if reading:
+            integrals.add(reading, longest_step=READ_EVERY + 1)
+            history.add(reading.at, integrals.totals)
+        else:
+            integrals.miss(at)
+        if at % SCRAPE_EVERY == 0 and reading:
+            seen = Observation(name, "unix:///run/app.stats", reading, {}, integrals.totals, Pace(), [], others_follow)
+            for series, value in _scrape(seen, labels):
+                scrapes.setdefault(series, [None] * (LENGTH // SCRAPE_EVERY + 1))[at // SCRAPE_EVERY] = value
+    window = history.window(WINDOW)
+    assert window
+    assert reading
+    figures = compute_figures(window, describe_server(reading), others_follow)
+    return Story(labels, scrapes, figures, reading.host.cpus.count if reading.host.cpus else None, others_follow)
+
+
+def _scrape(seen: Observation, labels: dict[str, str]) -> Iterator[tuple[str, float]]:
+    """Yields each series of the server, with the labels of its target, and its value."""
+    for metric in families([seen]):
+        for sample in metric.samples:
+            if "server" in sample.labels and sample.name.startswith("uwsgi_"):
+                pairs = sorted({**labels, **sample.labels}.items())
+                yield sample.name + "{" + ",".join(f'{key}="{value}"' for key, value in pairs) + "}", sample.value
+
+
+def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
+    """Yields the time and result of each read; None if the read failed."""
+    processes, threads = rng.choice([1, 2, 3, 4, 5, 8]), rng.choice([1, 2, 8])
+    late = rng.random() < 0.2 and processes > 1
+    server = Server(
+        processes=processes,
+        threads=threads,
+        spawned=processes - late,
+        host=rng.random() < 0.8,
+        cores=rng.random() < 0.85,
+        queue=rng.choice([None, 0, 0]),
+        cpus=rng.choice([0.5, 2.0, 4.0, 64.0]),
+        idle=rng.choice([None, 0.0, 0.5, 60.0]),
+        others=rng.choice([0.0, 0.25, 8.0]),
+    )
+    queues = [rng.choice([0, 0, 1, 7, 40]) for _ in range(_PATTERN)]
+    loads = _loads(rng, processes, threads)
+    gap = range(0) if late else rng.choice([range(0), range(425, 450), range(395, 480)])
+    spawns_at = rng.choice([390, 480])
+    waits = _waits_of_threads(rng, processes, threads)
+    coroutines = server.host and rng.random() < 0.6
+    for at in range(0, LENGTH + 1, READ_EVERY):
+        place = at // READ_EVERY % _PATTERN
+        if late and at == spawns_at:
+            server.respawn(processes, at)
+        if server.queue is not None:
+            server.queue = queues[place]
+        server.waits = replace(waits[place], loops={}) if coroutines else waits[place]
+        for slot, load in zip(server.slots, loads, strict=True):
+            slot.busy = load.busy[place] if slot.pid else 0
+            slot.state = ("busy" if slot.busy else "idle") if slot.pid else slot.state
+        yield at, None if at in gap else _read(server, at, coroutines)
+        for slot, load in zip(server.slots, loads, strict=True):
+            if slot.pid is None:
+                continue
+            served, static = load.served[place], load.static[place]
+            slot.requests += served + static
+            slot.static_requests += static
+            slot.running_time = (slot.running_time or 0.0) + served * load.each
+            slot.cpu = (slot.cpu or 0.0) + served * load.cpu
+
+
+def _read(server: Server, at: float, coroutines: bool) -> Reading:
+    reading = server.read(at)
+    return replace(reading, host=replace(reading.host, setup=ASYNC)) if coroutines else reading
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A worker's requests from one read to the next, its busy threads at each read; seconds and CPU seconds per
+    request."""
+
+    served: list[int]
+    static: list[int]
+    busy: list[int]
+    each: float
+    cpu: float
+
+
+def _loads(rng: random.Random, processes: int, threads: int) -> list[_Load]:
+    """Loads of different sizes: if workers serve equally many requests, the exporter distinguishes them by id, and
+    PromQL cannot."""
+    rate = rng.choice([0, 3, 30, 30, 100])
+    while True:
+        loads = [_load_worker(rng, rate, threads) for _ in range(processes)]
+        if not rate or len({sum(load.served + load.static) for load in loads}) == processes:
+            return loads
+
+
+def _load_worker(rng: random.Random, rate: int, threads: int) -> _Load:
+    static, crowd = rng.choice([0, 0, rate // 2]), rng.choice([0.01, 0.5, 1.0])
+    longest = 10_000 * READ_EVERY * threads // (2 * rate or 1)  # as long as the threads suffice for the highest rate
+    return _Load(
+        # Times in a history are multiples of 0.1 ms.
+        served=[rng.randint(0, 2 * rate) for _ in range(_PATTERN)],
+        static=[rng.randint(0, static) for _ in range(_PATTERN)],
+        busy=[sum(rng.random() < crowd for _ in range(threads)) for _ in range(_PATTERN)],
+        each=rng.randint(1, min(9000, longest)) / 10_000,
+        cpu=rng.choice([0, rng.randint(1, 400)]) * 2 / 10_000,
+    )
+
+
+def _waits_of_threads(rng: random.Random, processes: int, threads: int) -> list[Waits]:
+    """What the threads wait for at each read; all unknown if the kernel does not permit to see it."""
+    if rng.random() < 0.2:
+        return [Waits(off="not permitted")] * _PATTERN
+    backends = rng.choice([(), ("postgres",), ("postgres", "redis")])
+    return [_waits_at_once(rng, processes, threads, backends) for _ in range(_PATTERN)]
+
+
+def _waits_at_once(rng: random.Random, processes: int, threads: int, backends: Sequence[str]) -> Waits:
+    locks = {worker_id: float(rng.randint(0, threads)) for worker_id in range(1, processes + 1)}
+    waiting = {name: float(rng.randint(0, threads)) for name in backends}
+    return Waits(
+        threads={
+            **{state: float(rng.randint(1, threads)) for state in rng.sample(STATES, 4)},
+            "interpreter_lock": sum(locks.values()),
+            "backend": sum(waiting.values()) + rng.randint(0, threads),
+        },
+        interpreter_lock=locks,
+        backends=waiting,
+        busy=processes * threads,
+    )
+
 
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9
@@ -35,7 +199,7 @@ def stories() -> list[Story]:
     """Twenty services on three instances each, always the same."""
     rng = random.Random(20)
     return [
-        recorded_load.tell_story(rng, f"shop-{service}", f"web-{instance}:9238")
+        tell_story(rng, f"shop-{service}", f"web-{instance}:9238")
         for service in range(SERVICES)
         for instance in range(INSTANCES)
     ]
@@ -58,7 +222,7 @@ def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Pa
         names.add(name)
         if value is not None:
             written = ",".join(f'{label}="{text}"' for label, text in labels.items())
-            series[f"expected:{name}{{{written}}}"] = [value] * (recorded_load.LENGTH // recorded_load.SCRAPE_EVERY + 1)
+            series[f"expected:{name}{{{written}}}"] = [value] * (LENGTH // SCRAPE_EVERY + 1)
     assert len([key for key in series if key.startswith("expected:")]) > 2000
     assert len([key for key in series if key.startswith("expected:worker:uwsgi_polling_cpus")]) > 2
     assert names == {rule.record for rule in RULES} - NOT_OF_THE_EXPORTER
@@ -67,7 +231,7 @@ def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Pa
         f" or abs({name} - expected:{name}) > {TOLERANCE} * (1 + abs(expected:{name}))"
         for name in sorted(names)
     ]
-    assert promtool.nothing(tmp_path, ["recording.yaml"], series, "30s", f"{recorded_load.LENGTH}s", asked) == ""
+    assert promtool.nothing(tmp_path, ["recording.yaml"], series, "30s", f"{LENGTH}s", asked) == ""
 
 
 NOT_OF_THE_EXPORTER = {
@@ -83,13 +247,12 @@ NOT_OF_THE_EXPORTER = {
 
 def _workers(story: Story) -> Expected:
     figures = story.figures
-    assert figures
     for worker, counted in zip(figures.balance.workers, figures.window.workers, strict=True):
         labels = {**story.labels, "worker_id": str(worker.worker_id)}
-        rate = worker.requests / recorded_load.WINDOW
+        rate = worker.requests / WINDOW
         yield "worker:uwsgi_requests:rate5m", labels, rate
         yield "worker:uwsgi_active_requests:rate5m", labels, rate if worker.active else None
-        yield "worker:uwsgi_timed_requests:rate5m", labels, rate - counted.static_requests / recorded_load.WINDOW
+        yield "worker:uwsgi_timed_requests:rate5m", labels, rate - counted.static_requests / WINDOW
         yield "worker:uwsgi_request_share:ratio_rate5m", labels, worker.share
         yield "worker:uwsgi_response_time_seconds:ratio_rate5m", labels, worker.response_time
         yield "worker:uwsgi_interpreter_load:rate5m", labels, worker.interpreter_load
@@ -100,9 +263,8 @@ def _workers(story: Story) -> Expected:
 
 def _server(story: Story) -> Expected:
     figures, labels = story.figures, story.labels
-    assert figures
     yield "server:uwsgi_requests:rate5m", labels, figures.flow.throughput
-    yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / recorded_load.WINDOW
+    yield "server:uwsgi_timed_requests:rate5m", labels, _timed(story) / WINDOW
     yield "server:uwsgi_concurrency_littles_law:rate5m", labels, figures.flow.littles_law
     yield "server:uwsgi_response_time_seconds:ratio_rate5m", labels, figures.flow.response_time
     yield "server:uwsgi_concurrency_observed:ratio_rate5m", labels, figures.flow.observed
@@ -110,7 +272,7 @@ def _server(story: Story) -> Expected:
     yield "server:uwsgi_queue_wait_seconds:ratio_rate5m", labels, figures.flow.queue_wait
     yield "server:uwsgi_utilization:ratio_rate5m", labels, _utilization(story)
     yield "server:uwsgi_active_workers:count5m", labels, _active(figures) or None
-    yield "server:uwsgi_active_requests:rate5m", labels, _active_requests(figures) / recorded_load.WINDOW
+    yield "server:uwsgi_active_requests:rate5m", labels, _active_requests(figures) / WINDOW
     yield "server:uwsgi_hot_worker_ratio:ratio_rate5m", labels, figures.balance.hot_ratio
     yield "server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate5m", labels, figures.balance.noise_floor
     yield "server:uwsgi_calm_response_time_seconds:ratio_rate5m", labels, figures.balance.calm_response_time
@@ -129,22 +291,20 @@ def _server(story: Story) -> Expected:
 def _accepted(story: Story) -> float:
     """The requests per second over which the time in a server's queues is a mean: completed ones, and those that are
     served or wait, where these are many."""
-    if not story.figures:
-        return 0.0
     flow, queues = story.figures.flow, story.figures.server.queues.values()
     waiting = sum(each.queue or 0 for each in queues)
     standing = waiting + (flow.observed or 0.0) if waiting > flow.requests / STEADY else 0.0
-    return (flow.throughput or 0.0) + standing / recorded_load.WINDOW
+    return (flow.throughput or 0.0) + standing / WINDOW
 
 
 def _service(servers: list[Story]) -> Expected:
     """The figures of a service, computed from its servers' totals and not from intermediate series."""
-    labels = {"job": "uwsgi", "server": servers[0].server}
-    every = [story.figures for story in servers if story.figures]
+    labels = {"job": "uwsgi", "server": servers[0].labels["server"]}
+    every = [story.figures for story in servers]
     littles_law = sum(figures.flow.littles_law or 0.0 for figures in every)
     yield "service:uwsgi_requests:rate5m", labels, sum(figures.flow.throughput or 0.0 for figures in every)
     yield "service:uwsgi_concurrency_littles_law:rate5m", labels, littles_law
-    timed = sum(_timed(story) for story in servers) / recorded_load.WINDOW
+    timed = sum(_timed(story) for story in servers) / WINDOW
     yield "service:uwsgi_response_time_seconds:ratio_rate5m", labels, ratio(littles_law, timed)
     observed = [figures.flow.observed for figures in every if figures.flow.observed is not None]
     yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(observed) if observed else None
@@ -228,26 +388,22 @@ def _active_requests(figures: Figures) -> int:
 
 
 def _timed(story: Story) -> int:
-    assert story.figures
     return sum(worker.requests - worker.static_requests for worker in story.figures.window.workers)
 
 
 def _queue(story: Story) -> float | None:
     """Mean length of a server's listen queues, if any was measured."""
-    assert story.figures
     window = story.figures.window
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds) if window.queue_seconds else None
 
 
 def _utilization(story: Story) -> float | None:
-    assert story.figures
     observed = story.figures.flow.observed
     return None if observed is None else ratio(observed, story.figures.ceiling or 0)
 
 
 def _cpu(story: Story) -> tuple[float, float]:
     """CPUs in use by all programs that grow with the load, and the CPUs that these could use together."""
-    assert story.figures
     cpu, load = story.figures.cpu, _load(story)
     if cpu is None:
         return (0.0, 0.0) if load is None else (load, story.cpus or 0.0)
@@ -261,5 +417,4 @@ def _active(figures: Figures) -> int:
 
 def _load(story: Story) -> float | None:
     """CPU seconds per second of all active workers."""
-    assert story.figures
     return sum_if_all_known([worker.interpreter_load for worker in story.figures.balance.workers if worker.active])

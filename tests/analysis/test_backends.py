@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.simulated_backend import (
+from tests.analysis.simulated_backend import (
     Backend,
     Draw,
     Rate,

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import fmean
 
 import pytest
 
-from tests.support.closed_form_errors import compare, draw, summarize
-from tests.support.mean_value_analysis import closed_throughput, closed_throughput_of_servers
-from tests.support.request_simulation import SWITCH_SECONDS, Simulation, System, Work, exponential_factors
+from tests.analysis.closed_form_errors import compare, draw, summarize
+from tests.analysis.request_simulation import SWITCH_SECONDS, Simulation, System, Work, exponential_factors
 from uwsgi_headroom.analysis.repairman import Model, find_times, flow_equivalent
 from uwsgi_headroom.analysis.usable import erlang_wait
+
+
+def closed_throughput(customers: int, demand: float, delay: float) -> float:
+    """Cycles per second of so many customers that alternate between one server (seconds `demand`) and a delay."""
+    return closed_throughput_of_servers(customers, demand, delay, lambda _present: 1.0)
+
+
+def closed_throughput_of_servers(customers: int, demand: float, delay: float, rate: Callable[[int], float]) -> float:
+    """The same for a station that works at `rate(n)` with n customers present: min(n, c) for c servers."""
+    probabilities = [1.0]  # of 0, 1, ... customers at the station
+    throughput = 0.0
+    for present in range(1, customers + 1):
+        time = demand * sum(
+            (number + 1) / rate(number + 1) * probability for number, probability in enumerate(probabilities)
+        )
+        throughput = present / (delay + time)
+        rest = [throughput * demand / rate(number + 1) * each for number, each in enumerate(probabilities)]
+        probabilities = [max(0.0, 1 - sum(rest)), *rest]
+    return throughput
+
 
 EXPONENTIAL = exponential_factors()
 
@@ -76,7 +96,7 @@ def test_the_largest_setting_has_finite_figures() -> None:
 
 
 def test_the_closed_form_is_close_to_the_simulation() -> None:
-    """Over servers drawn by a seed. Bounds: those of 300 servers by `python3 -m tests.support.closed_form_errors 300`,
+    """Over servers drawn by a seed. Bounds: those of 300 servers by `python3 -m tests.analysis.closed_form_errors 300`,
     with room for the noise of the shorter runs here."""
     chance = random.Random(51)
     found = summarize(compare(*draw(chance), 1200) for _ in range(30))

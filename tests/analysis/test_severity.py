@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from math import fsum
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.queueing_theory import Load, rising
 from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
@@ -15,7 +18,64 @@ from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, SEVERE, WAIT_RATIO, judge_waiting
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
+
+
+@dataclass(frozen=True)
+class Load:
+    """A server and its load. threads: per worker; up: running workers, the others are cheaper mode's reserve; load:
+    arrivals as a part of what the running threads can serve; seconds: mean time in service; cpu: the part of it on the
+    CPU; queue: its limit."""
+
+    workers: int
+    threads: int
+    load: float
+    up: int
+    seconds: float = 0.1
+    cpu: float = 0.01
+    cv: float = 1.0
+    queue: int = 100
+
+    @property
+    def capacity(self) -> int:
+        return self.up * self.threads
+
+    def probabilities(self) -> list[float]:
+        """The probability of each number of requests in the server, in service or waiting."""
+        offered, weights = self.load * self.capacity, [1.0]
+        for present in range(1, self.capacity + self.queue + 1):
+            weights.append(weights[-1] * offered / min(present, self.capacity))
+            if weights[-1] > 1e200:  # only ratios count
+                weights = [weight / 1e200 for weight in weights]
+        total = fsum(weights)
+        return [weight / total for weight in weights]
+
+    def window(self, length: float) -> Window:
+        """The mean window of `length` seconds, with requests shared evenly by the workers."""
+        probabilities = self.probabilities()
+        capacity = self.capacity
+        busy = fsum(min(present, capacity) * part for present, part in enumerate(probabilities))
+        waiting = fsum((present - capacity) * part for present, part in enumerate(probabilities) if present > capacity)
+        waiting = min(float(self.queue), waiting * (1 + self.cv**2) / 2)
+        requests = length * busy / self.seconds
+        rows = (
+            worker(
+                worker_id,
+                round(requests / self.up) if worker_id <= self.up else 0,
+                each=self.seconds,
+                cpu=length * busy * self.cpu / self.seconds / self.up if worker_id <= self.up else 0.0,
+                busy=length * busy / self.up if worker_id <= self.up else 0.0,
+                up=None if worker_id <= self.up else 0.0,
+            )
+            for worker_id in range(1, self.workers + 1)
+        )
+        return replace(
+            window(length, *rows, **{"app.sock": waiting * length}),
+            full_seconds=length * fsum(probabilities[capacity:]),
+            queue_full_seconds={"app.sock": length * probabilities[-1] if probabilities[-1] > 1e-6 else 0.0},
+        )
+
 
 HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}
 """Findings about harm that users feel now."""
@@ -77,7 +137,7 @@ def rank(findings: list[Finding]) -> int:
 @settings(max_examples=150, deadline=None)
 def test_severity_never_decreases_as_load_grows(load: Load) -> None:
     """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
-    judged = [judge(each)[1] for each in rising(load, LOADS)]
+    judged = [judge(replace(load, load=part))[1] for part in LOADS]
     each = [[one for finding in findings for one in (finding, *finding.harms)] for findings in judged]
     harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in each]
     assert harm == sorted(harm)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from tests.analysis.simulated_backend import Backend, constant, run, wave
 from tests.analysis.test_findings import findings_by_code
-from tests.support.simulated_backend import Backend, constant, run, wave
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.advice import find_proven_step

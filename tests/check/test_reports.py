@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.check.documents import busy_server, emperor, unreadable
-from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
+from tests.support.documents_with_times import KNOWN_WAITS, waits, with_reason, with_waits
 from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
@@ -260,7 +260,7 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
 def test_json_has_the_waits_of_the_api() -> None:
     """The section is the one of the API, unchanged."""
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
-    assert msgspec.convert(whole["waits"], Waits) == EXAMPLE
+    assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from tests.check.documents import busy_server
 from tests.check.test_reports import PERFORMANCE
-from tests.support.documents_with_response_times import (
-    EXAMPLE,
+from tests.support.documents_with_times import (
+    RESPONSE_TIMES,
     SHORT,
     objective,
     percentiles,
@@ -87,7 +87,7 @@ def test_json_has_the_response_times_and_the_objective_of_the_api() -> None:
     """The sections are those of the API, unchanged."""
     server = with_objective(with_response_times(busy_server()), objective())
     whole = json.loads(reports.render_json([server], single=True))
-    assert msgspec.convert(whole["response_times"], ResponseTimes) == EXAMPLE
+    assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
     assert msgspec.convert(whole["objective"], Objective) == objective()
 
 

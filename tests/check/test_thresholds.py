@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.check.documents import busy_server
-from tests.support.documents_with_response_times import EXAMPLE, SHORT, percentiles, with_response_times
+from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentiles, with_response_times
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
 from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
@@ -154,7 +154,7 @@ def test_a_percentile_below_what_samples_show_is_within_its_maximum() -> None:
             "--max-p99 cannot be judged: it needs 100 requests, and there were 3 requests.",
         ),
         (
-            EXAMPLE,
+            RESPONSE_TIMES,
             Thresholds(max_p95=Threshold(0.3, 2.0)),
             "--max-p95 cannot be judged: the server is sampled every 200 ms, which shows times from 400 ms on.",
         ),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.dashboard_queries import queries
-from tests.support.promtool import complaints
+from tests.dashboards.dashboard_queries import queries
+from tests.support.promtool import evaluate
 
 STEP = 15
 """Seconds between scrapes, and between the points of a graph of an hour."""
@@ -25,15 +24,6 @@ def _labels(**labels: str) -> str:
     return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
-def _answered(directory: Path, series: list[dict[str, str]], asked: list[dict[str, object]]) -> str:
-    """promtool's output if the queries on these series do not have the expected results, else empty."""
-    interval = f"{STEP}s"
-    test = {"interval": interval, "input_series": series, "promql_expr_test": asked}
-    path = directory / "marks.test.yaml"
-    path.write_text(json.dumps({"evaluation_interval": interval, "tests": [test]}))  # valid YAML
-    return complaints("test", "rules", path)
-
-
 def _trouble(directory: Path, name: str, kind: str, event: str, values: str, marked: list[int]) -> str:
     """promtool's output unless the mark `name` is exactly at the points `marked` of a counter with these values."""
     subject = f"{IDENTITY['server']} {IDENTITY['instance']} "
@@ -46,8 +36,7 @@ def _trouble(directory: Path, name: str, kind: str, event: str, values: str, mar
         }
         for point in range(len(values.split()))
     ]
-    series = [{"series": "uwsgi_events_total" + _labels(**IDENTITY, kind=kind), "values": values}]
-    return _answered(directory, series, asked)
+    return evaluate(directory, {"uwsgi_events_total" + _labels(**IDENTITY, kind=kind): values}, f"{STEP}s", asked)
 
 
 @pytest.mark.parametrize(
@@ -95,15 +84,13 @@ def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path: Path) -> None:
     """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
     of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "severity": "warning", "worker_id": "3"}
-    series: list[dict[str, str]] = []
+    series: dict[str, str] = {}
     expected: list[dict[str, object]] = []
     for alert, worker in ((labels, ""), (of_worker, "worker 3")):
-        series += [
-            {"series": "ALERTS" + _labels(**alert, alertstate="firing"), "values": "1 1"},
-            {"series": "ALERTS_FOR_STATE" + _labels(**alert), "values": "900 900"},
-        ]
+        series["ALERTS" + _labels(**alert, alertstate="firing")] = "1 1"
+        series["ALERTS_FOR_STATE" + _labels(**alert)] = "900 900"
         subject = f"shop 10.0.0.1:9238 {worker}"
         own = {**alert, "subject": subject, **({"worker": worker} if worker else {})}
         expected.append({"labels": _labels(**own), "value": 900_000})
-    asked: list[dict[str, object]] = [{"expr": _mark("Alerts"), "eval_time": f"{STEP}s", "exp_samples": expected}]
-    assert _answered(tmp_path, series, asked) == ""
+    asked = {"expr": _mark("Alerts"), "eval_time": f"{STEP}s", "exp_samples": expected}
+    assert evaluate(tmp_path, series, f"{STEP}s", [asked]) == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dashboard_queries import panels
+from tests.dashboards.dashboard_queries import panels
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
 

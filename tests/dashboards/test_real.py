@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,10 +12,10 @@ from itertools import pairwise
 import pytest
 
 from app.monitoring import JOB
-from tests.support import alert_scenes, monitoring, recorded_months
-from tests.support.dashboard_queries import NAMES, Query, queries
+from tests.dashboards.dashboard_queries import NAMES, Query, queries
+from tests.support import alert_scenes, monitoring
 from tests.support.exporter import exporter
-from tests.support.monitoring import Labels, Prometheus
+from tests.support.monitoring import Labels, Prometheus, write_blocks
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +69,7 @@ class GrafanaQueries:
         """Every query of a dashboard, over an hour or ninety days."""
         one = {"job": JOB, "instance": self.instance, "server": "shop"}
         many = dict.fromkeys(one, ".*")
-        seconds = recorded_months.DAYS * recorded_months.DAY if name == "capacity" else 3600
+        seconds = DAYS * DAY if name == "capacity" else 3600
         values = {
             "service_label": "server",
             "service": ".*",
@@ -94,7 +96,7 @@ class GrafanaQueries:
             # Grafana would align the range to the step, where there may be too few samples.
             return self.prometheus.query_range(query.expression, self.now - 3600, self.now, query.step)
         end = self.now // query.step * query.step
-        start = (self.now - recorded_months.DAYS * recorded_months.DAY) // query.step * query.step
+        start = (self.now - DAYS * DAY) // query.step * query.step
         return self.prometheus.query_range(query.expression, start, end, query.step)
 
 
@@ -107,7 +109,7 @@ def grafana() -> Iterator[GrafanaQueries]:
         with (
             exporter(*arguments) as running,
             monitoring.prometheus(
-                [running.port], history=lambda directory: recorded_months.write(directory, began)
+                [running.port], history=lambda folder: write_blocks(folder, _openmetrics(began))
             ) as prometheus,
             alert_scenes.loaded(server.hot, clients=6, io_ms=20, cpu_ms=4),
             alert_scenes.loaded(server.calm, clients=3, io_ms=20, cpu_ms=4),
@@ -152,10 +154,10 @@ def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
     peak = grafana.series(grafana.query("capacity: Peak of threads busy A"))
     rows = grafana.series(grafana.query("capacity: For the minutes A"))
     growth = grafana.series(grafana.query("capacity: Growth in 30 days A"))
-    assert recorded_months.DAYS - 1 <= _one(days) <= recorded_months.DAYS + 1
+    assert DAYS - 1 <= _one(days) <= DAYS + 1
     assert 0.86 < _one(peak) < 1.1
-    assert {dict(labels)["instance"] for labels in rows} == {server.instance for server in recorded_months.SERVERS}
-    busiest = recorded_months.SERVERS[0]
+    assert {dict(labels)["instance"] for labels in rows} == {server.instance for server in SERVERS}
+    busiest = SERVERS[0]
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth / 3) < 1.1
 
 
@@ -180,23 +182,21 @@ def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
 def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
     """Every day of every server is in one band."""
     bands = [query for query in grafana.queries("capacity") if query.where.startswith("capacity: Headroom, day by day")]
-    assert abs(
-        sum(_one(grafana.series(band)) for band in bands) - len(recorded_months.SERVERS) * recorded_months.DAYS
-    ) <= len(recorded_months.SERVERS)
+    assert abs(sum(_one(grafana.series(band)) for band in bands) - len(SERVERS) * DAYS) <= len(SERVERS)
 
 
 def test_the_waits_of_ninety_days_are_shared_out(grafana: GrafanaQueries) -> None:
     """The shares of each day add up to 1; states come in their order, without one that never occurs."""
     shares = grafana.series(grafana.query("capacity: Share of the time of requests by state A"))
     threads = grafana.series(grafana.query("capacity: Threads by state: the day's mean A"))
-    seen = [state for state, part in recorded_months.WAITS.items() if part]
+    seen = [state for state, part in WAITS.items() if part]
     assert [dict(labels)["state"] for labels in shares] == [dict(labels)["state"] for labels in threads] == seen
     days: dict[float, float] = {}
     for labels, points in shares.items():
         assert isinstance(points, list)
         for at, share in points:
             days[at] = days.get(at, 0.0) + share
-            assert share == pytest.approx(recorded_months.WAITS[dict(labels)["state"]], abs=1e-3)
+            assert share == pytest.approx(WAITS[dict(labels)["state"]], abs=1e-3)
     assert len(days) > 80
     assert list(days.values()) == pytest.approx([1.0] * len(days))
 
@@ -204,3 +204,84 @@ def test_the_waits_of_ninety_days_are_shared_out(grafana: GrafanaQueries) -> Non
 def _one(series: Mapping[Labels, object]) -> float:
     (value,) = series.values()
     return float(str(value))
+
+
+DAYS, DAY = 90, 86400
+STEP, DAILY_STEP = 900, 3600
+"""Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
+at every time that a query uses (midnights and quarters of an hour)."""
+LIMITS = ("hottest_interpreter", "interpreters", "threads", "cpu")
+OBJECTIVE = 0.99
+"""Of each server."""
+THREADS = 32
+"""Of each server."""
+WAITS = {"cpu": 0.2, "interpreter_lock": 0.1, "backend": 0.5, "sleep": 0.15, "unknown": 0.05, "disk": 0.0}
+"""Parts of the time of requests, by state."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server. busiest: threads busy in the busiest hour of the last weekday; growth: its relative growth over all
+    days."""
+
+    name: str
+    instance: str
+    busiest: float
+    growth: float
+
+    def labels(self) -> Mapping[str, str]:
+        return {"job": "uwsgi", "instance": self.instance, "server": self.name}
+
+    def busy(self, at: float, end: float) -> float:
+        """Threads busy at a time: few at night and at weekends."""
+        clock = time.gmtime(at)
+        hour = clock.tm_hour + clock.tm_min / 60
+        daylight = math.exp(-(((hour - 14) / 4.5) ** 2))
+        weekday = 0.45 if clock.tm_wday >= 5 else 1.0
+        grown = 1 - self.growth * (end - at) / (DAYS * DAY)
+        return self.busiest * grown * (0.12 + 0.88 * daylight * weekday)
+
+
+SERVERS = (
+    Server("checkout", "10.0.0.1:9238", 0.86, 0.35),
+    Server("checkout", "10.0.0.2:9238", 0.62, 0.30),
+    Server("search", "10.0.0.3:9238", 0.34, 0.0),
+)
+
+
+def _openmetrics(end: float) -> Iterator[str]:
+    """Yields lines grouped by family, as the format requires."""
+    first = int(end - DAYS * DAY) // STEP * STEP
+    times = range(first, int(end), STEP)
+    day, lines = DAY // STEP, dict[str, list[str]]()
+    for server in SERVERS:
+        dice = random.Random(server.instance)
+        busy = [max(0.0, server.busy(at, end) * dice.gauss(1, 0.05)) for at in times]
+        for index, at in enumerate(times):
+            _sample(lines, "server:uwsgi_utilization:ratio_rate5m", server, busy[index], at)
+            if at % DAILY_STEP:
+                continue
+            today = sorted(busy[max(0, index - day) : index + 1])
+            most, p95 = today[-1], today[int(0.95 * (len(today) - 1))]
+            _sample(lines, "server:uwsgi_utilization:max1d", server, most, at)
+            _sample(lines, "server:uwsgi_utilization:p95_1d", server, p95, at)
+            _sample(lines, "server:uwsgi_slo_requests:rate1d", server, 100 * sum(today) / len(today), at)
+            _sample(lines, "server:uwsgi_slo_bad_requests:ratio_rate1d", server, 0.012 * most**2, at)
+            _sample(lines, "uwsgi_slo_objective_ratio", server, OBJECTIVE, at)
+            _sample(lines, "server:uwsgi_queue_wait_seconds:p95_1d", server, 0.2 * most**4, at)
+            _sample(lines, "server:uwsgi_requests:max1d", server, 300 * most, at)
+            for place, limit in enumerate(LIMITS):
+                _sample(lines, "server:uwsgi_headroom:min1d", server, (0.9 + 0.2 * place) / most, at, limit=limit)
+            mean = THREADS * sum(today) / len(today)
+            for state, part in WAITS.items():
+                _sample(lines, "server:uwsgi_wait_threads:avg1d", server, mean * part, at, state=state)
+    for name, samples in lines.items():
+        yield f"# TYPE {name} gauge\n"
+        yield from samples
+    yield "# EOF\n"
+
+
+def _sample(lines: dict[str, list[str]], name: str, server: Server, value: float, at: float, **part: str) -> None:
+    labels = {**server.labels(), **part}
+    text = ",".join(f'{key}="{label}"' for key, label in labels.items())
+    lines.setdefault(name, []).append(f"{name}{{{text}}} {value:.4f} {at}\n")

@@ -15,7 +15,7 @@ from alerts import files
 from alerts.thresholds import Thresholds
 from dashboards.causes import CAUSES, NO_CAUSE
 from dashboards.signals.verdict import RANKS
-from tests.support.dashboard_queries import NAMES, OUT, board, panels, queries
+from tests.dashboards.dashboard_queries import NAMES, OUT, board, panels, queries
 from uwsgi_headroom.analysis.findings import OF_WAITING
 
 ROOT = Path(__file__).resolve().parents[2]

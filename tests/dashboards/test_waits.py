@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from dashboards.signals.waits import ORDER
-from tests.support.dashboard_queries import board, panels, queries
-from tests.support.promtool import complaints
+from tests.dashboards.dashboard_queries import board, panels, queries
+from tests.support.promtool import evaluate
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.web import live_page
 
@@ -206,16 +205,8 @@ def _evaluated(directory: Path, title: str, counters: Mapping[str, float], sampl
         "eval_time": f"{LENGTH}s",
         "exp_samples": [{"labels": labels, "value": round(value * PARTS)} for labels, value in samples],
     }
-    test = {
-        "interval": f"{SCRAPE}s",
-        "input_series": [
-            {"series": name, "values": f"0+{growth * SCRAPE}x{LENGTH // SCRAPE}"} for name, growth in every.items()
-        ],
-        "promql_expr_test": [asked],
-    }
-    path = directory / "waits.test.yaml"
-    path.write_text(json.dumps({"evaluation_interval": f"{SCRAPE}s", "tests": [test]}))  # valid YAML
-    return complaints("test", "rules", path)
+    series = {name: f"0+{growth * SCRAPE}x{LENGTH // SCRAPE}" for name, growth in every.items()}
+    return evaluate(directory, series, f"{SCRAPE}s", [asked])
 
 
 def _series(name: str, **labels: str) -> str:

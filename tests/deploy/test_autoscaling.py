@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.deploy.files import CHART
 from tests.support import promtool
@@ -62,15 +60,6 @@ OTHER = {'uwsgi_up{namespace="shop",server="other",pod="f"}': 1.0}
 def test_utilization_of_pods(tmp_path: Path, samples: dict[str, float], utilization: dict[str, float]) -> None:
     """The first limit counts, but not an uneven spread; a queue counts beyond 1; a pod without data has none."""
     wanted = [{"labels": f'{{namespace="shop", pod="{name}"}}', "value": value} for name, value in utilization.items()]
-    document: dict[str, Any] = {
-        "tests": [
-            {
-                "interval": "15s",
-                "input_series": [{"series": name, "values": f"{value}x8"} for name, value in samples.items()],
-                "promql_expr_test": [{"expr": expression(), "eval_time": "1m", "exp_samples": wanted}],
-            }
-        ]
-    }
-    path = tmp_path / "utilization.test.yaml"
-    path.write_text(yaml.safe_dump(document, width=1_000_000))
-    assert promtool.complaints("test", "rules", path) == ""
+    series = {name: f"{value}x8" for name, value in samples.items()}
+    asked = {"expr": expression(), "eval_time": "1m", "exp_samples": wanted}
+    assert promtool.evaluate(tmp_path, series, "15s", [asked]) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.support.documents_with_waits import EXAMPLE, waits
+from tests.support.documents_with_times import KNOWN_WAITS, waits
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
 from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.waits import Destination, Waits
@@ -21,7 +21,7 @@ def _described(section: Waits) -> tuple[str, list[str]]:
 
 def test_the_largest_part_comes_first_and_small_ones_are_summed() -> None:
     """Parts below 3 % are one part, which is last even if another is smaller."""
-    assert _described(EXAMPLE) == (
+    assert _described(KNOWN_WAITS) == (
         "89 ms per request",
         ["41 ms postgres", "22 ms interpreter_lock", "18 ms cpu", "5.0 ms cpu_wait", "3.0 ms other"],
     )

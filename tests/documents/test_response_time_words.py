@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.documents_with_response_times import EXAMPLE, LONG, SHORT, UNSHARP, burn, objective, percentiles
+from tests.support.documents_with_times import LONG, RESPONSE_TIMES, SHORT, UNSHARP, burn, objective, percentiles
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.sentences import describe_objective, describe_percentile, list_percentiles
 
@@ -30,7 +30,7 @@ def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> No
 @pytest.mark.parametrize(
     ("section", "short", "texts"),
     [
-        (EXAMPLE, True, ["p50 under 160 ms", "p90 300 ms (250-330)", "p95 480 ms", "p99 910 ms"]),
+        (RESPONSE_TIMES, True, ["p50 under 160 ms", "p90 300 ms (250-330)", "p95 480 ms", "p99 910 ms"]),
         (
             percentiles(SHORT, UNSHARP, LONG, requests=70),
             False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.hostile.state import has_shown
-from tests.support.counted_server import counted_server
+from tests.hostile.state import Series, has_shown
+from tests.support.bad_servers import counted_server
 from tests.support.exporter import configured_exporter, exporter
-from tests.support.exposition import Series, parse_scrape
 from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers
 from tests.support.kernel_counts import peak_resident_bytes
@@ -93,3 +95,21 @@ def _group_has_members(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+_ONLY_GROWS = ("_total", "_bucket", "_count", "_sum")
+
+
+def parse_scrape(text: str, *, openmetrics: bool = False) -> Series:
+    """Returns every series of a scrape. Raises ValueError if a parser refuses it; AssertionError if a series occurs
+    twice, a value is not a number, or a counter is below zero."""
+    parse = parse_openmetrics if openmetrics else parse_text
+    series: Series = {}
+    for family in parse(text):
+        for sample in family.samples:
+            key = sample.name, tuple(sorted(sample.labels.items()))
+            assert key not in series, f"{key} is there twice"
+            assert not math.isnan(sample.value), key
+            assert sample.value >= 0 or not sample.name.endswith(_ONLY_GROWS), key
+            series[key] = sample.value
+    return series

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.exposition import Series
-from tests.support.hostile.case import Case
+from tests.support.hostile.cases import Case
 from uwsgi_headroom.errors import REASONS
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+"""Values by name and labels (sorted pairs)."""
 
 
 def is_up(series: Series, server: str) -> bool:

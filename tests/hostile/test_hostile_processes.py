@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hostile_master
-from tests.support.counted_server import counted_server
+from tests.support.bad_servers import counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
+from tools.environments import ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -40,9 +40,9 @@ def hostile(folder: Path, *words: str) -> Iterator[str]:
     is_locked = "locked=1" in words
     if is_locked and (os.geteuid() != 0 or not os.path.exists("/dev/fuse")):
         pytest.skip("a locked address space takes root and FUSE")
-    command = [*(["unshare", "--mount"] if is_locked else []), sys.executable, hostile_master.__file__]
+    command = [*(["unshare", "--mount"] if is_locked else []), sys.executable, "-m", "tests.hostile.hostile_master"]
     process = subprocess.Popen(
-        [*command, str(folder / "stats"), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, str(folder / "stats"), *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout
     assert process.stderr

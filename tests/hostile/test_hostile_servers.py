@@ -9,8 +9,7 @@ import pytest
 
 from tests.hostile.run import GOOD, Run, run_beside_all
 from tests.hostile.state import failures, is_up, was_read, was_up
-from tests.support.hostile.case import Case
-from tests.support.hostile.cases import CASES
+from tests.support.hostile.cases import CASES, Case
 from uwsgi_headroom.stats.bounds import MOST
 from uwsgi_headroom.watch.reader import LINES, SECONDS
 from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.counted_server import counted_server
+from tests.support.bad_servers import counted_server
 from tests.support.exporter import exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until

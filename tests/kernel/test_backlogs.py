@@ -14,8 +14,8 @@ from threading import Thread
 import msgspec
 import pytest
 
+from tests.kernel.trees import TREES
 from tests.support.clock import MovableClock
-from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import (
     IPV6,
     as_nobody,

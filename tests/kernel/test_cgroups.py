@@ -1,4 +1,4 @@
-"""The cgroups of a process, from trees of `/proc` and `/sys` (tests/support/kernel_trees.py); the list of mounts."""
+"""The cgroups of a process, from trees of `/proc` and `/sys` (tests/kernel/trees.py); the list of mounts."""
 
 import ctypes
 import os
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.trees import TREES
 from tests.support.clock import MovableClock
-from tests.support.kernel_trees import TREES
 from tests.support.other_namespaces import as_root, in_child
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
 from uwsgi_headroom.record import Tasks

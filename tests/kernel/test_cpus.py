@@ -1,4 +1,4 @@
-"""Usable CPUs: from trees of `/proc` and `/sys` (see tests/support/kernel_trees.py), and from this machine."""
+"""Usable CPUs: from trees of `/proc` and `/sys` (see tests/kernel/trees.py), and from this machine."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kernel_trees import TREES
+from tests.kernel.trees import TREES
 from tests.support.other_namespaces import as_root
 from uwsgi_headroom.kernel.cpus import GroupQuota, UsableCpus, read_usable_cpus
 

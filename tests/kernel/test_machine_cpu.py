@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.trees import TICKS, KernelTree
 from tests.support.clock import MovableClock
-from tests.support.kernel_tree import TICKS, KernelTree
 from uwsgi_headroom.kernel.cpus import FORGET_SECONDS, READ_SECONDS, MachineCpu, parse_stat
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernel.trees import TICKS, KernelTree
 from tests.support.clock import MovableClock
-from tests.support.kernel_tree import TICKS, KernelTree
 from uwsgi_headroom.kernel.cpus import QUOTA_PERIOD, CpuTimes, GroupQuota, MachineCpu, ServerCpu
 
 

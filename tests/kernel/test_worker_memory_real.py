@@ -27,7 +27,7 @@ OTHER_BYTES = 16_000_000
 
 @pytest.fixture(scope="module")
 def large_workers() -> Iterator[Uwsgi]:
-    app = Path(__file__).parents[1] / "support/large_workers_app.py"
+    app = Path(__file__).with_name("large_workers_app.py")
     with uwsgi("--processes", "2", app=app) as server:
         wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
         yield server

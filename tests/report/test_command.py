@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import uwsgi_headroom.report
+from tests.report.sources.records import write_history_file
 from tests.report.sources.test_prometheus import DAY, answer, fail_before
 from tests.support.exporter import clean_environment
-from tests.support.stand_in_prometheus import Reply, Request, stand_in
+from tests.support.stand_in_web_server import Reply, Request, stand_in
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History
-from tests.support.synthetic.records import write_history_file
 from tools.environments import ROOT
 from uwsgi_headroom import cli
 from uwsgi_headroom.extras import REQUIREMENTS

@@ -8,8 +8,8 @@ from bisect import bisect_left
 
 import pytest
 
+from tests.response_times.simulated_requests import Draw, Load, Outcome, simulate
 from tests.support.promql import histogram_quantile
-from tests.support.simulated_requests import Draw, Load, Outcome, simulate
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import timed_app
+from tests.response_times import timed_app
 from tests.support.exporter import exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.simulated_requests import worker
+from tests.response_times.simulated_requests import worker
 from tests.support.simulated_server import EPOCH, Server, reading
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.support.simulated_requests import NOTHING, worker
+from tests.response_times.simulated_requests import NOTHING, worker
 from tests.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading

@@ -9,7 +9,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.simulated_requests import Draw, Load, Outcome, simulate
+from tests.response_times.simulated_requests import Draw, Load, Outcome, simulate
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import SHORTEST
 

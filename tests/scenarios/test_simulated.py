@@ -2,19 +2,130 @@
 
 from __future__ import annotations
 
+import heapq
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
 import pytest
 
-from tests.support.simulated_queue import SOCKET, simulate
+from app.load import RETRY
 from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
 from tools.scenarios.everything import vary
 from tools.scenarios.judge import Seen, differences
 from tools.scenarios.rows import ROWS
 from tools.scenarios.run import counted
-from tools.scenarios.scenario import Scenario
+from tools.scenarios.scenario import Load, Scenario
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.verdict import worst_status
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
+
+SOCKET = "app.sock"
+QUEUE = 100
+
+
+@dataclass
+class _Areas:
+    """Integrals over the window, and the requests that ended in it."""
+
+    busy: float = 0.0
+    waiting: float = 0.0
+    all_busy: float = 0.0
+    queue_full: float = 0.0
+    requests: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def simulate(loads: Sequence[Load], processes: int, threads: int, lead: float, seconds: float, seed: int) -> Window:
+    """Returns the window of a check over `seconds` that begins `lead` seconds after the loads."""
+    chance = random.Random(seed)
+    capacity, queue, clock = processes * threads, deque[tuple[float, int]](), 0.0
+    free = [worker_id for worker_id in range(processes) for _ in range(threads)]
+    areas = _Areas(requests=[0] * processes, seconds=[0.0] * processes)
+    # (instant, order, what, load, worker): "arrives" for an open loop, "asks" for a client, "ends" for a request
+    events: list[tuple[float, int, str, int, int]] = []
+    in_flight, made, order = [0] * len(loads), [0] * len(loads), 0
+
+    def at(instant: float, what: str, number: int, worker_id: int = -1) -> None:
+        nonlocal order
+        order += 1
+        heapq.heappush(events, (instant, order, what, number, worker_id))
+
+    def begin(number: int) -> None:
+        worker_id = free.pop(chance.randrange(len(free)))
+        load = loads[number]
+        at(clock + (load.io_ms + load.cpu_ms) / 1000, "ends", number, worker_id)
+
+    def ask(number: int) -> None:
+        made[number] += 1
+        if free:
+            begin(number)
+        elif len(queue) <= QUEUE:
+            queue.append((clock, number))
+        elif loads[number].clients:  # refused
+            at(clock + RETRY, "asks", number)
+            return
+        else:
+            return
+        in_flight[number] += 1
+
+    for number, load in enumerate(loads):
+        for _ in range(load.clients or 1):
+            at(load.start, "asks" if load.clients else "arrives", number)
+    end = lead + seconds
+    while events:
+        instant, _, what, number, worker_id = heapq.heappop(events)
+        _integrate(areas, max(clock, lead), min(instant, end), capacity - len(free), capacity, len(queue))
+        clock, load = instant, loads[number]
+        if clock >= end:
+            break
+        if what == "ends":
+            free.append(worker_id)
+            in_flight[number] -= 1
+            if clock >= lead:
+                areas.requests[worker_id] += 1
+                areas.seconds[worker_id] += (load.io_ms + load.cpu_ms) / 1000
+            if queue:
+                begin(queue.popleft()[1])
+            if load.clients:
+                at(clock + load.think_ms / 1000, "asks", number)
+        elif not load.requests or made[number] < load.requests * (load.clients or 1):
+            if what == "asks" or in_flight[number] < load.most:
+                ask(number)
+            if what == "arrives":
+                at(clock + (0.5 + chance.random()) / load.rate, "arrives", number)
+    return _window(areas, processes, seconds)
+
+
+def _integrate(areas: _Areas, begin: float, end: float, busy: int, capacity: int, waiting: int) -> None:
+    length = max(0.0, end - begin)
+    areas.busy += length * busy
+    areas.waiting += length * waiting
+    areas.all_busy += length * (busy == capacity)
+    areas.queue_full += length * (waiting >= QUEUE)
+
+
+def _window(areas: _Areas, processes: int, seconds: float) -> Window:
+    rows = (
+        worker(
+            number + 1,
+            areas.requests[number],
+            each=areas.seconds[number] / areas.requests[number] if areas.requests[number] else 0.0,
+            cpu=0.001 * areas.requests[number],
+            busy=areas.busy / processes,
+        )
+        for number in range(processes)
+    )
+    return replace(
+        window(seconds, *rows, **{SOCKET: areas.waiting}),
+        full_seconds=areas.all_busy,
+        queue_full_seconds={SOCKET: areas.queue_full},
+    )
+
 
 VARIATIONS = 20
 

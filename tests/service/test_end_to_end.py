@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.service.service_manager import manager, passing
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.exporter import COMMAND, clean_environment, exporter
 from tests.support.real_uwsgi import wait_until
-from tests.support.service_manager import manager, passing
 from tools.environments import ROOT
 
 pytestmark = pytest.mark.integration

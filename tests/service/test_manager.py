@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from tests.service.service_manager import manager
 from tests.support.scripted_watch import ScriptedWatch, replayed
-from tests.support.service_manager import manager
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.service.systemd import LEAST_WATCHDOG_SECONDS, ServiceManager, describe_servers
 from uwsgi_headroom.watch.watch import Watch

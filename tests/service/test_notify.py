@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service_manager import manager
+from tests.service.service_manager import manager
 from uwsgi_headroom.service.systemd import Notifier, watchdog_seconds
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service_manager import Manager, manager
+from tests.service.service_manager import Manager, manager
 from uwsgi_headroom import logs
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.clock import Clock

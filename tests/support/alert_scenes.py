@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.support import real_uwsgi
@@ -21,49 +20,29 @@ class Mortal:
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.stats, self.http, self.log = (str(directory / name) for name in ("stats", "http", "log"))
-        self._command = [
-            real_uwsgi.uwsgi_binary(),
-            "--master",
-            "--need-app",
-            "--wsgi-file",
-            str(real_uwsgi.APP),
-            "--stats",
-            self.stats,
-        ]
-        self._command += ["--http-socket", self.http, "--logto", self.log, *options]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [real_uwsgi.uwsgi_binary(), "--master", "--need-app", "--wsgi-file", str(real_uwsgi.APP)]
+        self._command += ["--stats", self.stats, "--http-socket", self.http, "--logto", self.log, *options]
+        self._output, self._running = directory / "output", contextlib.ExitStack()
 
     def start(self) -> None:
         """Starts uWSGI; returns when its stats server listens."""
-        process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        self._process = process
-        real_uwsgi.wait_until(
-            lambda: process.poll() is not None or real_uwsgi.accepts(self.stats), what="uWSGI to start"
-        )
-        assert process.poll() is None, Path(self.log).read_text()
+        ready = partial(real_uwsgi.accepts, self.stats)
+        process = self._running.enter_context(real_uwsgi.running(self._command, ready, "uWSGI", log=self._output))
+        self._running.callback(os.killpg, process.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """Kills the master and its workers with SIGKILL, if they run."""
-        if self._process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(60)
-            self._process = None
+        self._running.close()
 
 
 @contextlib.contextmanager
 def mortal(*options: str) -> Iterator[Mortal]:
     """Yields a running uWSGI; kills it when the block ends."""
-    directory = Path(tempfile.mkdtemp(prefix="headroom-"))
-    server = Mortal(directory, *options)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
-        shutil.rmtree(directory)
+    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+        server = Mortal(Path(directory), *options)
+        with contextlib.closing(server._running):
+            server.start()
+            yield server
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -131,6 +132,16 @@ def prometheus(
             program = replace(program, command=[*program.command, "--storage.tsdb.retention.time=1y"])
         with _running(program, directory):
             yield Prometheus(port)
+
+
+def write_blocks(directory: Path, lines: Iterable[str]) -> None:
+    """Writes samples in the format OpenMetrics into the data directory of a Prometheus, with promtool."""
+    text = directory / "history.txt"
+    with text.open("w") as file:
+        file.writelines(lines)
+    command = [str(find("promtool")), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=1440h"]
+    subprocess.run([*command, str(text), str(directory)], check=True, capture_output=True, timeout=600)
+    text.unlink()
 
 
 @contextlib.contextmanager

@@ -77,6 +77,29 @@ def _groups(path: Path) -> list[dict[str, Any]]:
     return groups
 
 
+def evaluate(
+    directory: Path,
+    series: Mapping[str, str],
+    interval: str,
+    asked: Iterable[Mapping[str, object]],
+    rules: Iterable[Path] = (),
+    evaluation: str = "",
+) -> str:
+    """Returns promtool's output unless the queries on these series have the expected samples; empty if they have.
+
+    series: values in promtool's notation, one per interval; evaluation: of the rules, by default once per interval.
+    """
+    written = [{"series": name, "values": values} for name, values in series.items()]
+    document = {
+        "rule_files": [str(path) for path in rules],
+        "evaluation_interval": evaluation or interval,
+        "tests": [{"interval": interval, "input_series": written, "promql_expr_test": list(asked)}],
+    }
+    path = directory / "asked.test.yaml"
+    path.write_text(json.dumps(document))  # valid YAML, written in a tenth of the time
+    return complaints("test", "rules", path)
+
+
 def nothing(
     directory: Path,
     rules: Sequence[str],
@@ -89,16 +112,9 @@ def nothing(
 
     series: values from time 0 on, one per interval; None for no value.
     """
-    written = [
-        {"series": name, "values": " ".join("_" if value is None else repr(float(value)) for value in values)}
+    written = {
+        name: " ".join("_" if value is None else repr(float(value)) for value in values)
         for name, values in series.items()
-    ]
-    queries = [{"expr": expression, "eval_time": at, "exp_samples": []} for expression in expressions]
-    document = {
-        "rule_files": [str(RULES / name) for name in rules],
-        "evaluation_interval": at,
-        "tests": [{"interval": interval, "input_series": written, "promql_expr_test": queries}],
     }
-    path = directory / "asked.test.yaml"
-    path.write_text(json.dumps(document))  # valid YAML, written in a tenth of the time
-    return complaints("test", "rules", path)
+    queries = [{"expr": expression, "eval_time": at, "exp_samples": []} for expression in expressions]
+    return evaluate(directory, written, interval, queries, [RULES / name for name in rules], evaluation=at)

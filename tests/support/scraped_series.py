@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.metrics_core import Metric
 
@@ -12,7 +12,6 @@ from uwsgi_headroom.metrics.family import LabelSet, Scrape
 from uwsgi_headroom.metrics.family import group_by_kind as sort
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.watch import Watch
 
 WINDOWS = (60.0, 300.0)
@@ -25,27 +24,11 @@ def watch_of(*readings: Reading) -> Watch:
     return watch
 
 
-def observe(watch: Watch, outcome: Reading | ReadError, windows: Sequence[float] = WINDOWS) -> Observation:
-    """Makes an observation as the fleet does."""
-    return Observation(
-        name=watch.name,
-        address=str(watch.address),
-        outcome=outcome,
-        read_errors={},
-        totals=watch.integrals.totals,
-        pace=watch.pace,
-        figures=watch.figures(outcome, windows) if isinstance(outcome, Reading) else [],
-    )
-
-
 def series(
-    watch: Watch,
-    outcome: Reading | ReadError,
-    *modules: Callable[[Scrape], Iterator[Metric]],
-    windows: Sequence[float] = WINDOWS,
+    watch: Watch, outcome: Reading | ReadError, *modules: Callable[[Scrape], Iterator[Metric]]
 ) -> dict[str, float]:
     """All series by their text, without the label `server`: those of these modules, or of all."""
-    of = observe(watch, outcome, windows)
+    of = watch._observation(outcome, watch.figures(outcome, WINDOWS) if isinstance(outcome, Reading) else [])
     made: Iterable[Metric] = (
         (family for module in modules for family in module(sort([of]))) if modules else families([of])
     )

@@ -145,7 +145,7 @@ class Server:
             )
         else:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
-        workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
+        workers = tuple(read_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
         locks = {} if self.accept_lock is None else {"thunder": self.accept_lock}
         snapshot = _snapshot(workers, (Socket(self.socket, None, None),), locks, self.version)
         return reading(at, snapshot, host, read_seconds, transfer_seconds)
@@ -202,7 +202,8 @@ def _snapshot(
     )
 
 
-def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
+def read_worker(worker_id: int, slot: Slot, cores: bool = True) -> Worker:
+    """What uWSGI says of a worker. cores: False is stats-no-cores."""
     return Worker(
         worker_id=worker_id,
         pid=slot.pid,

@@ -6,11 +6,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
+from tests.support.windows import window, worker
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.bins import Bins
@@ -74,56 +78,36 @@ def _record(end: int, length: float, changed: float, dice: random.Random) -> Rec
     load = max(0.01, _load(end) * dice.gauss(1, 0.06))
     requests, each = int(_BUSIEST * load * length), 0.06 + 0.07 * load**3
     busy = requests * each
-    full = 0.3 * length * max(0.0, load - 0.8)
-    window = Window(
-        asked=length,
-        seconds=length,
+    name = OLD_SOCKET if earlier else SOCKET
+    rows = [_worker(place, workers, requests, each, length) for place in range(workers)]
+    whole = window(
+        length,
+        *rows,
+        cpu=(0.3 * busy / length, max(0.0, 8 - 0.3 * busy / length), 0.2),
+        waits={state: part * busy / length for state, part in _PARTS.items()},
+        backends={OLD_BACKEND if earlier else BACKEND: 0.9 * _PARTS["backend"] * busy / length},
+        **{name: length * 12 * max(0.0, load - 0.6)},
+    )
+    whole = replace(
+        whole,
         until=float(end),
-        observed_seconds=length,
-        full_seconds=full,
-        gap_seconds=0.0,
-        reloads=0,
-        exceptions=0,
-        harakiris=0,
-        respawns=0,
+        full_seconds=0.3 * length * max(0.0, load - 0.8),
         overflows=0,
-        workers=tuple(_worker(place, workers, requests, each, length) for place in range(workers)),
-        queue_seconds={OLD_SOCKET if earlier else SOCKET: length * 12 * max(0.0, load - 0.6)},
-        queue_full_seconds={OLD_SOCKET if earlier else SOCKET: 0.0},
         occupancy=_occupancy(busy / (workers * THREADS) / length),
         configured=workers * THREADS,
         available=workers * THREADS,
-        cpu=CpuWindow(length, 0.3 * busy, max(0.0, 8 * length - 0.3 * busy), 0.2 * length),
-        waits=WaitWindow(
-            length,
-            0.0,
-            {state: part * busy for state, part in _PARTS.items()},
-            {OLD_BACKEND if earlier else BACKEND: 0.9 * _PARTS["backend"] * busy},
-        ),
     )
     routes = {route: busy / 2 ** (place + 1) for place, route in enumerate(ROUTES)}
     levels = Levels(cpus=8.0, memory_available=4 * 10**9, memory_per_worker=150 * 10**6)
-    return Record(float(end), window, _response_times(requests, each), RouteWindow(length, routes), levels)
+    return Record(float(end), whole, _response_times(requests, each), RouteWindow(length, routes), levels)
 
 
 def _worker(place: int, workers: int, requests: int, each: float, length: float) -> WorkerWindow:
     """The first worker takes twice as many requests as each other one."""
     share = (2 if place == 0 else 1) / (workers + 1)
     busy = share * requests * each
-    return WorkerWindow(
-        worker_id=place + 1,
-        requests=int(share * requests),
-        static_requests=0,
-        running_time=busy,
-        busy_seconds=busy,
-        up_seconds=length,
-        cpu_seconds=0.3 * busy,
-        respawns=0,
-        lost=0,
-        resident_bytes=150 * 10**6,
-        resident_growth=0,
-        interpreter_lock_seconds=0.15 * busy,
-    )
+    row = worker(place + 1, int(share * requests), each=None, cpu=0.3 * busy, busy=busy, up=length, lock=0.15 * busy)
+    return msgspec.structs.replace(row, running_time=busy, resident_bytes=150 * 10**6, resident_growth=0)
 
 
 def _occupancy(part: float) -> tuple[int, ...]:

@@ -71,7 +71,6 @@ def websocket():
 
 
 PATHS = {
-    "/sleep": sleep,
     "/lock": lock,
     "/uwsgi-lock": uwsgi_lock,
     "/backend": backend,
@@ -84,6 +83,6 @@ PATHS = {
 
 
 def application(environ, start_response):
-    seconds = PATHS[environ["PATH_INFO"]]()
+    seconds = PATHS.get(environ["PATH_INFO"], sleep)()
     start_response("200 OK", [])
     return [b"%f" % (seconds or 0.0)]

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.synthetic import stories
-from tests.support.synthetic.load import find_load
 from tests.support.synthetic.plan import DAY, History, Service
-from tests.support.synthetic.review_data import make_review_data
-from tests.support.synthetic.server import make_server
+from tests.support.synthetic.server import find_load, make_review_data, make_server
 
 
 def test_the_story_has_83_of_192_threads_in_service_at_its_peak() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.limited_server import limited_server
+from tests.support.web_server import limited_server
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy

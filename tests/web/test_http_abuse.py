@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.support.abusive_clients import HEAD, endless, many, slow
-from tests.support.counted_server import CountedServer, counted_server
+from tests.support.bad_servers import CountedServer, counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.kernel_counts import run_queue_seconds
 from tests.support.real_uwsgi import wait_until
@@ -81,7 +81,7 @@ class Target:
 @contextlib.contextmanager
 def target(*settings: str) -> Iterator[Target]:
     """An exporter with these bounds that samples."""
-    command = (sys.executable, "-m", "tests.support.bounded_exporter", *settings, "--")
+    command = (sys.executable, "-m", "tests.support.stoppable_exporter", *settings, "--")
     with (
         counted_server() as server,
         exporter("--stats", f"shop={server.address}", "--samples-per-second", "10", command=command) as running,

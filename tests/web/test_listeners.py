@@ -7,8 +7,8 @@ import socket
 import pytest
 from starlette.responses import PlainTextResponse
 
-from tests.support.limited_server import limited_server
 from tests.support.real_uwsgi import wait_until
+from tests.support.web_server import limited_server
 from uwsgi_headroom.web.listeners import open_listener
 
 

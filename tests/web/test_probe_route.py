@@ -20,9 +20,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from tests.support import bad_servers
+from tests.support.bad_servers import counted_server
 from tests.support.cancellation import cancelled_everywhere
 from tests.support.captured_documents import document
-from tests.support.counted_server import counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import metrics

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.support.limited_server import LimitedServer, limited_server
 from tests.support.real_uwsgi import wait_until
+from tests.support.web_server import LimitedServer, limited_server
 from uwsgi_headroom.web import bounds
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"

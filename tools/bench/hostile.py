@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.support.abusive_clients import HEAD, endless, many
-from tests.support.counted_server import CountedServer, counted_server
+from tests.support.bad_servers import CountedServer, counted_server
 from tests.support.exporter import Exporter, configured_exporter
 from tests.support.hostile.process import hostile_servers
 from tests.support.kernel_counts import peak_resident_bytes
@@ -46,7 +46,7 @@ SCRAPE_TIMEOUT = 10.0
 DESCRIPTORS = 1024
 """Files that the exporter may open: a common limit, and tight with a thousand clients."""
 
-_COMMAND = (sys.executable, "-m", "tests.support.bounded_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
+_COMMAND = (sys.executable, "-m", "tests.support.stoppable_exporter", f"DESCRIPTORS={DESCRIPTORS}", "--")
 
 ABUSES = {
     "1,000 clients that send a byte of their request now and then": many(HEAD, b"a"),

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from tests.support import bad_servers, stored_days
-from tests.support.counted_server import CountedServer, counted_server
+from tests.support.bad_servers import CountedServer, counted_server
 from tests.support.exporter import Exporter, exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.alerts.cases.case import Case, Firing, acts, firing
-from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
+from tests.alerts.cases.promtool_series import RESERVE, Phase, Server, Worker, series
 
 RULES = ("recording.yaml", "balance.yaml", "capacity.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.alerts.cases.case import Case, Firing, acts, firing
-from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
+from tests.alerts.cases.promtool_series import RESERVE, Phase, Server, Worker, series
 
 RULES = ("recording.yaml", "capacity.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from tests.support.request_simulation import Outcome, Simulation, System, Work, exponential_factors
+from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.contained import family
+from tests.kernel.contained import family
 from tests.support.other_namespaces import as_root
 from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT

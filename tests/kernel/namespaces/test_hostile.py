@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.contained import family, namespaces_of_threads, read_namespace
+from tests.kernel.contained import family, namespaces_of_threads, read_namespace
 from tests.support.other_namespaces import as_root
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs

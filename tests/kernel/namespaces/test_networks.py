@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.contained import contained, family, namespaces_of_threads, read_namespace, snapshot_of
+from tests.kernel.contained import contained, family, namespaces_of_threads, read_namespace, snapshot_of
 from tests.support.other_namespaces import as_nobody, as_root, in_child, python_in
 from tests.support.real_uwsgi import Uwsgi, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlogs

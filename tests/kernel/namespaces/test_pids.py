@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.kernel.contained import Family, contained, family, read_children, snapshot_of
 from tests.support.clock import MovableClock
-from tests.support.contained import Family, contained, family, read_children, snapshot_of
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pythons import find_python, planted_stacks
+from tests.kernel.stacks.pythons import find_python, planted_stacks
 from tools.python_layouts import VERSIONS, ask_compiler
 from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, LAYOUTS, Version, find_runtime, read_debug_offsets
 from uwsgi_headroom.kernel.waits.memory import read_pieces

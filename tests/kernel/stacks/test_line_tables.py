@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.support.pythons import MINORS, find_python
+from tests.kernel.stacks.pythons import MINORS, find_python
 from uwsgi_headroom.kernel.stacks.reader import find_line
 
 _DUMP = """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pythons import MINORS, PROGRAM, find_python, planted_stacks
+from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
 from uwsgi_headroom.kernel.stacks.looks import choose_frame

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import random
 import signal
+import socketserver
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.check.test_check import clients
-from tests.support.contained import contained
+from tests.kernel.contained import contained
 from tests.support.other_namespaces import as_root
-from tests.support.real_uwsgi import APP, accepting, uwsgi, wait_until
-from tests.support.watched_code import FUNCTIONS, Watched, measure
-from uwsgi_headroom.kernel.stacks.looks import is_application
+from tests.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
+from tools.bench.clients import Kind, Plan, running
+from uwsgi_headroom import stats
+from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.history.window import CodeWindow
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.stacks.looks import CodeLooks, is_application
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.record import State
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats import Snapshot
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,22 +43,146 @@ pytestmark = [
     ),
 ]
 
+_LOOKS_A_READING = 2  # as in `check`
+
+FUNCTIONS: Mapping[str, State] = {
+    "nap": "sleep",
+    "ask": "backend",
+    "wait_for_lock": "lock",
+    "wait_for_file": "lock",
+    "wait_for_interpreter": "interpreter_lock",
+    "read_pipe": "pipe",
+    "run_program": "child",
+    "store": "disk",
+    "compute": "cpu",
+    "parse": "cpu",
+}
+"""Those of the application, in the order of its record, with the state that each was written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
+    states: parts of the looks at it."""
+
+    name: str
+    truth: float
+    seen: float
+    states: Mapping[State, float]
+
+
+class Watched:
+    """Looks at the code of a server by its latest document. pid: of its master here, if it has another one itself."""
+
+    def __init__(self, server: Uwsgi, pid: int | None = None) -> None:
+        self._server, self._pid = server, pid or server.pid
+        self._host, self._looks, self._history = Host(waits=WaitSetting()), CodeLooks(), CodeHistory()
+        self.read()
+
+    def read(self) -> None:
+        """Read the server's document, and facts about its processes."""
+        snapshot = stats.decode(self._server.document())
+        assert isinstance(snapshot, Snapshot)
+        self.snapshot = snapshot
+        self._facts = self._host.read_facts(snapshot, Answer(b"", peer_pid=self._pid))
+
+    def look(self) -> CodeWindow:
+        """Look once; returns all that was counted so far."""
+        found = self._looks.look(self.snapshot, self._facts)
+        self._history.add(time.monotonic(), found, 0.0)
+        return self._history.of(0.0, time.monotonic())
+
+
+def measure(kept: int, pause: float) -> tuple[list[Use], CodeWindow]:
+    """Look at a busy server until so many looks at busy threads were kept; returns the use of each of FUNCTIONS, and
+    all that was counted. pause: mean seconds between two looks at the server."""
+    with busy_server(processes=2, threads=4, clients=6) as (server, record):
+        watched, use, before = Watched(server), CodeWindow(), read_record(record)
+        due = time.monotonic()
+        while use.threads < kept:
+            watched.read()
+            for _ in range(_LOOKS_A_READING):
+                # At times that do not depend on how long the last look or reading took, as on a busy machine.
+                due += random.uniform(0.5, 1.5) * pause
+                time.sleep(max(0.0, due - time.monotonic()))
+                use = watched.look()
+            assert use.off is None, use.off
+        after = read_record(record)
+    return list(_compare({name: after[name] - before[name] for name in FUNCTIONS}, use)), use
+
+
+@contextlib.contextmanager
+def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uwsgi, Path]]:
+    """A server of that size that serves so many requests at a time, and the path of its application's record."""
+    with tempfile.TemporaryDirectory(prefix="code-") as folder, _Backend(("127.0.0.1", 0), _AnswerLate) as backend:
+        record = Path(folder, "record")
+        record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
+        environment = {"RECORD": record, "THREADS": threads, "BACKEND": backend.server_address[1]}
+        options = [f"--env={name}={value}" for name, value in environment.items()]
+        options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
+        # In a process of its own, so that nothing that happens there decides when the server is looked at.
+        answering = multiprocessing.get_context("fork").Process(target=backend.serve_forever)
+        answering.start()
+        try:
+            with (
+                uwsgi(*options, app=Path(__file__).with_name("states_app.py")) as server,
+                running(Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)),
+            ):
+                wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
+                yield server, record
+        finally:
+            answering.kill()
+            answering.join()
+
+
+class _Backend(socketserver.ThreadingTCPServer):
+    request_queue_size = 512
+
+
+class _AnswerLate(socketserver.BaseRequestHandler):
+    """Answers after as many seconds as the application asks for."""
+
+    def handle(self) -> None:
+        asked = self.request.recv(8)
+        time.sleep(struct.unpack("<d", asked)[0] if asked else 0.0)
+        with contextlib.suppress(OSError):
+            self.request.sendall(b"x")
+
+
+def read_record(path: Path) -> dict[str, float]:
+    """The seconds that all threads have spent in each function so far."""
+    content = path.read_bytes()
+    numbers = struct.unpack(f"<{len(content) // 8}d", content)
+    return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
+
+
+def _compare(spent: Mapping[str, float], use: CodeWindow) -> Iterator[Use]:
+    """spent: seconds in each function, of all threads."""
+    states: dict[str, Counter[State]] = {name: Counter() for name in FUNCTIONS}
+    for line in use.lines:
+        if line.line.function in FUNCTIONS:
+            states[line.line.function].update(line.states)
+    seen = sum(sum(counted.values()) for counted in states.values())
+    for name, counted in states.items():
+        looks = sum(counted.values())
+        parts = Counter({state: number / looks for state, number in counted.items()})
+        yield Use(name, truth=spent[name] / sum(spent.values()), seen=looks / seen, states=parts)
+
 
 def test_shares_of_functions_are_true() -> None:
     """The share of each of ten functions, of which each waits for something else, computes, or calls a library, is the
     application's own; each is mostly in the state that belongs to it."""
-    compared = measure(2, 4, clients=6, kept=1500, pause=0.03)
-    use = compared.use
-    assert compared.largest_difference < 0.06, compared
-    assert use.unread < 0.02 * use.threads, compared
-    assert use.changed < 0.05 * use.threads, compared
-    for function in compared.functions:
+    compared, use = measure(kept=1500, pause=0.03)
+    assert max(abs(function.truth - function.seen) for function in compared) < 0.06, (compared, use)
+    assert use.unread < 0.02 * use.threads, use
+    assert use.changed < 0.05 * use.threads, use
+    for function in compared:
         # How long threads wait for a CPU or for the interpreter lock, and for a disk at all, depends on the machine.
         own = FUNCTIONS[function.name]
         beside = {"cpu", "cpu_wait", "interpreter_lock"} - {own}
         waiting = sum(part for state, part in function.states.items() if state not in beside)
         if own not in ("cpu", "disk"):
-            assert function.states[own] >= 0.9 * waiting, (function, compared)
+            assert function.states[own] >= 0.9 * waiting, (function, compared, use)
     assert {line.line.callee for line in use.lines if line.line.function == "parse"} & {"json loads"}
 
 

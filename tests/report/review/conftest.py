@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.synthetic import stories
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.review.sections import Review
 

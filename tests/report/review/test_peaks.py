@@ -11,7 +11,7 @@ import pytest
 from tests.support import windows
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
 from uwsgi_headroom.report.columns import ServerData

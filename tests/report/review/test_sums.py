@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from tests.support.written_durations import check_sum, read_durations
 from uwsgi_headroom.report.render.markdown import render_markdown
 from uwsgi_headroom.report.review import build_review

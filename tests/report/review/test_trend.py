@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import DAY, History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.sections import Absent, LimitForecast, Review, Trend

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 import pytest
 
-from tests.support.monitoring import prometheus
+from tests.report.sources.exposed import MINUTE, Exposed, expose
+from tests.report.sources.records import write_history_file
+from tests.support.monitoring import prometheus, write_blocks
 from tests.support.synthetic import stories
-from tests.support.synthetic.compare import Difference, compare
-from tests.support.synthetic.openmetrics import write_blocks
 from tests.support.synthetic.plan import History, Step
-from tests.support.synthetic.records import write_history_file
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data, sampled
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.columns import ReviewData
+from uwsgi_headroom.report.columns import Column, ReviewData, ServerData, WorkerColumns
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
 from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, make_endpoint
@@ -65,7 +65,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     paths = [tmp_path_factory.mktemp("history") / f"web{machine + 1}.db" for machine in range(2)]
     for machine, path in enumerate(paths):
         write_history_file(HISTORY, path, machine)
-    with prometheus([], history=write_blocks(HISTORY)) as running:
+    with prometheus([], history=lambda folder: write_blocks(folder, openmetrics(HISTORY))) as running:
         api = PrometheusApi(HttpPost(make_endpoint(f"http://127.0.0.1:{running.port}")))
         asked = load_prometheus(api, lambda _now: SPAN)
         yield Both(api, asked, load_history_files(paths, lambda _end: SPAN))
@@ -149,3 +149,85 @@ def test_a_range_without_data(both: Both) -> None:
     early = TimeRange(SPAN.since - 86400, SPAN.since - 43200, "UTC")
     with pytest.raises(HeadroomError, match="has no metrics of uwsgi-headroom from 2026-09-26 06:00"):
         load_prometheus(both.api, lambda _now: early)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Relative differences of a column: of its sum, and of its largest quarter of an hour. missing: quarters that only
+    one of both has; largest: the largest value."""
+
+    column: str
+    sum: float
+    maximum: float
+    missing: int
+    largest: float
+
+
+def named_columns(server: ServerData | WorkerColumns) -> Iterator[tuple[str, Column]]:
+    """Every column of a server by name, those of its parts and workers too."""
+    for each in fields(server):
+        value = getattr(server, each.name)
+        if isinstance(value, np.ndarray) and each.name != "time":
+            yield each.name, value
+        elif each.name == "by_worker":
+            for worker in value:
+                yield from ((f"worker {worker.worker_id} {name}", column) for name, column in named_columns(worker))
+        elif each.name in ("waits", "backends", "routes"):
+            yield from ((f"{each.name} {part}", column) for part, column in value.items())
+        elif each.name in ("occupancy", "by_time", "percentiles"):
+            yield from ((f"{each.name} {place}", column) for place, column in enumerate(value))
+
+
+def compare(one: ServerData, other: ServerData) -> list[Difference]:
+    """The differences of all columns; both servers must have the same ones."""
+    columns, others = dict(named_columns(one)), dict(named_columns(other))
+    assert columns.keys() == others.keys(), columns.keys() ^ others.keys()
+    return [_compare(name, columns[name], others[name]) for name in columns]
+
+
+def _compare(name: str, one: Column, other: Column) -> Difference:
+    known = ~np.isnan(one) & ~np.isnan(other)
+    missing = int((np.isnan(one) != np.isnan(other)).sum())
+    if not known.any():
+        return Difference(name, 0.0, 0.0, missing, float("nan"))
+    sums, maxima = ([float(f(column[known])) for column in (one, other)] for f in (np.sum, np.max))
+    return Difference(name, _relative(*sums), _relative(*maxima), missing, maxima[1])
+
+
+def _relative(one: float, other: float) -> float:
+    return 0.0 if one == other else abs(one - other) / max(abs(other), 1e-300)
+
+
+PHASE = 7.3
+"""Seconds from a full minute to the next scrape: Prometheus scrapes each target at its own time."""
+
+
+def openmetrics(history: History) -> Iterator[str]:
+    """Yields scrapes once a minute, grouped by family as the format requires; none while a server is missing."""
+    families: dict[str, list[Iterator[str]]] = {}
+    for service in history.services:
+        for place in range(service.servers):
+            times = np.arange(history.since + PHASE + 11 * place, history.until, MINUTE)
+            times = times[sampled(history, service, times)]
+            target = {"instance": f"web{place + 1}:9238", "job": "uwsgi"}
+            for series in expose(history, service, place):
+                families.setdefault(series.name, []).append(_lines(series, target, times, history.since))
+    for name, series_lines in families.items():
+        yield f"# TYPE {name} gauge\n"
+        yield from chain(*series_lines)
+    yield "# EOF\n"
+
+
+def _lines(series: Exposed, target: Mapping[str, str], times: np.ndarray, since: float) -> Iterator[str]:
+    labels = ",".join(f'{key}="{value}"' for key, value in {**target, **series.labels}.items())
+    head = f"{series.name}{{{labels}}}"
+    after = (times - since) / MINUTE
+    if series.counter:
+        before = np.floor(after).astype(int)
+        ahead = np.minimum(before + 1, len(series.values) - 1)
+        growth = np.maximum(0.0, series.values[ahead] - series.values[before])  # a reset is at the end of its minute
+        values = series.values[before] + (after - before) * growth
+    else:
+        values = series.values[np.floor(after).astype(int)]
+    for at, value in zip(times.tolist(), values.tolist(), strict=True):
+        yield f"{head} {value:.6f} {at:.3f}\n"

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.report.sources.records import make_minutes, write_history_file
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History
-from tests.support.synthetic.records import make_minutes, write_history_file
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files

@@ -9,7 +9,7 @@ from email.utils import formatdate
 import numpy as np
 import pytest
 
-from tests.support.stand_in_prometheus import JSON, Reply, Request, failure, stand_in, values
+from tests.support.stand_in_web_server import JSON, Reply, Request, failure, stand_in, values
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.prometheus import load_prometheus

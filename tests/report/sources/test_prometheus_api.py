@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.stand_in_prometheus import Reply, Request, failure, stand_in, values
+from tests.support.stand_in_web_server import Reply, Request, failure, stand_in, values
 from uwsgi_headroom.report.sources import prometheus_api
 from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, make_endpoint
 

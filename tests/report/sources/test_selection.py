@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.synthetic import stories
-from tests.support.synthetic.review_data import make_review_data
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.sources.selection import describe_clock, list_problems, refuse_too_many, select_servers

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.captured_documents import document
-from tests.support.hostile.peer import Body
 
 GOOD = document("minified")
 EMPEROR = document("emperor")
 ROUTER = document("router_http_subscriptions")
 
 _SERVER = json.loads(GOOD)
+
+Body = Callable[[int], bytes]
+"""Returns the document for a connection, by its number."""
 
 
 def server(**keys: object) -> bytes:

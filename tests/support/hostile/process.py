@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.hostile.cases import CASES
-from tests.support.hostile.listeners import Site
+from tests.support.hostile.servers import Site
 from tools.environments import ROOT
 
 

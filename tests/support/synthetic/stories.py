@@ -38,12 +38,6 @@ def steady(days: float = 60.0) -> History:
     return History(services=(_proportional("steady"),), days=days)
 
 
-def stepped(days: float = 60.0) -> History:
-    """Traffic moved here in the middle of the range: half as much again, and no growth before or after."""
-    step = Step(day=days / 2, factor=1.5, title="The load balancer's weights were changed.")
-    return History(services=(_proportional("stepped", steps=(step,)),), days=days)
-
-
 def interrupted(days: float = 30.0) -> History:
     """Reloads, a restart of the exporters, and four days and a half without samples."""
     service = replace(STORY, reloads=(3.4, 12.7), restarts=(8.2,), missing=((15.0, 19.0), (22.5, 23.0)))

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from tests.support.documents_with_response_times import (
-    EXAMPLE,
+from tests.support.documents_with_times import (
+    RESPONSE_TIMES,
     SHORT,
     objective,
     percentiles,
@@ -96,7 +96,7 @@ def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too() -> None:
     short = msgspec.structs.replace(SHORT, share=0.95)
     servers = [
         msgspec.structs.replace(with_response_times(HOT, section), name=name)
-        for name, section in (("long", EXAMPLE), ("short", percentiles(short)), ("unknown", None))
+        for name, section in (("long", RESPONSE_TIMES), ("short", percentiles(short)), ("unknown", None))
     ]
     wide = lines(screen_model(*servers), Navigation(), 100)
     place = wide[1].index("P95") - 4

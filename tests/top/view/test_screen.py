@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.support.captured_documents import NAMES
-from tests.support.documents_with_waits import with_waits
+from tests.support.documents_with_times import with_waits
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
+from tests.support.documents_with_times import KNOWN_WAITS, waits, with_reason, with_waits
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Destination, Waits
@@ -32,7 +32,7 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
 
 def test_figures_and_a_bar() -> None:
     """Parts are in the order of their sizes, named in both lines."""
-    figures, bar = drawn(EXAMPLE, 100)
+    figures, bar = drawn(KNOWN_WAITS, 100)
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
     assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
 
@@ -40,7 +40,7 @@ def test_figures_and_a_bar() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
 def test_each_part_is_as_long_as_its_share(width: int) -> None:
     """The bar fills the line, and each part differs from its share by less than one column."""
-    _, bar = drawn(EXAMPLE, width)
+    _, bar = drawn(KNOWN_WAITS, width)
     assert cell_len(bar) == width
     parts = bar.removeprefix(" " * 13).removesuffix("│")
     lengths = [len(part) + 1 for part in parts.split("│")[1:]]
@@ -51,9 +51,9 @@ def test_each_part_is_as_long_as_its_share(width: int) -> None:
 
 def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
     """No figure is cut in its middle, for that would be another figure."""
-    whole, _ = drawn(EXAMPLE, 100)
+    whole, _ = drawn(KNOWN_WAITS, 100)
     for width in range(30, 100):
-        figures, _ = drawn(EXAMPLE, width)
+        figures, _ = drawn(KNOWN_WAITS, width)
         assert cell_len(figures) <= width
         shown = figures.removesuffix(" …")
         assert whole.startswith(shown)
@@ -175,12 +175,12 @@ def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
 
 def test_stuck_requests_stand_beside_the_time() -> None:
     """They are in the bar's threads, but not in the time of a request."""
-    section = msgspec.structs.replace(EXAMPLE, stuck=0.5)
+    section = msgspec.structs.replace(KNOWN_WAITS, stuck=0.5)
     line = stuck_line(with_waits(hot(), section), 80)
     assert line is not None
     assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
-    assert stuck_line(with_waits(hot(), EXAMPLE), 80) is None
-    websockets = stuck_line(with_waits(hot(), msgspec.structs.replace(EXAMPLE, lasting=14.0)), 80)
+    assert stuck_line(with_waits(hot(), KNOWN_WAITS), 80) is None
+    websockets = stuck_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, lasting=14.0)), 80)
     assert websockets is not None
     assert websockets.plain.strip() == "14.0 threads hold requests that last, not counted here"
     narrow = stuck_line(with_waits(hot(), section), 40)
@@ -193,13 +193,13 @@ def test_what_requests_wait_for_outside_is_named() -> None:
     destination = Destination(
         state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
     )
-    server = with_waits(hot(), msgspec.structs.replace(EXAMPLE, destinations=(destination,)))
+    server = with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, destinations=(destination,)))
     shown = lines(screen_model(server), AT_IT, 80, 24)
     place = next(place for place, line in enumerate(shown) if line.startswith("time"))
     assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
     hostile = msgspec.structs.replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
     for width in (40, 80):
-        line = outside_line(with_waits(hot(), msgspec.structs.replace(EXAMPLE, destinations=(hostile,))), width)
+        line = outside_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, destinations=(hostile,))), width)
         assert line is not None
         assert line.cell_len <= width
         assert line.plain.isprintable()

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.support.limited_server import LimitedServer, limited_server
+from tests.support.web_server import LimitedServer, limited_server
 from tests.web.security.certificates import write_certificates
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.security.gate import protect

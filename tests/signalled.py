@@ -1,6 +1,6 @@
 """Exporters that send themselves signals, each at a different moment: just before the first call of a function.
 
-`python -m tests.support.signalled FOLDER ARGUMENTS` runs them in parallel, forked from one process that has imported
+`python -m tests.signalled FOLDER ARGUMENTS` runs them in parallel, forked from one process that has imported
 everything. Each writes to `FOLDER/MOMENT SIGNALS.log`; their exit statuses are printed as JSON. As soon as an exporter
 listens, clients request a stream and metrics: both requests are in progress at every later moment. Another client
 connects as the exporter ends.

@@ -1,6 +1,6 @@
 """Compares the closed form of a server with a simulation of its requests, in many settings drawn by a seed.
 
-`python3 -m tests.support.closed_form_errors 400` prints how far the closed form is off.
+`python3 -m tests.analysis.closed_form_errors 400` prints how far the closed form is off.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from statistics import fmean, median, quantiles
 
-from tests.support.request_simulation import Simulation, System, Work, exponential_factors
+from tests.analysis.request_simulation import Simulation, System, Work, exponential_factors
 from uwsgi_headroom.analysis.repairman import Model, find_times, flow_equivalent
 
 LOADS = (0.5, 0.8)

@@ -1,4 +1,4 @@
-"""A web server that answers like a Prometheus, or like something else that was taken for one."""
+"""A web server that answers as a test says: like a Prometheus, like what was taken for one, or a webhook's receiver."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True)
 class Request:
-    """A request. headers: by name in small letters; form: the first value of each field."""
+    """A request. headers: by name in small letters."""
 
     path: str
     headers: Mapping[str, str]
-    form: Mapping[str, str]
+    body: bytes
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """The first value of each field."""
+        return {name: found[0] for name, found in parse_qs(self.body.decode()).items()}
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,8 @@ def stand_in(answer: Callable[[Request], Reply], certificate: Path | None = None
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            request = Request(self.path, headers, {name: found[0] for name, found in form.items()})
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             running.requests.append(request)
             reply = answer(request)
             with contextlib.suppress(OSError):  # the client has gone

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from scipy.special import ndtr
 
-from tests.support.synthetic.exposed import MINUTE, SAMPLES_PER_SECOND
+from tests.report.sources.exposed import MINUTE, SAMPLES_PER_SECOND
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_server
+from tests.support.windows import window, worker
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.columns import Column, ServerData
 from uwsgi_headroom.response_times.bins import Bins
@@ -90,46 +93,41 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int], oc
     def seconds(column: Column) -> float:
         return MINUTE * float(column[row])
 
-    workers = tuple(
-        WorkerWindow(
-            worker_id=worker.worker_id,
-            requests=number,
-            static_requests=0,
-            running_time=seconds(worker.running),
-            busy_seconds=seconds(worker.busy),
-            up_seconds=MINUTE,
-            cpu_seconds=seconds(worker.cpu),
-            respawns=int(columns.reloads[row]),
-            lost=0,
+    reloads = int(columns.reloads[row])
+    rows = (
+        msgspec.structs.replace(
+            worker(
+                each.worker_id,
+                number,
+                each=None,
+                cpu=seconds(each.cpu),
+                busy=seconds(each.busy),
+                up=MINUTE,
+                respawns=reloads,  # uWSGI counts the first spawn, too
+                lock=seconds(each.lock),
+            ),
+            running_time=seconds(each.running),
             resident_bytes=int(columns.memory_per_worker[row]),
             resident_growth=0,
-            interpreter_lock_seconds=seconds(worker.lock),
         )
-        for worker, number in zip(columns.by_worker, requests, strict=True)
+        for each, number in zip(columns.by_worker, requests, strict=True)
     )
-    return Window(
-        asked=MINUTE,
-        seconds=MINUTE,
+    whole = window(
+        MINUTE,
+        *rows,
+        cpu=(float(columns.cpu_own[row]), float(columns.cpu_idle[row]), float(columns.cpu_others[row])),
+        waits={state: float(threads[row]) for state, threads in columns.waits.items()},  # type: ignore[misc]
+        backends={backend: float(threads[row]) for backend, threads in columns.backends.items()},
+        **{"/run/a.sock": seconds(columns.queue)},
+    )
+    return replace(
+        whole,
         until=until,
-        observed_seconds=MINUTE,
         full_seconds=seconds(columns.full),
-        gap_seconds=0.0,
-        reloads=int(columns.reloads[row]),
-        exceptions=0,
-        harakiris=0,
-        respawns=int(columns.reloads[row]) * len(columns.by_worker),  # uWSGI counts the first spawn, too
+        reloads=reloads,
         overflows=0,
-        workers=workers,
-        queue_seconds={"/run/a.sock": seconds(columns.queue)},
         queue_full_seconds={"/run/a.sock": seconds(columns.queue_full)},
         occupancy=occupancy,
         configured=int(columns.configured[row]),
         available=int(columns.available[row]),
-        cpu=CpuWindow(MINUTE, seconds(columns.cpu_own), seconds(columns.cpu_idle), seconds(columns.cpu_others)),
-        waits=WaitWindow(
-            observed_seconds=MINUTE,
-            disagreement_seconds=0.0,
-            seconds={state: seconds(threads) for state, threads in columns.waits.items()},  # type: ignore[misc]
-            backends={backend: seconds(threads) for backend, threads in columns.backends.items()},
-        ),
     )

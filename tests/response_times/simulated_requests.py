@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tests.support.simulated_server import EPOCH, reading
+from msgspec.structs import replace
+
+from tests.support.simulated_server import EPOCH, Slot, read_worker, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals, ResponseTimeWindow
@@ -217,25 +219,7 @@ def worker(
 ) -> Worker:
     """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the start of its
     request."""
-    return Worker(
-        worker_id=worker_id,
-        pid=pid,
-        state="busy" if serving else "idle",
-        accepting=True,
-        threads=len(counts),
-        busy_threads=len(serving),
-        requests=sum(counts),
-        requests_since_spawn=since_spawn,
-        static_requests=static,
-        running_time=running_time,
-        exceptions=0,
-        harakiris=0,
-        respawns=1,
-        signals=0,
-        transmitted_bytes=0,
-        resident_bytes=None,
-        last_spawn=EPOCH,
-        serving=dict(serving),
-        thread_requests=counts,
-        apps=(),
-    )
+    done = sum(counts)
+    slot = Slot(len(counts), pid, "busy" if serving else "idle", len(serving), done, static, running_time)
+    slot.respawns, slot.before_spawn, slot.last_spawn = 1, done - since_spawn, EPOCH
+    return replace(read_worker(worker_id, slot), serving=dict(serving), thread_requests=counts)

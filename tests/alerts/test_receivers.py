@@ -5,7 +5,7 @@ from __future__ import annotations
 import smtplib
 import socket
 
-from tests.support.mailbox import mailbox
+from tests.alerts.receivers import mailbox
 
 
 def test_a_mail_is_kept() -> None:

@@ -1,11 +1,33 @@
-"""A fake `/proc/stat` and a cgroup with a quota, in a folder: the test sets how much CPU is used."""
+"""Files of `/proc` and `/sys`: trees in tests/kernel/trees.json, each the root for process 4242.
+
+* `hybrid_*`, `v1_*`: captured from Linux 6.18 with the cpu controller in cgroup version 1 and quotas set by hand;
+  `v1_container` and `v1_neighbour` inside a cgroup namespace. Each list of pids is replaced by 4242.
+* `v2_*`: not captured but written according to the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`) and
+  cgroup_namespaces(7).
+* `netstat`: captured from Linux 6.18 after a TCP listen queue had overflowed.
+
+`KernelTree` is a `/proc/stat` and a cgroup with a quota, of which a test sets how much CPU is used.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from pathlib import Path
 
 from uwsgi_headroom.kernel.cpus import GroupQuota
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="headroom-trees-")
+
+TREES = Path(_FOLDER.name)
+"""The folder of the trees, by name; it lasts as long as this process."""
+
+for name, files in json.loads((Path(__file__).with_name("trees.json")).read_text()).items():
+    for place, text in files.items():
+        file = TREES / name / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

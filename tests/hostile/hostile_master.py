@@ -1,6 +1,6 @@
 """A program that is a stats server with workers, and does what slows down those who look at it from outside.
 
-    hostile_master.py SOCKET NAME=NUMBER...
+    python3 -m tests.hostile.hostile_master SOCKET NAME=NUMBER...
 
     descriptors=N   every process has N descriptors
     members=N       beside the workers there are four children, each with an epoll set of N members, 200 times open
@@ -28,9 +28,10 @@ import struct
 import sys
 import time
 
+from tests.discover.hostile_master import ARGUMENTS, claim
+
 LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_PDEATHSIG, PR_SET_MM, PR_SET_MM_MAP = 1, 35, 14  # linux/prctl.h
-MAP_NORESERVE = 0x4000
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 WORKER = {
     "accepting": 1,
     "status": "idle",
@@ -61,21 +62,6 @@ def open_many(number: int) -> None:
     end, _ = os.pipe()
     for _ in range(number):
         os.dup(end)
-
-
-def claim(size: int) -> None:
-    """Make the command line as long as this, in memory that is reserved and never used: prctl(2), PR_SET_MM_MAP, with
-    all other addresses as they are in proc_pid_stat(5)."""
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | MAP_NORESERVE, mmap.PROT_READ | mmap.PROT_WRITE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    with open("/proc/self/stat") as file:
-        fields = [0, 0, 0, *file.read().rpartition(")")[2].split()]
-    code, end_code, stack, data, end_data, heap = (int(fields[place]) for place in (26, 27, 28, 45, 46, 47))
-    environment = int(fields[50]), int(fields[51])
-    addresses = code, end_code, data, end_data, heap, heap, stack, start, start + size, *environment, 0
-    layout = ctypes.create_string_buffer(struct.pack("=12QIi", *addresses, 0, -1))
-    if LIBC.prctl(PR_SET_MM, PR_SET_MM_MAP, layout, len(layout) - 1, 0) != 0:
-        sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
 
 
 def lock_for_good(folder: str) -> None:
@@ -166,7 +152,10 @@ def main(path: str, *words: str) -> None:
             child(wish["members"])
     workers = [[float(child()), time.time()] for _ in range(wish.get("workers", 2))]
     if wish.get("claimed"):
-        claim(wish["claimed"])
+        try:
+            claim(ARGUMENTS, wish["claimed"])
+        except OSError as error:
+            sys.exit(f"prctl: {error}")
     listener.listen(64)
     if wish.get("locked"):
         own = os.getpid()
