@@ -64,8 +64,8 @@ def shop() -> Iterator[Exporter]:
     look at what requests wait for."""
     with (
         alert_scenes.mapped(processes=2) as server,
-        alert_scenes.loaded(server.hot, clients=9, io_ms=120, cpu_ms=2),
-        alert_scenes.loaded(server.calm, clients=3, io_ms=120, cpu_ms=2),
+        alert_scenes.loaded(server.hot, clients=9, io_ms=240, cpu_ms=2),
+        alert_scenes.loaded(server.calm, clients=3, io_ms=240, cpu_ms=2),
         exporter("--stats", f"shop={server.stats}", "--cpu-residency", "--waits=false") as running,
     ):
         yield running
