@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import alert_scenes, real_uwsgi
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.captured_documents import path
 from tests.support.exporter import Exporter, exporter
 from tests.support.web_server import serving
@@ -49,13 +49,6 @@ PANELS = [
     "Setup",
     "Sampling",
 ]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
