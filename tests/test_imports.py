@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -65,11 +66,22 @@ NEIGHBOURS = ("alerts", "dashboards")
 """Folders beside the package that come in by the doors, as its rooms do."""
 
 
-def _imported(module: str) -> list[str]:
-    """The modules that are loaded after a new Python has imported this one."""
-    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+def _imported(*modules: str) -> list[str]:
+    """The modules that are loaded after a new Python has imported these of the package, which are among them."""
+    names = [f"uwsgi_headroom.{module}" for module in modules]
+    program = f"import sys, {', '.join(names)}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    loaded = done.stdout.splitlines()
+    assert set(names) <= set(loaded)
+    return loaded
+
+
+def _load(unwanted: tuple[str, ...], modules: Sequence[str]) -> dict[str, list[str]]:
+    """By module: what it loads of the unwanted. What one of them loads, all of them load, so they are imported
+    together first; a Python for each names the culprits."""
+    if not any(name.startswith(unwanted) for name in _imported(*modules)):
+        return {}
+    return {module: [name for name in _imported(module) if name.startswith(unwanted)] for module in modules}
 
 
 @cache
@@ -80,43 +92,28 @@ def _named(path: Path) -> list[str]:
     return [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "watch.fleet",
-        "analysis.findings",
-        "documents.build",
-        "top.feeds",
-        "check.watching",
-        "check.command",
-        "top.start",
-    ],
-)
-def test_no_face_is_imported(module: str) -> None:
+def test_no_face_is_imported() -> None:
     """Modules that read, judge and describe servers work without Prometheus' client and the web server."""
-    imported = _imported(f"uwsgi_headroom.{module}")
-    assert f"uwsgi_headroom.{module}" in imported
-    assert [name for name in imported if name.startswith(FACES)] == []
+    modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
+    assert _load(FACES, modules.split()) == {}
 
 
-@pytest.mark.parametrize("module", ["defaults", "parsers", "precedence", "servers", "settings", "slo", "yaml_file"])
-def test_settings_know_nothing_that_is_set(module: str) -> None:
+def test_settings_know_nothing_that_is_set() -> None:
     """Modules that watch and describe servers import defaults from the settings, not the other way round."""
-    imported = _imported(f"uwsgi_headroom.config.{module}")
-    assert f"uwsgi_headroom.config.{module}" in imported
-    assert [name for name in imported if name.startswith(SETTABLE)] == []
+    modules = "defaults parsers precedence servers settings slo yaml_file"
+    assert _load(SETTABLE, [f"config.{module}" for module in modules.split()]) == {}
 
 
 def test_without_a_history_file_nothing_loads_its_library() -> None:
     """The exporter keeps its history in memory by default, and loads no database."""
-    imported = _imported("uwsgi_headroom.serve")
+    imported = _imported("serve")
     assert "uwsgi_headroom.watch.fleet" in imported
     assert "sqlite3" not in imported
 
 
 def test_the_kernels_facts_need_no_reading() -> None:
     """A reading is built from kernel facts, not the other way round."""
-    imported = _imported("uwsgi_headroom.kernel.host")
+    imported = _imported("kernel.host")
     assert "uwsgi_headroom.kernel.facts" in imported
     assert "uwsgi_headroom.reading" not in imported
 
@@ -124,7 +121,7 @@ def test_the_kernels_facts_need_no_reading() -> None:
 @pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measured"])
 def test_the_analysis_loads_no_collector(module: str) -> None:
     """The analysis knows a server from a record and a window only, whichever module made them."""
-    imported = _imported(f"uwsgi_headroom.analysis.{module}")
+    imported = _imported(f"analysis.{module}")
     assert "uwsgi_headroom.record" in imported
     assert [name for name in imported if name.startswith(COLLECTORS)] == []
 
@@ -145,7 +142,7 @@ def test_nothing_but_tests_and_tools_imports_tests(folder: str) -> None:
 
 def test_a_record_needs_nothing() -> None:
     """Those who fill a record and those who judge it import it, so it imports no other part of the package."""
-    own = [name for name in _imported("uwsgi_headroom.record") if name.startswith("uwsgi_headroom.")]
+    own = [name for name in _imported("record") if name.startswith("uwsgi_headroom.")]
     assert "uwsgi_headroom.record" in own
     assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []
 

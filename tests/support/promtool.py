@@ -53,17 +53,26 @@ def rules_read(rules: Iterable[Path], expressions: Iterable[str], alerts: Collec
     return frozenset(named | read)
 
 
-def write_rules(directory: Path, rules: Iterable[Path], names: Collection[str]) -> list[Path]:
-    """Copies rule files into `directory`, each with its rules of these names only, and returns the copies."""
+def write_rules(
+    directory: Path, rules: Iterable[Path], names: Collection[str], described: Collection[str] = ()
+) -> list[Path]:
+    """Copies rule files into `directory`, each with its rules of these names only, and returns the copies. described:
+    the alerts that keep their annotations."""
     written = []
     for path in rules:
-        groups = [
-            {**group, "rules": [rule for rule in group["rules"] if (rule.get("alert") or rule["record"]) in names]}
-            for group in _groups(path)
-        ]
+        groups = [{**group, "rules": _copied(group["rules"], names, described)} for group in _groups(path)]
         written.append(directory / path.name)
         written[-1].write_text(json.dumps({"groups": [group for group in groups if group["rules"]]}))
     return written
+
+
+def _copied(
+    rules: Iterable[Mapping[str, Any]], names: Collection[str], described: Collection[str]
+) -> list[dict[str, Any]]:
+    kept = [rule for rule in rules if (rule.get("alert") or rule["record"]) in names]
+    return [
+        {key: of for key, of in rule.items() if key != "annotations" or rule["alert"] in described} for rule in kept
+    ]
 
 
 _NAME = re.compile(r"[A-Za-z_:][\w:]*")

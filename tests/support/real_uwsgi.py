@@ -59,13 +59,17 @@ def free_port() -> int:
     raise RuntimeError("no TCP port is free for a server on this machine")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "condition") -> None:
-    """Polls `condition` until it is true; fails after `seconds`."""
+def wait_until(
+    condition: Callable[[], object], seconds: float = 60.0, what: str = "condition", pause: float = 0.02
+) -> None:
+    """Polls `condition` until it is true; fails after `seconds`. The pause between two polls grows to a tenth of a
+    second, because a poll may cost another process milliseconds of CPU."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not within {seconds:g} s")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = max(pause, min(1.1 * pause, 0.1))
 
 
 def accepts(address: str | tuple[str, int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.support.browser import Tab, browser, tab
 from tests.support.web_server import serving
@@ -12,11 +13,17 @@ from tests.web.test_app import replayed
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of a module; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser) -> Iterator[Tab]:
     """The page of a replayed server, whose modules can be imported."""
     with (
         serving(replayed("threads_4x8_busy"), sampling=True) as port,
-        browser() as chromium,
         tab(chromium, port, bypass_csp=True) as shown,
     ):
         shown.open("/")

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_list_in_browser import FULL, MIXED, listing
@@ -16,13 +16,6 @@ from tests.web.test_page_list_in_browser import FULL, MIXED, listing
 pytestmark = pytest.mark.integration
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import real_uwsgi
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import wait_until
 
@@ -23,13 +23,6 @@ FIFTH = 9, 63
 
 POINTED = """[...document.querySelectorAll(".panel:not([hidden]) .when")].every(
     (when) => when.textContent && !when.textContent.startsWith("latest"))"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

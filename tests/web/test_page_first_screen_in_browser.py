@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import alert_scenes
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.exporter import exporter
 from tests.web.test_page_in_browser import picture
 
@@ -46,13 +46,6 @@ _COLOURED = """() => {
     const all = [...document.querySelectorAll("main *")];
     return all.filter((each) => each.checkVisibility() && has(getComputedStyle(each))).map((each) => each.outerHTML);
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

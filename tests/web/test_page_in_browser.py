@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import alert_scenes, real_uwsgi
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.captured_documents import path
 from tests.support.exporter import Exporter, exporter
 from tests.support.web_server import serving
@@ -52,20 +52,13 @@ PANELS = [
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def shop() -> Iterator[Exporter]:
     """An exporter of a uWSGI whose first worker gets three times as much as the second, with CPU to spare. It does not
     look at what requests wait for."""
     with (
         alert_scenes.mapped(processes=2) as server,
-        alert_scenes.loaded(server.hot, clients=9, io_ms=120, cpu_ms=2),
-        alert_scenes.loaded(server.calm, clients=3, io_ms=120, cpu_ms=2),
+        alert_scenes.loaded(server.hot, clients=9, io_ms=240, cpu_ms=2),
+        alert_scenes.loaded(server.calm, clients=3, io_ms=240, cpu_ms=2),
         exporter("--stats", f"shop={server.stats}", "--cpu-residency", "--waits=false") as running,
     ):
         yield running

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import stored_days
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 
@@ -23,13 +23,6 @@ SERVER = "threads_4x8_busy"
 WEEK = 7 * stored_days.DAY
 ZONE = "Europe/Berlin"
 PROBLEM = "/var/lib/history.db is damaged"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support import real_uwsgi
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.exporter import exporter
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
@@ -18,13 +18,6 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
@@ -70,13 +70,6 @@ _LABELS = """() => [...document.querySelectorAll(".part")].map((part) => {
     const behind = part.classList.contains("hatched") ? label : getComputedStyle(part);
     return [part.textContent, hex(label.color), hex(behind.backgroundColor)];
 })"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import Tab, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 
@@ -19,13 +19,6 @@ pytestmark = pytest.mark.integration
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; every tab has a profile of its own."""
-    with browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -52,19 +52,21 @@ def documents() -> Mapping[str, Mapping[str, Any]]:
 
 def write(name: str, directory: Path) -> list[Path]:
     """Writes one document into `directory`, as JSON, which is valid YAML and faster to parse: a file for the cases that
-    read the same rules, with copies of these rules only."""
+    read the same rules and texts, with copies of these only: promtool renders a firing alert's texts at each step."""
     document = documents()[name]
     rules = [Path(path) for path in document["rule_files"]]
-    alike: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+    alike: dict[tuple[frozenset[str], ...], list[Mapping[str, Any]]] = {}
     for case in document["tests"]:
         expressions = [asked["expr"] for asked in case.get("promql_expr_test", ())]
-        alerts = {asked["alertname"] for asked in case.get("alert_rule_test", ())}
-        alike.setdefault(rules_read(rules, expressions, alerts), []).append(case)
+        asked_for = case.get("alert_rule_test", ())
+        alerts = {asked["alertname"] for asked in asked_for}
+        described = frozenset(asked["alertname"] for asked in asked_for if asked["exp_alerts"])
+        alike.setdefault((rules_read(rules, expressions, alerts), described), []).append(case)
     written = []
-    for place, (names, cases) in enumerate(alike.items()):
+    for place, ((names, described), cases) in enumerate(alike.items()):
         folder = directory / str(place)
         folder.mkdir()
-        files = [str(path) for path in write_rules(folder, rules, names)]
+        files = [str(path) for path in write_rules(folder, rules, names, described)]
         written.append(folder / f"{name}.test.yaml")
         changed = {"tests": cases, "rule_files": files, "group_eval_order": GROUPS}
         written[-1].write_text(json.dumps({**document, **changed}))
