@@ -222,6 +222,7 @@ def test_wrong_flags(arguments: list[str], message: str, capsys: pytest.CaptureF
 APPLICATION = """\
 import time
 def application(environ, start):
+    sum(range(200_000))  # the kernel counts CPU time in steps of 10 ms
     time.sleep(0.02)
     start("200 OK", [])
     return [b"ok"]

@@ -146,7 +146,8 @@ def test_a_check_ends_the_load() -> None:
 
             with pytest.raises(RuntimeError, match="the server has ended"):
                 await measure(Load(clients=2, seconds=60.0), address, lambda: None, check)
-            assert len(asyncio.all_tasks()) <= 3  # this one, and what the server still does
+            clients = [task for task in asyncio.all_tasks() if "repeat" in task.get_coro().__qualname__]
+            assert clients == []
 
     asyncio.run(run())
 
