@@ -193,8 +193,8 @@ def _act(row: Row, act: str) -> str:
     if phase is None:
         return "-"
     announced = act in ("follow", "reload") and row.restarts
-    told = " (`discover` says: a restart)" if announced else ""
-    return f"{phase.failed} failed, {phase.away:.1f} s{told}" if phase.serves else "DOWN"
+    note = " (`discover` says: a restart)" if announced else ""
+    return f"{phase.failed} failed, {phase.away:.1f} s{note}" if phase.serves else "DOWN"
 
 
 def _steps(printed: Sequence[str]) -> list[following.Step]:

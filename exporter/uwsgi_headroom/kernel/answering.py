@@ -60,8 +60,8 @@ def _open_schedule() -> int | None:
 
 
 def _time_without_delays(schedule: int | None) -> float:
-    """A clock that stands while this process waits for a CPU, in seconds; also while it waits for something else, if
-    the kernel does not say for what. (schedstat: Documentation/scheduler/sched-stats.rst.)"""
+    """A clock that stands while this process waits for a CPU, in seconds (schedstat in the kernel's
+    Documentation/scheduler/sched-stats.rst); the CPU time of this process where the kernel does not count that."""
     if schedule is None:
         return time.process_time()
     return time.monotonic() - int(os.pread(schedule, 64, 0).split()[1]) / 1e9

@@ -67,7 +67,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], o
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
-    monkeypatch.setattr(worker_threads, "lives", lambda *_: False)  # this machine may have a process of the same PID
+    monkeypatch.setattr(worker_threads.procfs, "read_state", lambda *_: b"")  # the PID may be a real one
 
     def set_calls(call: Callable[[int, int], object]) -> None:
         monkeypatch.setattr(worker_threads, "read_system_call", lambda pid, thread: line_of(call(pid, thread)))

@@ -174,7 +174,7 @@ class WorkerThreads:
                 return []
             raise no_right() from None
         except FileNotFoundError:
-            if lives(pid, thread):
+            if procfs.read_state(pid, thread):
                 raise RefusedError(_NO_FILE) from None
             at.threads.list_again()
             return []
@@ -430,11 +430,6 @@ class RequestThreads:
     def note_accepting(self, thread: int) -> None:
         """Record that a thread waits to accept a request."""
         self._seen.add(thread)
-
-
-def lives(pid: int, thread: int) -> bool:
-    """Whether a process has this thread."""
-    return os.path.exists(f"/proc/{pid}/task/{thread}/stat")
 
 
 def list_threads(pid: int) -> list[int]:
