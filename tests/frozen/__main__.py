@@ -2,6 +2,7 @@
 
 python -m tests.frozen write FOLDER...       adds windows from folders of `tests.frozen.capture`
 python -m tests.frozen accept "REASON"       everything that is judged otherwise now, as expected for this reason
+python -m tests.frozen pages                 what rows say about windows
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.frozen import pages
 from tests.frozen.form import encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, decode_given, expected, find_different, judge, read_lines
 from tools.environments import ROOT
@@ -92,5 +94,7 @@ if __name__ == "__main__":
             write(list(map(Path, folders)))
         case ["accept", reason]:
             accept(reason)
+        case ["pages"]:
+            pages.write()
         case _:
             sys.exit(__doc__)

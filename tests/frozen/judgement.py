@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,25 @@ def decode_given(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: decode(hints[name], each) for name, each in given.items() if name in hints and name != "backends"}
 
 
-def judge(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is judged of an input."""
+def find_figures(given: Mapping[str, Any]) -> Figures:
+    """The figures that are judged."""
     taken = decode_given(given)
     objective = taken.pop("objective", None)
     if "backends" in given:
         taken["backends"] = FrozenSlices(given["backends"])
-    figures = replace(correct_headroom(compute_figures(**taken)), objective=objective)
+    return replace(correct_headroom(compute_figures(**taken)), objective=objective)
+
+
+@cache
+def judge_all() -> dict[str, tuple[Figures, list[Finding]]]:
+    """What is judged of each window, by name."""
+    figures = {line["name"]: find_figures(line["given"]) for line in read_lines(WINDOWS)}
+    return {name: (each, collect_findings(each)) for name, each in figures.items()}
+
+
+def judge(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is judged of an input."""
+    figures = find_figures(given)
     return describe(figures, collect_findings(figures))
 
 
@@ -104,5 +117,5 @@ def expected() -> dict[str, dict[str, Any]]:
 def find_different() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """The windows of which something else is judged now, by name: what is judged, and what was to be."""
     wanted = expected()
-    judged = {line["name"]: judge(line["given"]) for line in read_lines(WINDOWS)}
+    judged = {name: describe(*each) for name, each in judge_all().items()}
     return {name: (now, wanted[name]) for name, now in judged.items() if differs(now, wanted[name])}

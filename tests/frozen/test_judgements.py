@@ -12,12 +12,15 @@ from msgspec import Struct
 
 from tests.frozen.form import decode, encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, differs, find_different, read_lines
+from tests.frozen.pages import PAGES, find_examples, render
 from tests.support.windows import the_example
 from tools.scenarios.everything import plan
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.history.window import Window
 
 MOST_SHOWN = 20
+
+LONGEST_ACT, LONGEST_LABEL = 100, 200
 
 
 def test_every_window_is_judged_as_before() -> None:
@@ -33,6 +36,19 @@ def test_every_window_is_judged_as_before() -> None:
 {text}
 {len(different)} windows are judged otherwise. If that is wanted: python -m tests.frozen accept "the reason"
 """
+
+
+def test_rows_say_what_their_pages_show() -> None:
+    """`python -m tests.frozen pages` writes them: read the difference as an operator at night would."""
+    pages = {path.name: path.read_text() for path in PAGES.iterdir()}
+    assert render() == pages
+
+
+def test_acts_are_short() -> None:
+    """What a person reads at once has at most 100 characters, and what /metrics shows 200 bytes."""
+    for name, finding in find_examples().values():
+        assert len(finding.public.act) <= LONGEST_ACT, (name, finding.public.act)
+        assert max(len(text.encode()) for text in finding.public) <= LONGEST_LABEL, (name, finding.public)
 
 
 def test_expected_differences_have_reasons() -> None:

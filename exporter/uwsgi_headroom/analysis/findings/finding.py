@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from uwsgi_headroom.analysis.littles_law import Flow, waiting_clause
 
+if TYPE_CHECKING:
+    from uwsgi_headroom.analysis.findings.kind import Kind
+
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+
+
+class Wording(NamedTuple):
+    """What people read of a finding who may only scrape: no path, command, line of code or value of an option."""
+
+    title: str = ""
+    evidence: str = ""
+    act: str = ""
+    clause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,11 @@ class Finding:
     """How long requests wait, the clause of it in the evidence; empty without one."""
     without_wait: str = ""
     """The evidence without this clause, for a block in which another finding says it."""
+    kind: Kind | None = None
+    """The row that says it."""
+    worker_id: int | None = None
+    """The worker that is meant, if it is one."""
+    public: Wording = Wording()
 
 
 class Evidence(NamedTuple):
