@@ -24,6 +24,9 @@ class Wording(NamedTuple):
     clause: str = ""
 
 
+NO_WORDING = Wording()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
@@ -57,7 +60,7 @@ class Finding:
     """The row that says it."""
     worker_id: int | None = None
     """The worker that is meant, if it is one."""
-    public: Wording = Wording()
+    public: Wording = NO_WORDING
 
 
 class Evidence(NamedTuple):
