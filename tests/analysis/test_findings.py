@@ -11,6 +11,7 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings, first_act
+from uwsgi_headroom.analysis.findings.causes import NO_APPLICATION, SOME_WITHOUT_APPLICATION
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
@@ -470,30 +471,6 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
     assert finding.severity == "warning"
 
 
-@pytest.mark.parametrize(
-    ("reloads", "ago", "first"),
-    [
-        (1, 5, "Roll back what was deployed with the last reload, and then reload uWSGI"),
-        (
-            0,
-            5,
-            "If this began with a deploy, roll the deploy back, and then reload uWSGI, otherwise check uWSGI's log "
-            "for ",
-        ),
-        (0, 5000, "Check uWSGI's log for the reason why the import fails"),
-    ],
-)
-def test_an_application_that_does_not_load_after_a_deploy(reloads: int, ago: int, first: str) -> None:
-    """The deploy is rolled back if a reload was seen; it is thought of while the workers are young."""
-    server = Server()
-    for number in range(1, 5):
-        server[number].last_spawn = int(EPOCH + AT) - ago
-    host = with_setup(server, names_application=True)
-    rows = replace(idle(), reloads=reloads)
-    finding = findings_by_code(rows, server, host=host)["no_application"]
-    assert first_act(finding.change).startswith(first)
-
-
 def test_an_application_that_is_not_loaded() -> None:
     """If the configuration names an application and uWSGI lists none, every request gets status 500."""
     server = Server()
@@ -509,13 +486,12 @@ def test_an_application_that_is_not_loaded() -> None:
 
     everywhere = judge(first, *others)
     assert everywhere
-    assert (everywhere.severity, everywhere.title) == ("critical", "No worker has loaded its application.")
+    assert everywhere.kind is NO_APPLICATION
     some = judge(loaded, *others)
     assert some
-    assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have not loaded their application.")
-    assert some.change == (
-        "Check uWSGI's log for the reason why the import fails. When the import works, reload uWSGI. Set `need-app`, "
-        "so that uWSGI does not start without an application."
+    assert (some.kind, some.title) == (
+        SOME_WITHOUT_APPLICATION,
+        "Workers 2, 3 and 4 have not loaded their application.",
     )
     assert judge(*[msgspec.structs.replace(each, apps=(App(),)) for each in (first, *others)]) is None
     assert judge(first, *others, host=with_setup(server)) is None

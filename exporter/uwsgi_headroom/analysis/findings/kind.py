@@ -6,7 +6,7 @@ no choice of words but those of `template`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -83,3 +83,8 @@ class Kind:
 
     def _texts(self) -> tuple[str, ...]:
         return self.title, self.evidence, self.meaning, self.act, self.then, self.clause
+
+
+def only(worker_ids: Sequence[int]) -> int | None:
+    """The worker that is meant, if it is one."""
+    return worker_ids[0] if len(worker_ids) == 1 else None
