@@ -10,7 +10,7 @@ import pytest
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings, first_act
+from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings
 from uwsgi_headroom.analysis.findings.causes import NO_APPLICATION, SOME_WITHOUT_APPLICATION
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
