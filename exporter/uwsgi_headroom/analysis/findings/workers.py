@@ -117,14 +117,15 @@ LOST = Kind(
     severity="critical",
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends:time}, and no uWSGI option that "
+    "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option that "
     "is set explains this.]",
     meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs "
     "out.][recycled? Workers that reach `max-requests`{limit} take no new requests, and uWSGI gives those in service "
     "{mercy} s (`worker-reload-mercy`) before it kills the worker.]",
-    act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]"
+    act="[options? Check whether you want {options} to end workers.][fix? {fix}]"
+    "[look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]"
     "[mercy_too_short? Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.]",
-    then=LOG + "[options? Check whether you want {options} to end workers: the configuration sets this.]",
+    then=LOG,
     page_after=60,
 )
 LOST_FEW = replace(LOST, severity="warning")
@@ -144,7 +145,7 @@ KEEPS_RESTARTING = Kind(
     role="cause",
     severity="critical",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
-    evidence="{ended:Worker} ended {respawns:times} in total in {seconds:duration}[harakiris? , and {harakiris:times} "
+    evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}[harakiris? , and {harakiris:times} "
     "by `harakiri`], and served {served:request} meanwhile[down? ; {down:worker} {down:is|are} down now].",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
     "loads the application.",
@@ -165,7 +166,7 @@ RESPAWNED = Kind(
     role="note",
     severity="info",
     title="Workers were restarted.",
-    evidence="{ended:Worker} ended {respawns:times} in total in the last {seconds:duration}[life? ; on average over "
+    evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
     meaning="uWSGI replaces a worker that reaches {limits}, and a worker that exits; it stops workers at a reload, and "
     "with `idle`. No request was lost.",
@@ -177,8 +178,7 @@ ENDED = Kind(
     role="harm",
     severity="critical",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
-    evidence="{ended:Worker} ended {respawns:times} in total in the last {seconds:duration}, and no uWSGI option "
-    "explains why.",
+    evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
     meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel kills a "
     "process if memory runs out. The requests in a worker that crashed or was killed are lost.",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
@@ -315,7 +315,7 @@ def _describe_lost(figures: Figures) -> dict[str, Fact | Private]:
         "lost": lost,
         "seconds": figures.window.seconds,
         "part": _part_of(figures, lost),
-        "ends": ends if ends > lost else None,
+        "ends": Private(f"{ends:,}" * (ends > lost)),
     }
 
 
@@ -329,18 +329,19 @@ def _lost_at_limit(figures: Figures, leak: Leak) -> Finding:
 
 
 def _lost_otherwise(figures: Figures) -> Finding:
-    is_recycled = _are_recycled(figures)
-    known = read_log(figures.server, ENDS)
-    is_said = is_proven(figures.server, "mercy_kill")
+    is_recycled, options, known = _are_recycled(figures), _name_enders(figures), read_log(figures.server, ENDS)
+    is_late = is_recycled or is_proven(figures.server, "mercy_kill")
+    look = known["look"] and not options
     return (LOST if _lose_many(figures) else LOST_FEW).found(
         _describe_lost(figures) | known,
-        look=known["look"] and not is_recycled,
-        mercy_too_short=is_recycled,
-        crashed=not (is_recycled or is_said),
-        recycled=is_recycled or is_said,
+        options=options,
+        fix="" if options else known["fix"],
+        look=look and not is_recycled,
+        mercy_too_short=look and is_recycled,
+        crashed=not is_late,
+        recycled=is_late,
         limit=_set_to(figures, "max_requests"),
         mercy=figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
-        options=_name_enders(figures),
     )
 
 
