@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS, proven_place, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
+    ANY_CALLS,
     are_stopped_when_idle,
     end,
     find_paused,
@@ -213,9 +214,6 @@ SOME_MISSING = replace(
 )
 ALL_MISSING = replace(SOME_MISSING, severity="critical", page_after=60)
 
-CALLS = "`py-spy dump`"
-"""What people read who may not read PIDs."""
-
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that cannot serve."""
@@ -276,7 +274,7 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
         away=found.away,
         oldest=found.oldest,
         mercy=options.worker_reload_mercy or (options.complete and DEFAULT_MERCY) or None,
-        calls=Private(show_calls(figures.server, ids[0]), CALLS),
+        calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
         end=end(figures.server, found.left),
         requests=sum(len(worker.ages) for worker in found.left),
         worker_id=only(ids),
@@ -304,7 +302,7 @@ def _ending(figures: Figures) -> Iterator[Finding]:
         other=bool(requests) and not reached,
         mercy=options.worker_reload_mercy or DEFAULT_MERCY,
         end=Private(end(figures.server, ending), "`kill`"),
-        calls=Private(show_calls(figures.server, ids[0]), CALLS),
+        calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
         worker_id=only(ids),
     )
 

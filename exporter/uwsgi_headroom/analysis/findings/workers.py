@@ -117,8 +117,8 @@ LOST = Kind(
     severity="critical",
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option that "
-    "is set explains this.]",
+    "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
+    "that is set explains this.]",
     meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs "
     "out.][recycled? Workers that reach `max-requests`{limit} take no new requests, and uWSGI gives those in service "
     "{mercy} s (`worker-reload-mercy`) before it kills the worker.]",
