@@ -576,7 +576,7 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     finding = streams(23, cores=6)["request_stuck"]
     assert finding.severity == "warning"
     assert finding.kind is STUCK
-    assert finding.evidence.startswith("23 requests are stuck, ")
+    assert finding.evidence.startswith("23 requests are stuck in worker 1")
     assert streams(23, cores=6, queued=50.0)["request_stuck"].kind is MANY_STUCK_REQUESTS
     assert "harakiri" not in finding.change
     assert "raise `gevent`" in finding.change
