@@ -122,7 +122,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
     finding = by_code["queue_wait"]
     assert (finding.kind, finding.worker_id) == (KEEPS_RESTARTING, 2)
-    assert finding.evidence.endswith("and served 0 requests meanwhile; worker 2 is down now.")
+    assert finding.evidence.endswith("and served 0 requests meanwhile.")
     assert "workers_missing" not in by_code
 
 
@@ -154,15 +154,6 @@ def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, foun
     assert ("out_of_memory" in by_code) == found
     if found:
         assert not by_code.keys() & {"requests_lost", "workers_ended", "workers_respawned", "respawn_loop"}
-        finding = by_code["out_of_memory"]
-        assert "`min-worker-lifetime`" not in finding.change  # they are old enough
-
-
-def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
-    """`reload-on-rss` replaces none before `min-worker-lifetime`, so the advice has both."""
-    early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
-    assert "at least 10 s old" in judged(early)["out_of_memory"].change
-    assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 
 
 def test_a_killed_worker_is_named() -> None:

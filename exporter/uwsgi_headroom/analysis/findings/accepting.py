@@ -7,14 +7,14 @@ no other takes a request either. uWSGI reports the process that holds the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes, workers
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind, only
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.shortages import lacks_cpu
@@ -32,8 +32,7 @@ ACCEPT_NOTHING = Kind(
     role="cause",
     severity="warning",
     title="Workers are idle while requests wait.",
-    evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was "
-    "free; on average, {busy:mean} of {threads:threads} {slots} were busy.",
+    evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
     meaning="Threads are free, so more threads or processes would not help.",
     act="Find out why the idle workers accept no requests: run `py-spy dump --native` on one of them.",
     then="A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's own locks. See also "
@@ -96,30 +95,22 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
     stopped, workers = find_stopped(figures), len(figures.server.workers)
     if stopped:
         ids = [worker.worker_id for worker in stopped]
-        resume = Private(kill("CONT", stopped), "`kill -CONT`")
-        yield WORKERS_STOPPED.found(
-            ids=ids, workers=workers, resume=resume, all=len(stopped) == workers, worker_id=only(ids)
-        )
+        yield WORKERS_STOPPED.found(ids=ids, workers=workers, resume=_resume(stopped), all=len(stopped) == workers)
+
+
+def _resume(stopped: Sequence[WorkerRecord]) -> Private:
+    return Private(kill("CONT", stopped), "`kill -CONT`")
 
 
 def _blocked(figures: Figures) -> Finding:
     idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
-    facts: dict[str, Fact | Private] = {
-        "idle": idle,
-        "observed": observed,
-        "part": idle / observed,
-        "busy": figures.flow.observed or 0.0,
-        "threads": figures.threads,
-        "slots": name_slots(figures.server),
-    }
+    facts: dict[str, Fact | Private] = {"idle": idle, "observed": observed, "part": idle / observed}
     pid, stopped = figures.server.accept_lock_holder, find_stopped(figures)
-    ids = [worker.worker_id for worker in stopped]
     if pid is not None:
         return _held(figures, pid, facts | {"pid": Private(f" (PID {pid})")})
     if not stopped:
         return ACCEPT_NOTHING.found(facts)
-    resume = Private(kill("CONT", stopped), "`kill -CONT`")
-    return IDLE_AND_STOPPED.found(facts, ids=ids, resume=resume, worker_id=only(ids))
+    return IDLE_AND_STOPPED.found(facts, ids=[worker.worker_id for worker in stopped], resume=_resume(stopped))
 
 
 def _held(figures: Figures, pid: int, facts: dict[str, Fact | Private]) -> Finding:
@@ -129,8 +120,7 @@ def _held(figures: Figures, pid: int, facts: dict[str, Fact | Private]) -> Findi
         return HOLDER_GONE.found(facts)
     holder = worker.worker_id
     if worker.is_stopped:
-        resume = Private(kill("CONT", [worker]), "`kill -CONT`")
-        return HOLDER_STOPPED.found(facts, holder=holder, resume=resume, worker_id=holder)
+        return HOLDER_STOPPED.found(facts, holder=holder, resume=_resume([worker]), worker_id=holder)
     end = Private(kill("KILL", [worker]), "`kill -KILL`")
     return HOLDER_ACCEPTS_NOTHING.found(facts, holder=holder, kill=end, worker_id=holder)
 

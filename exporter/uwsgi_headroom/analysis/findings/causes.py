@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind, only
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.findings.workers import find_looping
@@ -30,7 +30,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.record import Ending, Options, WorkerRecord
+from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.states import name_activity
 
 HANGS = 10.0
@@ -110,17 +110,17 @@ RELOAD_WAITS = Kind(
     code="reload_waits",
     role="cause",
     severity="warning",
-    title="No new request is served, because a reload waits until {left:worker} "
-    "{left:has completed its|have completed their} requests.",
+    title="No new request is served, because a reload waits until {ids:worker} "
+    "{ids:has completed its|have completed their} requests.",
     evidence="{gone:worker} of {workers} ended {away:duration} ago, and uWSGI has not replaced {gone:it|them}; the "
-    "oldest request in {left:worker} has been in service for {oldest:duration}.",
+    "oldest request in {ids:worker} has been in service for {oldest:duration}.",
     meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only when all old workers "
     "have completed their requests[mercy? , or {mercy} s after the reload began].",
     act="Run {calls} to see what the request waits for.",
-    then="Then end {left:worker} with {end}: uWSGI then starts all workers, but {requests:request} {requests:is|are} "
+    then="Then end {ids:worker} with {end}: uWSGI then starts all workers, but {requests:request} {requests:is|are} "
     "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time that a request may take, or use a "
     "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
-    clause="a reload waits until {left:worker} {left:has completed its|have completed their} requests",
+    clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
 )
 RELOAD_WAITS_UNDER_LOAD = replace(RELOAD_WAITS, severity="critical", page_after=0)
 
@@ -151,8 +151,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
     severity="warning",
     title="Cheaper mode starts workers too late: the application takes a long time to load.",
     evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
-    "[loading? ; {loading:worker} {loading:is|are} still loading it, after {longest:duration}]. All threads were busy "
-    "for {full:percent} of the time[wait? ; {wait}].",
+    ", and all threads were busy for {full:percent} of the time[wait? ; {wait}].",
     meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
     "loaded the application. Until then, requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
@@ -180,8 +179,7 @@ SOME_HANG = Kind(
     code="start_hangs",
     role="cause",
     severity="warning",
-    title="{ids:Worker} [hangs? {ids:hangs|hang} at the start][works? {ids:takes|take} a long time to start]"
-    "[doing? , {doing}].",
+    title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
     evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
     meaning="A worker accepts requests only after it has imported the application. Until this import is complete, the "
     "worker serves nothing.",
@@ -189,8 +187,7 @@ SOME_HANG = Kind(
     then="Run {calls} to see at which line the import waits, and end {ids:worker} with {kill}: neither a reload nor "
     "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
     "makes while it is imported, or make these calls after the import.",
-    clause="{ids:worker} [hangs? {ids:hangs|hang} at the start][works? {ids:takes|take} a long time to start]"
-    "[doing? , {doing}]",
+    clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
 )
 ALL_HANG = replace(SOME_HANG, severity="critical", page_after=60)
 
@@ -245,7 +242,7 @@ def _paused(figures: Figures) -> Iterator[Finding]:
     waiting, kind = figures.flow.queue_length or None, SOME_PAUSED
     if len(paused) == len(up):
         kind = ALL_PAUSED_UNDER_LOAD if (waiting or 0.0) >= STANDING else ALL_PAUSED
-    yield kind.found(ids=paused, up=len(up), queued=waiting, worker_id=only(paused))
+    yield kind.found(ids=paused, up=len(up), queued=waiting)
 
 
 def _no_application(figures: Figures) -> Iterator[Finding]:
@@ -256,7 +253,6 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
             read_log(figures.server, STARTS),
             ids=ids,
             place=Private(proven_place(figures.server, STARTS)),
-            worker_id=only(ids),
         )
 
 
@@ -268,7 +264,7 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
     ids = [worker.worker_id for worker in found.left]
     waits = (figures.flow.queue_length or 0.0) >= STANDING
     yield (RELOAD_WAITS_UNDER_LOAD if waits else RELOAD_WAITS).found(
-        left=ids,
+        ids=ids,
         gone=found.gone,
         workers=len(figures.server.workers),
         away=found.away,
@@ -277,7 +273,6 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
         calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
         end=end(figures.server, found.left),
         requests=sum(len(worker.ages) for worker in found.left),
-        worker_id=only(ids),
     )
 
 
@@ -291,7 +286,8 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     if not ending or figures.reload_wait or (oldest < LONG_RELOAD if requests else not waits):
         return
     ids, options = [worker.worker_id for worker in ending], figures.server.setup.options
-    reached = _name_limit({worker.ending for worker in ending}, options)
+    limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
+    reached = "" if "`unknown`" in limits else " or ".join(sorted(limits))
     yield (ALL_ENDING if every and waits else ENDING_HURTS if every or waits else SOME_ENDING).found(
         ids=ids,
         workers=len(workers),
@@ -303,17 +299,7 @@ def _ending(figures: Figures) -> Iterator[Finding]:
         mercy=options.worker_reload_mercy or DEFAULT_MERCY,
         end=Private(end(figures.server, ending), "`kill`"),
         calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
-        worker_id=only(ids),
     )
-
-
-def _name_limit(reasons: set[Ending | None], options: Options) -> Private | None:
-    """The option that ends all these workers; None if it is not one."""
-    if reasons == {"max_requests"}:
-        return Private(f"`max-requests` ({options.max_requests})", "`max-requests`")
-    if reasons == {"max_worker_lifetime"}:
-        return Private(f"`max-worker-lifetime` ({options.max_worker_lifetime} s)", "`max-worker-lifetime`")
-    return None
 
 
 def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
@@ -330,8 +316,6 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
     yield CHEAPER_STARTS_SLOWLY.found(
         observed=observed,
         seconds=seconds,
-        loading=[worker.worker_id for worker in workers if worker.starting is not None],
-        longest=max((worker.starting or 0.0 for worker in workers), default=0.0),
         full=window.full_seconds / observed,
         initial=not settings or "cheaper-initial" in dict(settings),
         count=dict(settings).get("cheaper"),
@@ -363,21 +347,14 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     workers = figures.server.workers
     hanging = _find_hanging(workers)
     if hanging:
-        ids, wait = (
-            [worker.worker_id for worker in hanging],
-            next((each.start_wait for each in hanging if each.start_wait), None),
-        )
-        works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
+        ids = [worker.worker_id for worker in hanging]
         yield (ALL_HANG if len(hanging) == len(workers) else SOME_HANG).found(
             ids=ids,
-            hangs=not works,
-            works=works,
-            doing=wait and name_activity(*wait),
+            doing=next((name_activity(*each.start_wait) for each in hanging if each.start_wait), ""),
             workers=len(workers),
             longest=max(worker.starting or 0.0 for worker in hanging),
             calls=show_calls(figures.server, ids[0]),
             kill=kill("KILL", hanging),
-            worker_id=only(ids),
         )
 
 
@@ -397,10 +374,10 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
     longer = _find_away_for_long(figures, absent)
     if not longer:
-        yield MISSING_FOR_A_MOMENT.found(facts, worker_id=only(absent))
+        yield MISSING_FOR_A_MOMENT.found(facts)
         return
     known = read_log(figures.server, (*STARTS, *ENDS))
-    yield (ALL_MISSING if longer == len(workers) else SOME_MISSING).found({**facts, **known}, worker_id=only(absent))
+    yield (ALL_MISSING if longer == len(workers) else SOME_MISSING).found({**facts, **known})
 
 
 def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:

@@ -24,7 +24,6 @@ from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import LOG, read_log
-from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
@@ -56,7 +55,7 @@ FEW_LEFT = Kind(
     role="note",
     severity="info",
     title="A few clients disconnect before they get their response.",
-    evidence="In at least {left} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
+    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
     "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
     "{time:duration} in uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are not a "
@@ -68,10 +67,10 @@ MANY_LEFT = replace(
     role="harm",
     severity="warning",
     title="Clients disconnect before they get their response: a timeout is too short.",
-    act="[waits? Shorten the wait in the listen queue first.][calm? Compare the timeouts of clients and of the web "
-    "server with the response times.]",
-    then="Raise the timeouts that are shorter (in nginx: `uwsgi_read_timeout`, `proxy_read_timeout`)[http? , such as "
-    "`http-timeout` ({http} s) of uWSGI's router], or make the slowest requests shorter.",
+    act="Compare the timeouts of clients and of the web server with the response times.",
+    then="If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are shorter "
+    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the slowest "
+    "requests shorter.",
 )
 UPLOADS_LEFT = replace(
     MANY_LEFT,
@@ -95,7 +94,7 @@ FEW_RAISE = Kind(
     role="note",
     severity="info",
     title="Requests raise exceptions that the application does not catch.",
-    evidence="{raised} of {requests:request} ({part:fine_percent}) raised an exception.",
+    evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
     meaning="uWSGI counts each exception that the application does not catch.[unsure?  uWSGI also counts an exception "
     "for each client that disconnects before it has the whole response.]",
 )
@@ -129,18 +128,17 @@ SOME_FAIL = replace(
     role="harm",
     severity="warning",
     act="Check the application's own log for these errors.",
-    then="[grep? `{grep}`][log? uWSGI's log] shows the URLs of the requests. If the lines say `app: -1`, look for a "
-    "rule of uWSGI's routing (`route`) that ends requests.",
+    then="[grep? `{grep}` shows the URLs of the requests. ]If the lines of uWSGI's log say `app: -1`, look for a rule "
+    "of uWSGI's routing (`route`) that ends requests.",
 )
-MOST_FAIL_UNPROVEN = replace(
+MOST_FAIL = replace(
     SOME_FAIL,
+    severity="critical",
     title="uWSGI's log says that most responses are server errors (status 500 to 599).",
     act="If this began with a deploy, roll the deploy back.",
-    then="Otherwise, check the application's own log for these errors. [grep? `{grep}`][log? uWSGI's log] shows the "
-    "URLs of the requests. If the lines say `app: -1`, look for a rule of uWSGI's routing (`route`) that ends "
-    "requests.",
+    then="Otherwise, check the application's own log for these errors. [grep? `{grep}` shows the URLs of the "
+    "requests.]",
 )
-MOST_FAIL = replace(MOST_FAIL_UNPROVEN, severity="critical")
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -155,22 +153,24 @@ def count_left(figures: Figures) -> int:
     either."""
     workers = figures.window.workers
     unwritten = sum_if_all_known([worker.write_errors for worker in workers])
-    return max(unwritten or 0, _count_unread(figures) or 0)
+    return max(unwritten or 0, _count_unread(figures))
 
 
-def _count_unread(figures: Figures) -> int | None:
-    return sum_if_all_known([worker.read_errors for worker in figures.window.workers])
+def _count_unread(figures: Figures) -> int:
+    return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+
+
+def _count(number: int, requests: int) -> dict[str, Fact | Private]:
+    """The facts of all rows: so many of these requests failed."""
+    return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 
 def _left(figures: Figures) -> Iterator[Finding]:
     left, flow = count_left(figures), figures.flow
     if not left:
         return
-    part, unread = left / max(left, flow.requests), _count_unread(figures) or 0
-    facts: dict[str, Fact | Private] = {
-        "left": left,
-        "requests": flow.requests,
-        "part": part,
+    unread = _count_unread(figures)
+    facts = _count(left, flow.requests) | {
         "unread": Private(f"{unread:,}" * (unread > 0)),
         "time": flow.response_time,
         "wait": waiting_clause(flow),
@@ -179,14 +179,12 @@ def _left(figures: Figures) -> Iterator[Finding]:
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
         yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, other=not size, settings=settings)
-    elif left < LEFT[0] or part < LEFT[1]:
+    elif left < max(LEFT[0], LEFT[1] * flow.requests):
         yield FEW_LEFT.found(facts)
     elif 2 * unread > left:
         yield UPLOADS_LEFT.found(facts)
     else:
-        options, waits = figures.server.setup.options, shows_a_limit(flow)
-        timeout = options.http and (options.http_timeout or DEFAULT_HTTP_TIMEOUT)
-        yield MANY_LEFT.found(facts, waits=waits, calm=not waits, http=timeout or None)
+        yield MANY_LEFT.found(facts)
 
 
 def wait_too_long(figures: Figures) -> bool:
@@ -222,12 +220,8 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
     if raised <= 0:
         return
     is_warning, are_most = _judge(raised, requests)
-    facts: dict[str, Fact | Private] = {
-        "raised": raised,
-        "requests": requests,
-        "part": raised / max(raised, requests),
-        "unsure": any(worker.write_errors is None for worker in figures.window.workers),
-    }
+    unsure = any(worker.write_errors is None for worker in figures.window.workers)
+    facts = _count(raised, requests) | {"unsure": unsure}
     if are_most or is_warning:
         known = read_log(figures.server, ("traceback", "client_left", "write_error"))
         yield (MOST_RAISE if are_most else SOME_RAISE).found(facts | known)
@@ -254,17 +248,9 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
     number = message.count - said
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
-    facts: dict[str, Fact | Private] = {
-        "number": number,
-        "requests": max(number, requests),
-        "part": number / max(number, requests),
-        "raised": raised,
-        "alone": not is_proven,
-    }
+    facts = _count(number, max(number, requests)) | {"raised": raised, "alone": not is_proven}
     if not is_warning:
         yield FEW_FAIL.found(facts)
         return
-    kind = (MOST_FAIL if is_proven else MOST_FAIL_UNPROVEN) if are_most else SOME_FAIL
-    has_path = path.startswith("/")
-    grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * has_path
-    yield kind.found(facts, grep=grep, log=not has_path)
+    grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * path.startswith("/")
+    yield (MOST_FAIL if are_most and is_proven else SOME_FAIL).found(facts, grep=grep)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind, only
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
@@ -119,7 +119,6 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         many=are_many,
         pids=print_pids(figures, ids),
         slots=slots,
-        worker_id=only(ids),
     )
 
 
@@ -152,7 +151,6 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         unlimited=not limit,
         limit=limit or None,
         option="reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss",
-        worker_id=only(ids),
     )
 
 
@@ -195,7 +193,7 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
     if growing or is_near:
         worst, ids = max(growing or others, key=lambda worker: others[worker]), [each.worker_id for each in growing]
         facts = _describe_threads(figures, worst, growing) | {"serve": serving.get(worst.worker_id, 1)}
-        yield THREADS_GROW.found(facts, ids=ids, worker_id=only(ids)) if growing else THREADS_NEAR_LIMIT.found(facts)
+        yield THREADS_GROW.found(facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(facts)
 
 
 def _describe_threads(

@@ -33,8 +33,8 @@ CACHE_FULL = Kind(
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
     meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
-    "again each time. A cache that holds fewer items than `items` has most likely used up its blocks."
-    "[unsure?  With `purge_lru`, uWSGI drops an old item instead, but it is not known whether `purge_lru` is set.]",
+    "again each time. With `purge_lru`, it drops an old item instead. A cache that holds fewer items than `items` has "
+    "most likely used up its blocks.",
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
@@ -102,7 +102,6 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
         first=f"`{caches[0].name}`",
         items=caches[0].max_items and caches[0].items,
         most=(caches[0].max_items or 1) - 1,  # uWSGI keeps one of `items` for itself
-        unsure=not options.complete,
     )
 
 

@@ -99,9 +99,8 @@ LEAK_ENDS_WORKERS = Kind(
     "serves requests.[evil?  `evil-reload-on-rss` kills a worker in the middle of its requests.]",
     act="[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]"
     "[mild? Raise `reload-on-rss` as far as the memory allows.]",
-    then="A worker should live for some minutes.[young?  Also set `min-worker-lifetime` to 0: uWSGI applies "
-    "`reload-on-rss` only to workers that are at least {least} s old.] Then find out what the application keeps in "
-    "memory after each request.",
+    then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
+    "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
     page_after=60,
 )
@@ -318,8 +317,6 @@ def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool) -> Finding:
         limit=leak.limit,
         evil=leak.option == EVIL,
         mild=leak.option != EVIL,
-        young=leak.option == EVIL and end_too_young(figures, leak.respawns),
-        least=min_lifetime(figures),
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
     )
@@ -383,8 +380,3 @@ def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
 def min_lifetime(figures: Figures) -> int:
     known = figures.server.setup.options.min_worker_lifetime
     return DEFAULT_MIN_LIFETIME if known is None else known
-
-
-def end_too_young(figures: Figures, ends: int) -> bool:
-    """Whether workers end before `min-worker-lifetime` lets uWSGI replace them."""
-    return figures.window.seconds * len(figures.window.workers) / ends <= 2 * min_lifetime(figures)

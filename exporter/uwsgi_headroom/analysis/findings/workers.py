@@ -9,18 +9,15 @@ from signal import SIGKILL
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind, only
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.recycling import (
     EVIL,
     OFTEN,
     SERVED,
     SHORT_LIFE,
-    Leak,
-    end_too_young,
     find_leak,
     find_memory_recycled,
     find_recycling,
-    min_lifetime,
     tell_leak,
 )
 from uwsgi_headroom.analysis.findings.template import Fact, Private
@@ -48,20 +45,11 @@ ended. Its counts are read a few seconds later."""
 RELOAD_SECONDS = 60.0
 """Full reloads that follow each other so closely are no deploys."""
 
-LIMITS = {
-    "max_requests": "",
-    "max_worker_lifetime": " s",
-    "reload_on_rss": " MB",
-    "reload_on_as": " MB",
-    "evil_reload_on_rss": " MB",
-}
-"""The options that end a worker when it reaches a limit, and the units of their values."""
-
 HARAKIRI = Kind(
     code="harakiri",
     role="cause",
     severity="critical",
-    title="uWSGI kills workers whose requests exceed `harakiri`{limit}.",
+    title="uWSGI kills workers whose requests exceed `harakiri`[limit?  ({limit} s)].",
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
@@ -86,9 +74,8 @@ OUT_OF_MEMORY = Kind(
     act="[cgroup? Raise the memory limit of the cgroup][host? Add memory to the host, or to its cgroup], or use fewer "
     "`processes`.",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]If the "
-    "memory of the workers grows, set `reload-on-rss`: uWSGI then replaces a worker that has grown too large, after "
-    "it has completed a request.[young?  Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to "
-    "workers that are at least {least} s old.]",
+    "memory of the workers grows, set `reload-on-rss`, and `min-worker-lifetime` to 0: uWSGI then replaces a worker "
+    "that has grown too large after it has completed a request, however young it is.",
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
 )
@@ -119,34 +106,25 @@ LOST = Kind(
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
     "that is set explains this.]",
-    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs "
-    "out.][recycled? Workers that reach `max-requests`{limit} take no new requests, and uWSGI gives those in service "
-    "{mercy} s (`worker-reload-mercy`) before it kills the worker.]",
+    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.]"
+    "[late? Workers that reach `max-requests` take no new requests, and uWSGI gives those in service {mercy} s "
+    "(`worker-reload-mercy`) before it kills the worker.][evil? uWSGI kills a worker that exceeds "
+    "`evil-reload-on-rss` immediately (SIGKILL), and all of its requests are lost.]",
     act="[options? Check whether you want {options} to end workers.][fix? {fix}]"
     "[look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]"
-    "[mercy_too_short? Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.]",
-    then=LOG,
+    "[late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.]"
+    "[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
+    then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
 )
 LOST_FEW = replace(LOST, severity="warning")
-
-LOST_AT_LIMIT = replace(
-    LOST,
-    meaning="If a worker exceeds `evil-reload-on-rss` ({limit} MB), uWSGI kills it immediately (SIGKILL), and all of "
-    "its requests are lost.",
-    act="Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.",
-    then="[young? Also set `min-worker-lifetime` to 0: uWSGI applies `reload-on-rss` only to workers that are at least "
-    "{least} s old. ]Then find out what the application keeps in memory after each request.",
-)
-LOST_FEW_AT_LIMIT = replace(LOST_AT_LIMIT, severity="warning")
 
 KEEPS_RESTARTING = Kind(
     code="respawn_loop",
     role="cause",
     severity="critical",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
-    evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}[harakiris? , and {harakiris:times} "
-    "by `harakiri`], and served {served:request} meanwhile[down? ; {down:worker} {down:is|are} down now].",
+    evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
     "loads the application.",
     act="[useless? If this began with a deploy, roll the deploy back.]"
@@ -168,8 +146,8 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces a worker that reaches {limits}, and a worker that exits; it stops workers at a reload, and "
-    "with `idle`. No request was lost.",
+    meaning="uWSGI replaces a worker that exits, or that reaches a limit, such as `max-requests` or `reload-on-rss`; "
+    "it stops workers at a reload, and with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
 )
 
@@ -235,7 +213,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     if window.harakiris:
         lost = max(_lost_count(figures), window.harakiris)
         yield (HARAKIRI if _are_many(figures, lost) else FEW_HARAKIRIS).found(
-            limit=Private(_set_to(figures, "harakiri", " s")),
+            limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
             seconds=window.seconds,
             lost=lost,
@@ -264,9 +242,6 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         each=getattr(memory, "per_worker", None),
         cgroup=is_cgroup,
         host=not is_cgroup,
-        young=end_too_young(figures, number),
-        least=min_lifetime(figures),
-        worker_id=only(ids),
     )
 
 
@@ -279,13 +254,7 @@ def lost_in_a_reload(figures: Figures) -> bool:
 def _lost(figures: Figures) -> Iterator[Finding]:
     if not _lost_count(figures) or figures.window.harakiris:
         return
-    leak = find_leak(figures)
-    if lost_in_a_reload(figures):
-        yield _reloaded_brutally(figures)
-    elif leak is not None and leak.option == EVIL:
-        yield _lost_at_limit(figures, leak)
-    else:
-        yield _lost_otherwise(figures)
+    yield _reloaded_brutally(figures) if lost_in_a_reload(figures) else _lost_otherwise(figures)
 
 
 def _reloaded_brutally(figures: Figures) -> Finding:
@@ -302,52 +271,31 @@ def _reloaded_brutally(figures: Figures) -> Finding:
     )
 
 
-def _describe_lost(figures: Figures) -> dict[str, Fact | Private]:
-    """What all rows about lost requests but those of reloads need."""
-    lost, unexplained = _lost_count(figures), find_unexplained_ends(figures)
-    ends = sum(times for _, times, _ in unexplained)
-    ids = {worker.worker_id for worker in figures.window.workers if worker.lost}
-    if ends > lost:
-        ids.update(worker_id for worker_id, _, _ in unexplained)
-    return {
-        "killed": proven_signal(figures.server),
-        "ids": sorted(ids),
-        "lost": lost,
-        "seconds": figures.window.seconds,
-        "part": _part_of(figures, lost),
-        "ends": Private(f"{ends:,}" * (ends > lost)),
-    }
-
-
-def _lost_at_limit(figures: Figures, leak: Leak) -> Finding:
-    return (LOST_AT_LIMIT if _lose_many(figures) else LOST_FEW_AT_LIMIT).found(
-        _describe_lost(figures),
-        limit=leak.limit,
-        young=end_too_young(figures, leak.respawns),
-        least=min_lifetime(figures),
-    )
-
-
 def _lost_otherwise(figures: Figures) -> Finding:
-    is_recycled, options, known = _are_recycled(figures), _name_enders(figures), read_log(figures.server, ENDS)
-    is_late = is_recycled or is_proven(figures.server, "mercy_kill")
-    look = known["look"] and not options
-    return (LOST if _lose_many(figures) else LOST_FEW).found(
-        _describe_lost(figures) | known,
+    server, leak, lost = figures.server, find_leak(figures), _lost_count(figures)
+    unexplained, known = find_unexplained_ends(figures), read_log(figures.server, ENDS)
+    ends = sum(times for _, times, _ in unexplained)
+    others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
+    is_evil = leak is not None and leak.option == EVIL
+    is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
+    crashed = not (is_evil or is_late)
+    options = crashed and _name_enders(figures)
+    return (LOST if _are_many(figures, max(lost, ends)) else LOST_FEW).found(
+        known,
+        killed=proven_signal(server),
+        ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
+        lost=lost,
+        seconds=figures.window.seconds,
+        part=_part_of(figures, lost),
+        ends=Private(f"{ends:,}" * (ends > lost)),
+        crashed=crashed,
+        late=is_late,
+        evil=is_evil,
         options=options,
-        fix="" if options else known["fix"],
-        look=look and not is_recycled,
-        mercy_too_short=look and is_recycled,
-        crashed=not is_late,
-        recycled=is_late,
-        limit=_set_to(figures, "max_requests"),
-        mercy=figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
+        fix=crashed and not options and known["fix"],
+        look=crashed and not options and known["look"],
+        mercy=server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     )
-
-
-def _lose_many(figures: Figures) -> bool:
-    ends = sum(times for _, times, _ in find_unexplained_ends(figures))
-    return _are_many(figures, max(_lost_count(figures), ends))
 
 
 def _are_recycled(figures: Figures) -> bool:
@@ -388,13 +336,10 @@ def _looping(figures: Figures) -> list[Finding]:
         ended=[worker_id for worker_id, _, _ in ended],
         respawns=_count_respawns(figures),
         seconds=window.seconds,
-        harakiris=window.harakiris or None,
         served=sum(requests for _, _, requests in ended),
-        down=[each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping],
         useless=not serves,
         useful=serves,
         options=_name_enders(figures),
-        worker_id=only(looping),
     )
     return [row]
 
@@ -415,9 +360,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         return
     seconds = window.seconds * len(window.workers) / respawns
     is_short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(
-        facts, seconds=window.seconds, life=seconds if is_short else None, limits=_name_limits(figures)
-    )
+    yield RESPAWNED.found(facts, seconds=window.seconds, life=seconds if is_short else None)
 
 
 def _reloads(figures: Figures) -> Iterator[Finding]:
@@ -425,14 +368,6 @@ def _reloads(figures: Figures) -> Iterator[Finding]:
     if times and not lost_in_a_reload(figures):
         is_loop = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
         yield (RELOADED_AGAIN if is_loop else RELOADED).found(reloads=times, seconds=figures.window.seconds)
-
-
-def _name_limits(figures: Figures) -> str:
-    """The limits that are set, with their values; the most frequent ones if none is known to be."""
-    values = figures.server.setup.options
-    chosen = [option for option in LIMITS if getattr(values, option)] or ["max_requests", "reload_on_rss"]
-    named = [f"`{option.replace('_', '-')}`{_set_to(figures, option, LIMITS[option])}" for option in chosen]
-    return " or ".join(named)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
@@ -448,12 +383,6 @@ def _served_enough(figures: Figures) -> float:
     known."""
     most = figures.server.setup.options.max_requests
     return min(SERVED, RECYCLED * most) if most else SERVED
-
-
-def _set_to(figures: Figures, option: str, unit: str = "") -> str:
-    """An option's value in parentheses, if it is known from the command line or a file."""
-    value = getattr(figures.server.setup.options, option)
-    return "" if value is None else f" ({value}{unit})"
 
 
 def _name_enders(figures: Figures) -> str:
