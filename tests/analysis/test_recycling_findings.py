@@ -54,7 +54,7 @@ def test_workers_that_are_recycled_together() -> None:
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
     finding = together()["queue_wait"]
     assert finding.kind is RECYCLED_TOGETHER
-    assert "within 1.0 s, after 1000 requests each; for 3.0 s of 60 s, no worker was up" in finding.evidence
+    assert "within 1.0 s, after at least 1,000 requests each; for 3.0 s, no worker was up" in finding.evidence
     assert finding.settings == (("max-requests-delta", 250),)
     assert together(max_requests_delta=2)["queue_wait"].settings == finding.settings, "what is too small is raised"
 
@@ -62,7 +62,7 @@ def test_workers_that_are_recycled_together() -> None:
 def test_workers_that_their_age_ends_together() -> None:
     """Where they reach `max-requests` before they may end, another number of requests keeps nobody apart."""
     finding = together(served=3000, max_requests_delta=250)["queue_wait"]
-    assert "after 3000 requests each" in finding.evidence
+    assert "after at least 3,000 requests each" in finding.evidence
     assert "before they are 10 s old" in finding.change
     assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
 
@@ -98,16 +98,7 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
     seen = replace(waiting(), workers=rows, starting_seconds=0.0, idle_queue_seconds=6.0)
     said = together((920, 935, 950, 900), window_=seen).get("recycled_together")
     assert bool(said) == found
-    assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after 1000 requests each")
-
-
-def test_workers_of_a_delta_end_after_different_numbers() -> None:
-    """No number is that of all of them."""
-    server = Server(processes=4, threads=1)
-    recycled(server, 1000, (950, 950, 951, 950))
-    server.slots[3].before_spawn = 1030
-    host = with_setup(server, complete=True, max_requests=1000, max_requests_delta=10)
-    assert "after 1000 to 1030 requests each" in findings_by_code(waiting(), server, host=host)["queue_wait"].evidence
+    assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after")
 
 
 @pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])

@@ -108,20 +108,21 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
     kind = REJECTED if is_many and is_proven else REJECTED_UNPROVEN if is_many or is_proven else FEW_REJECTED
-    return kind.found(_describe_all(figures, rejected), agrees=is_proven, alone=not is_proven, part=part)
+    return kind.found(_describe(figures, rejected, is_proven=is_proven), part=part)
 
 
 def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
-    is_proven = messages[0][1].agreed > 0
-    return kind.found(_describe_all(figures, messages), agrees=is_proven, alone=not is_proven)
+    return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
 
 
-def _describe_all(figures: Figures, messages: Messages) -> dict[str, Fact | Private]:
+def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> dict[str, Fact | Private]:
     """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
-    others = [f"{_describe(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
+    others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
     return {
-        "says": _describe(code, message),
+        "says": _say(code, message),
+        "agrees": is_proven,
+        "alone": not is_proven,
         "number": message.count,
         "seconds": figures.window.seconds,
         "others": Private("; ".join(others)),
@@ -130,7 +131,7 @@ def _describe_all(figures: Figures, messages: Messages) -> dict[str, Fact | Priv
     }
 
 
-def _describe(code: str, message: LogMessage) -> str:
+def _say(code: str, message: LogMessage) -> str:
     return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)
 
 

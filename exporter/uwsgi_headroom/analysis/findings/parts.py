@@ -71,8 +71,7 @@ VASSALS_THROTTLED = Kind(
     role="harm",
     severity="warning",
     title="{throttled:vassal} of the emperor {throttled:fails|fail} to start.",
-    evidence="The emperor waits before it tries again to start {names}"
-    "[longest? ; the longest wait is {longest:duration}][attempts? , and there were up to {attempts:attempt}].",
+    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most].",
     meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
     "to start the vassal. {running:other vassal} {running:is|are} running.",
     act="Check the emperor's log for the reason why a vassal exits when it starts.",
@@ -141,6 +140,5 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
             throttled=len(throttled),
             names=Private(listed([vassal.name for vassal in throttled], MOST_NAMED), "them"),
             longest=max(vassal.seconds or 0.0 for vassal in throttled) or None,
-            attempts=max(vassal.attempts or 0 for vassal in throttled) or None,
             running=record.vassals,
         )

@@ -122,8 +122,8 @@ RECYCLED_TOGETHER = Kind(
     role="cause",
     severity="warning",
     title="All workers reach `max-requests` at the same time, and are replaced together.",
-    evidence="{ended} of {workers:worker} were replaced[spread?  within {spread:duration}], after {served} requests "
-    "each[nobody? ; for {nobody:duration} of {seconds:duration}, no worker was up][wait? ; {wait}].",
+    evidence="{ended} of {workers:worker} were replaced[spread?  within {spread:duration}], after at least "
+    "{served:request} each[nobody? ; for {nobody:duration}, no worker was up][wait? ; {wait}].",
     meaning="Workers that start together and share the requests evenly also restart together, again and again. At each "
     "restart, requests wait until the first worker has loaded the application.",
     act="[update? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` to "
@@ -205,7 +205,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return
-    if min(_list_lives(figures)) < RECYCLED * most:
+    if (least := min(_list_lives(figures))) < RECYCLED * most:
         return  # they ended for another reason, such as a reload of the workers
     spread, slowly = _end_together(figures), len(ended) >= MANY_ENDS * len(records) and _end_slowly(figures)
     if spread is None and not slowly:
@@ -214,10 +214,9 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
         ended=len(ended),
         workers=len(records),
-        spread=spread and max(1, spread),
-        served=_write_served(figures, most),
+        spread=None if spread is None else max(1, spread),
+        served=round(least),
         nobody=figures.window.no_worker_seconds or None,
-        seconds=figures.window.seconds,
         wait=waiting_clause(figures.flow),
         update=not settings,
         enough=settings.get("max-requests"),
@@ -260,14 +259,6 @@ def _end_slowly(figures: Figures) -> bool:
 
 def _is_held_back(figures: Figures, most: int) -> bool:
     return min(_list_lives(figures)) >= HELD_BACK * most
-
-
-def _write_served(figures: Figures, most: int) -> str:
-    """How many requests each worker completed before it ended."""
-    lives = [round(each) for each in _list_lives(figures)]
-    if figures.server.setup.options.max_requests_delta and min(lives) < max(lives):
-        return f"{min(lives)} to {max(lives)}"
-    return str(min(lives) if _is_held_back(figures, most) else most)
 
 
 def _stagger(figures: Figures, most: int, *, slowly: bool) -> dict[str, int]:
