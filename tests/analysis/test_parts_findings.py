@@ -81,18 +81,20 @@ def test_a_cache_that_purges_items() -> None:
     assert "at most 40 new items" in finding.evidence
 
 
-def test_a_cache_whose_options_are_not_known() -> None:
-    """It may purge items, so it is no warning."""
-    finding = full(Cache("pages", full=40, items=49, max_items=50), options=Options())["cache_full"]
-    assert finding.kind is CACHE_MAY_BE_FULL
-    assert "`purge_lru`" in finding.meaning
-
-
-@pytest.mark.parametrize(("refused", "severity"), [(None, None), (0, None), (2, "info"), (3, "warning")])
-def test_how_many_items_are_refused(refused: int | None, severity: str | None) -> None:
-    """One or two may be a burst."""
-    finding = full(Cache("a", full=4, items=9, max_items=9), refused=refused).get("cache_full")
-    assert (finding and finding.severity) == severity
+@pytest.mark.parametrize(
+    ("refused", "is_sure", "kind"),
+    [
+        (None, True, None),
+        (0, True, None),
+        (2, True, CACHE_MAY_BE_FULL),
+        (3, True, CACHE_FULL),
+        (3, False, CACHE_MAY_BE_FULL),
+    ],
+)
+def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
+    """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
+    caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
+    assert [finding.kind for finding in caches.values()] == [kind] * (kind is not None)
 
 
 def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:

@@ -50,29 +50,28 @@ def together(
     return findings_by_code(window_ or waiting(), server, host=with_setup(server, complete=True, **options))
 
 
-def test_workers_that_are_recycled_together() -> None:
+DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requests-delta", 4500))
+
+
+@pytest.mark.parametrize(
+    ("known", "settings"),
+    [
+        ({}, (DELTA,)),
+        ({"version": ""}, (DELTA,)),  # a version that cannot be read may have the option
+        ({"version": "2.0.21-debian"}, ()),
+        ({"version": "2.0.28"}, ()),
+        ({"max_requests_delta": 2}, (DELTA,)),
+        ({"max_requests_delta": 250}, FEWER),  # large enough, so it is no remedy
+        ({"max_requests_delta": 4500}, FEWER[:1]),  # what is set is never advised
+        ({"max_requests_delta": 250, "served": 3000}, FEWER),  # `min-worker-lifetime` ends them together
+    ],
+)
+def test_workers_that_are_recycled_together(known: dict[str, object], settings: tuple[tuple[str, int], ...]) -> None:
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
-    finding = together()["queue_wait"]
-    assert finding.kind is RECYCLED_TOGETHER
-    assert "within 1.0 s, after at least 1,000 requests each; for 3.0 s, no worker was up" in finding.evidence
-    assert finding.settings == (("max-requests-delta", 250),)
-    assert together(max_requests_delta=2)["queue_wait"].settings == finding.settings, "what is too small is raised"
-
-
-def test_workers_that_their_age_ends_together() -> None:
-    """Where they reach `max-requests` before they may end, another number of requests keeps nobody apart."""
-    finding = together(served=3000, max_requests_delta=250)["queue_wait"]
-    assert "after at least 3,000 requests each" in finding.evidence
-    assert "before they are 10 s old" in finding.change
-    assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
-
-
-@pytest.mark.parametrize("delta", [250, 4000])
-def test_a_delta_that_is_large_enough(delta: int) -> None:
-    """It is no remedy: they have to end less often. What is set is never advised."""
-    both = (("max-requests", 18000), ("max-requests-delta", 4500))
-    assert together(max_requests_delta=delta)["queue_wait"].settings == both
-    assert together(max_requests_delta=4500)["queue_wait"].settings == both[:1]
+    finding = together(**known)["queue_wait"]  # type: ignore[arg-type]
+    assert (finding.kind, finding.settings) == (RECYCLED_TOGETHER, settings)
+    assert f"after at least {known.get('served', 1000):,} requests each; for 3.0 s, no worker" in finding.evidence
+    assert ("before they are 10 s old" in finding.change) == ("served" in known)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +98,6 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
     said = together((920, 935, 950, 900), window_=seen).get("recycled_together")
     assert bool(said) == found
     assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after")
-
-
-@pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])
-def test_a_version_without_the_option(version: str) -> None:
-    """It says so, and sets nothing."""
-    finding = together(version=version)["queue_wait"]
-    assert "2.0.29" in finding.change
-    assert finding.settings == ()
-
-
-def test_an_unknown_version() -> None:
-    """A version that cannot be read is no reason to leave the option out."""
-    assert together(version="")["queue_wait"].settings
 
 
 @pytest.mark.parametrize(
@@ -191,13 +177,6 @@ def test_no_leak(window_: Window, options: dict[str, object]) -> None:
     assert "memory_recycled" not in leak(window_, **options)
 
 
-def test_a_leak_that_replaces_workers_too_often() -> None:
-    """Where workers are down for much of the time, it is the cause of the wait."""
-    finding = leak(leaking(200_000, respawns=6, up=30.0, queue=9.0))["respawn_loop"]
-    assert (finding.kind, finding.severity) == (LEAK_ENDS_WORKERS_UNDER_LOAD, "critical")
-    assert "`processes`" not in finding.change
-
-
 def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     """Workers that have more when they are loaded are not in a loop of crashes; one more megabyte of limit is none."""
     rows = [
@@ -249,16 +228,11 @@ def test_sigterm_without_die_on_term() -> None:
     by_code = brutal()
     assert next(iter(by_code)) == "requests_lost"
     assert "reloaded" not in by_code
-    finding = by_code["requests_lost"]
-    assert finding.kind is RELOAD_LOST_REQUESTS
-    assert "`die-on-term`" in finding.title
-
-
-def test_a_reload_that_lost_requests_with_die_on_term() -> None:
-    """SIGTERM ends uWSGI then, so the mercy of a reload ran out."""
-    finding = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]
-    assert "`die-on-term`" not in finding.title + finding.change
-    assert "5 s at most" in finding.meaning
+    assert by_code["requests_lost"].kind is RELOAD_LOST_REQUESTS
+    assert "`die-on-term`" in by_code["requests_lost"].title
+    ended = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]  # SIGTERM ends uWSGI then
+    assert "`die-on-term`" not in ended.title + ended.change
+    assert "5 s at most" in ended.meaning
 
 
 def test_a_graceful_reload() -> None:
