@@ -136,8 +136,8 @@ MOST_FAIL = replace(
     severity="critical",
     title="uWSGI's log says that most responses are server errors (status 500 to 599).",
     act="If this began with a deploy, roll the deploy back.",
-    then="Otherwise, check the application's own log for these errors. [grep? `{grep}` shows the URLs of the "
-    "requests.]",
+    then="Otherwise, check the application's own log for these errors. [grep? `{grep}` shows the URLs of the requests. "
+    "]If the lines of uWSGI's log say `app: -1`, look for a rule of uWSGI's routing (`route`) that ends requests.",
 )
 
 
