@@ -15,9 +15,11 @@ from uwsgi_headroom.analysis.findings.causes import (
     ALL_HANG,
     CHEAPER_STARTS_SLOWLY,
     HANDLERS_HURT,
+    HANDLERS_OCCUPY,
     MISSING_FOR_A_MOMENT,
     SOME_HANG,
 )
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
@@ -292,25 +294,21 @@ def handling(seconds: float, *, queued: float) -> tuple[Finding | None, float]:
     return found.get("signal_handlers"), figures.headroom.by_limit["threads"]
 
 
-def test_handlers_of_signals_take_threads() -> None:
-    """A timer that runs for four fifths of the time leaves 1.2 of 2 threads to one request at a time."""
-    found, factor = handling(16.0, queued=0.0)
-    assert found is not None
-    assert found.severity == "info"
-    assert factor == pytest.approx(1.2)
-    assert "occupy 0.8 of 2 threads" in found.evidence
-    found, factor = handling(18.0, queued=0.0)
-    assert found is not None
-    assert found.severity == "warning", "threads are the limit"
-    assert factor == pytest.approx(1.1)
-
-
-def test_requests_that_wait_for_handlers() -> None:
-    """They are the cause that the verdict names."""
-    found, _ = handling(16.0, queued=2.0)
-    assert found is not None
-    assert found.kind is HANDLERS_HURT
-    assert [harm.code for harm in found.harms] == ["queue_wait"]
+@pytest.mark.parametrize(
+    ("seconds", "queued", "factor", "kind"),
+    [
+        (16.0, 0.0, 1.2, HANDLERS_OCCUPY),  # four fifths of the time leave 1.2 of 2 threads to one request at a time
+        (18.0, 0.0, 1.1, HANDLERS_HURT),  # threads are the limit
+        (16.0, 2.0, 1.2, HANDLERS_HURT),
+        (1.9, 0.0, 1.905, None),  # a twentieth of the threads is worth no sentence
+    ],
+)
+def test_handlers_of_signals_take_threads(seconds: float, queued: float, factor: float, kind: Kind | None) -> None:
+    """They leave fewer threads to requests, and are the cause where requests wait."""
+    found, left = handling(seconds, queued=queued)
+    assert (found and found.kind) == kind
+    assert left == pytest.approx(factor)
+    assert not found or [harm.code for harm in found.harms] == ["queue_wait"] * (queued > 0)
 
 
 def test_handlers_beside_coroutines() -> None:
@@ -321,8 +319,3 @@ def test_handlers_beside_coroutines() -> None:
     figures = compute_figures(made, record)
     assert "signal_handlers" not in {finding.code for finding in collect_findings(figures)}
     assert figures.headroom.by_limit["threads"] == pytest.approx(8.0)
-
-
-def test_short_handlers() -> None:
-    """A twentieth of the threads is worth no sentence, nor is the headroom another."""
-    assert handling(1.9, queued=0.0) == (None, pytest.approx(1.905))
