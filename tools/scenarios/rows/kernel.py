@@ -111,7 +111,10 @@ ROWS = (
         "the import waits for a backend",
         Server(3, 2, (*DEPLOYED, *BACKEND, "--env", "IMPORT=connect"), app=APP, backend=64),
         Expected(
-            "critical", ("start_hangs",), words=("a long time to start", "waiting for 127.0.0.1:", "import"), not_words=NO_MORE
+            "critical",
+            ("start_hangs",),
+            words=("a long time to start", "waiting for 127.0.0.1:", "import"),
+            not_words=NO_MORE,
         ),
         (Load(rate=10, io_ms=20),),
         (Event(0.5, actions.deploy_hanging),),
