@@ -52,7 +52,7 @@ class TestDown:
         down, up = events(watch)
         assert (down.kind, down.time - EPOCH) == ("server_down", 5.5)
         assert down.evidence == "Connection refused: nothing listens here."
-        assert (up.kind, up.title) == ("server_up", "The server is up again after 2.5 s.")
+        assert (up.kind, up.title) == ("server_up", "The server is up again after 3.0 s.")
         assert up.evidence == "Its master is the same process."
 
     def test_silence_is_normal_for_a_few_seconds(self) -> None:
