@@ -33,7 +33,7 @@ def test_the_advice_ends_the_harm(name: str, results: Mapping[str, Result]) -> N
 
 
 def test_there_are_three() -> None:
-    """A busy server, one whose requests wait, and one whose workers end too early; all run with `make scenarios-apply`."""
+    """A busy server, one whose requests wait, one whose workers end too early. `make scenarios-apply` runs all rows."""
     assert len(QUICK) == 3
 
 
