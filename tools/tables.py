@@ -24,7 +24,7 @@ from alerts.thresholds import Thresholds
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from uwsgi_headroom.analysis import findings as rules
+from uwsgi_headroom.analysis import findings as findings_room
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
 from uwsgi_headroom.analysis.findings.kind import Kind as Row
 from uwsgi_headroom.analysis.settings_table import list_rules
@@ -346,7 +346,7 @@ def read_findings(folder: Path = FINDINGS) -> dict[str, FindingTexts]:
 
 def list_rows() -> list[Row]:
     """The rows of all modules of rules."""
-    modules = [each for _, each in sorted(vars(rules).items()) if isinstance(each, ModuleType)]
+    modules = [each for _, each in sorted(vars(findings_room).items()) if isinstance(each, ModuleType)]
     return [row for module in modules for row in vars(module).values() if isinstance(row, Row)]
 
 
