@@ -158,9 +158,9 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield gauge(
         "uwsgi_verdict_info",
-        "The verdict (ok, warning, critical, unknown or down); a new judgement counts once the next one agrees. cause "
-        "is the code of the worst finding (docs/severity.md), harm the code of the finding that says what users notice "
-        "of it; both can also be down or none. Always 1.",
+        "The verdict (ok, warning, critical, unknown or down) of the last minute, as alerts have it. cause is "
+        "the code of the worst finding (docs/severity.md), harm the code of the finding that says what users notice of "
+        "it; both can also be down or none. Always 1.",
         [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(
