@@ -24,11 +24,8 @@ MEASURED = {
 """Functions that write or make figures. (`chosen` writes what somebody has set.)"""
 
 STEADY = {
-    ("was_down", "duration"): "of an outage that is over",
     ("objective_missed", "fine_percent"): "of the objective, which somebody has set",
     ("interpreter_bound", "len"): "of all workers, where every one of them is saturated",
-    ("vassals_throttled", "counted"): "of vassals that do not start, while the emperor waits",
-    ("vassals_throttled", "len"): "of the same",
     ("connection_shared", "len"): "of connections that were opened before the workers were forked",
 }
 """Figures in titles that do not change with each request, and why."""
@@ -91,7 +88,6 @@ def test_no_title_has_a_measured_figure() -> None:
     found = set(read_title_calls())
     jittering = {(code, name) for code, name in found if name in MEASURED or name == "a format"}
     assert jittering == STEADY.keys()
-    assert ("workers_missing", "numbered") in found, "the walk finds what titles call"
 
 
 def with_more(before: Window, part: float) -> Window:
