@@ -119,18 +119,17 @@ def find(figures: Figures) -> Iterator[Finding]:
     elif hanging:
         is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
         yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
-    elif figures.saturation and waits.share("backend") >= MOSTLY and _shows(figures, figures.saturation, is_used):
-        yield _saturated(figures, waits, figures.saturation, is_used=is_used)
+    elif (
+        (known := figures.saturation)
+        and waits.share("backend") >= MOSTLY
+        and (is_used or fills_threads(figures, known))
+    ):
+        yield _saturated(figures, waits, known, is_used=is_used)
     elif are_most:
         main = list_main(waits.destinations)
         takes_turns = bool(main) and all(map(is_one_at_a_time, main))
         facts: Facts = {"what": _say(describe, main), "turns": takes_turns, "room": not takes_turns}
-        yield BACKEND.found(_list(figures, waits) | facts, look=_look(main))
-
-
-def _shows(figures: Figures, saturation: Saturation, is_used: bool) -> bool:
-    """Whether a saturated backend matters: enough threads wait for backends now, or filled the threads then."""
-    return is_used or fills_threads(figures, saturation)
+        yield BACKEND.found(_list(figures, waits) | facts, look=_say(see_backends, main))
 
 
 def _hangs(
@@ -157,13 +156,8 @@ def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, 
         many=saturation.many,
         many_seconds=saturation.many_seconds,
         most=fills_threads(figures, saturation) and rate(saturation.high),
-        look=_look(found),
+        look=_say(see_backends, found),
     )
-
-
-def _look(destinations: Sequence[DestinationFigures]) -> Private:
-    """Where to look first."""
-    return Private(see_backends(destinations), "Find out whether the backend is overloaded, or waits for a lock")
 
 
 def _list(figures: Figures, waits: WaitFigures) -> Facts:

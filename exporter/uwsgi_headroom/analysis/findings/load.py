@@ -66,9 +66,10 @@ ALL_SATURATED = Kind(
     role="cause",
     severity="critical",
     title="The interpreter of every worker is saturated.",
-    evidence="The busiest interpreter uses {load} of a CPU; the busiest worker has {busy:mean} requests in service"
-    "[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)][wait? ; {wait}].[rest?  Background "
-    "threads, which serve no requests, use {rest} of the {used} CPUs that the workers use.]",
+    evidence="The busiest interpreter[among?  among those of {among}] uses {load} of a CPU; the busiest worker has "
+    "{busy:mean} requests in service[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)]"
+    "[wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest} of the {used} CPUs that the "
+    "workers use.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
@@ -81,10 +82,6 @@ SOME_SATURATED = replace(
     role="limit",
     title="[one? The interpreter of worker {one} is saturated.][several? The interpreters of several workers are "
     "saturated.]",
-    evidence="The busiest interpreter[among?  among those of {among}] uses {load} of a CPU; the busiest worker has "
-    "{busy:mean} requests in service[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)]"
-    "[wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest} of the {used} CPUs that the "
-    "workers use.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
@@ -103,8 +100,8 @@ QUOTA_STOPS = Kind(
     "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
     "use up this time sooner.",
     act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted}[most?  to {most}].",
-    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod.[full?  Alternatively, move "
-    "other programs out of the cgroup.]",
+    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
+    "programs out of the cgroup.",
     clause="they wait for their CPU quota",
 )
 QUOTA_SLOWS = replace(QUOTA_STOPS, severity="warning")
@@ -125,10 +122,10 @@ CPU_WAITED = Kind(
     clause="requests in service wait for a CPU",
 )
 
-CHILDREN_USE_ALL = Kind(
+CHILDREN = Kind(
     code="cpu_bound",
     role="cause",
-    severity="critical",
+    severity="warning",
     title="Programs that the application starts use all CPUs.",
     evidence="{workers:worker} {workers:uses|use} {used} of {cpus}[beside? , other programs {beside}][idle? , and "
     "{idle} are idle]; {serving:mean} requests are in service[share? , {share:percent} of their time waiting for a CPU]"
@@ -138,9 +135,9 @@ CHILDREN_USE_ALL = Kind(
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
 )
-CHILDREN_USE_MOST = replace(CHILDREN_USE_ALL, severity="warning")
 WORKERS_USE_ALL = replace(
-    CHILDREN_USE_ALL,
+    CHILDREN,
+    severity="critical",
     title="The workers use all the CPU that they can get.",
     act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
     "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota}]"
@@ -153,7 +150,8 @@ WORKERS_USE_ALL = replace(
 )
 WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
 OTHERS_USE_ALL = replace(
-    CHILDREN_USE_ALL,
+    CHILDREN,
+    severity="critical",
     title="The workers and [role? uWSGI's own {role}][others? other programs] use all CPUs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
     "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
@@ -209,11 +207,11 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         "load": f"{max(worker.interpreter_load or 0 for worker in full):.2f}",
         "busy": max((worker.concurrency or 0) for worker in full),
         "waiters": mean_count(max(waiting)) if waiting else "",
+        "among": Private(numbered("worker", ids)) if 1 < len(full) < len(active) else "",
         "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        among = Private(numbered("worker", ids)) if one is None else ""
-        yield SOME_SATURATED.found(facts, one=one, several=one is None, among=among, worker_id=one)
+        yield SOME_SATURATED.found(facts, one=one, several=one is None, worker_id=one)
         return
     kind = ALL_SATURATED if shows_a_limit(figures.flow) or any(map(queues_for_lock, full)) else ALL_BUSY
     yield kind.found(facts, own=bool(own["rest"]), all=not own["rest"], worker_id=one, **advise(figures))
@@ -255,7 +253,6 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         permitted=_cpus(quota.cpus),
         cgroup=quota.cgroup != "/" and Private(quota.cgroup),
         most=_most(figures, quota),
-        full=not _most(figures, quota),
     )
 
 
@@ -342,24 +339,21 @@ def _is_hurt(figures: Figures) -> bool:
 
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
     """The finding about CPUs that are all in use, by the workers alone or with others."""
-    left, own = figures.cpu, count_own_threads(figures)
+    left = None if alone else figures.cpu  # so that the figures add up
+    beside, idle = (left.others, left.idle) if left else (None, None)
     facts = _describe_wait(figures) | {
         "workers": len(figures.balance.active or figures.window.workers),
-        "used": f"{used:.2f}",
+        "used": f"{left.own if left else used:.2f}",
         "cpus": _cpus(cpus.count),
-        "beside": None,
-        "idle": None,
+        "beside": beside is not None and f"{beside:.2f}",
+        "idle": idle is not None and f"{idle:.2f}",
+        "roles": Private("" if alone else name_busy(figures)),
         "serving": figures.flow.observed or 0.0,
-        "rest": own["rest"],
+        "rest": count_own_threads(figures)["rest"],
     }
-    if alone or left is None:
-        facts["roles"] = None
-    else:  # the figures add up
-        beside = left.others is not None and f"{left.others:.2f}"
-        facts |= {"used": f"{left.own:.2f}", "idle": f"{left.idle:.2f}", "beside": beside}
-    if are_children_busy(figures):
-        return (CHILDREN_USE_ALL if is_severe else CHILDREN_USE_MOST).found(facts)
     of_host = cpus.limited_by == "host" and (alone or find_main_role(figures) is None)
+    if are_children_busy(figures):
+        return CHILDREN.found(facts)
     if alone:
         found = (WORKERS_USE_ALL if is_severe else WORKERS_USE_MOST).found(facts | _advise_workers(figures, cpus))
     else:

@@ -75,8 +75,7 @@ RESPONSES_MIXED = Kind(
     code="connection_shared",
     role="cause",
     severity="critical",
-    title="Workers share one connection to {address}[others?  (one of {others} shared connections)], and mix up "
-    "responses.",
+    title="Workers share one connection to {address}, and mix up responses.",
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
     "for a response on it{of_request}.",
     meaning="The application opened the connection before uWSGI forked the workers. Each request takes the response "
@@ -91,7 +90,7 @@ RESPONSES_MIXED = Kind(
 CONNECTION_SHARED = replace(
     RESPONSES_MIXED,
     severity="warning",
-    title="Workers share one connection to {address}[others?  (one of {others} shared connections)].",
+    title="Workers share one connection to {address}.",
     meaning="The application opened the connection before uWSGI forked the workers. If two workers use the connection "
     "at once, one worker may read the response to the other worker's request.",
 )
@@ -210,7 +209,6 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     is_used = CONNECTION_SHARED if waits.shared >= LEAST_SHARED else CONNECTION_INHERITED
     yield (RESPONSES_MIXED if waits.shared >= AT_ONCE else is_used).found(
         address=Private(largest.address, "a backend"),
-        others=len(connections) > 1 and len(connections),
         sharing=largest.workers,
         workers=len(figures.server.workers),
         waiting=waits.shared,
