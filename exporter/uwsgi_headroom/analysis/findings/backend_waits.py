@@ -105,10 +105,10 @@ SATURATED_AT_TIMES = replace(SATURATED, severity="info")
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about what the threads wait for outside of their process, by address and name."""
-    waits = figures.waits
+    waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    available, behind = figures.threads or 0, find_wait_of_holder(figures)
+    behind = find_wait_of_holder(figures)
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
     hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
@@ -119,17 +119,13 @@ def find(figures: Figures) -> Iterator[Finding]:
     elif hanging:
         is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
         yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
-    elif (
-        (known := figures.saturation)
-        and waits.share("backend") >= MOSTLY
-        and (is_used or fills_threads(figures, known))
-    ):
+    elif known and waits.share("backend") >= MOSTLY and (is_used or fills_threads(figures, known)):
         yield _saturated(figures, waits, known, is_used=is_used)
     elif are_most:
         main = list_main(waits.destinations)
-        takes_turns = bool(main) and all(map(is_one_at_a_time, main))
-        facts: Facts = {"what": _say(describe, main), "turns": takes_turns, "room": not takes_turns}
-        yield BACKEND.found(_list(figures, waits) | facts, look=_say(see_backends, main))
+        turns = bool(main) and all(map(is_one_at_a_time, main))
+        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns, "room": not turns}
+        yield BACKEND.found(facts, look=_say(see_backends, main))
 
 
 def _hangs(

@@ -241,8 +241,8 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     if part < seen or throttled < LEAST_THROTTLED or is_small or not waits:
         return
     used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
-    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":
-        return  # `find_full_cpus` reports that
+    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":  # `find_full_cpus` reports that
+        return
     severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
     yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
         _describe_wait(figures),

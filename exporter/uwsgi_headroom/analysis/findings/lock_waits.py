@@ -335,9 +335,9 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     share = waits.share("interpreter_lock")
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
     held = [worker for worker in figures.balance.active if _is_held(worker, REACHED if is_long else LITTLE)]
-    ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
-    lacks_cpu = ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
-    if not held or share < LOCKED or lacks_cpu:  # of the CPU, others report
+    ready = waits.threads.get("cpu_wait", 0.0)
+    lacks_cpu = ready > max(waits.threads.get("cpu", 0.0), HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
+    if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
         return
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
     facts: Facts = {
@@ -346,8 +346,8 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "share": share,
         "of_request": of_request(waits, waits.each("interpreter_lock")),
     }
-    native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     own, load = count_own_threads(figures), f"{worst.interpreter_load:.2f}"
+    native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     if own["rest"]:
         yield HELD_BY_OWN_THREADS.found(facts | own, pid=see_own_threads(figures.server))
     elif _may_compute(worst, figures.server):

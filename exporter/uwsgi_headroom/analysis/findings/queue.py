@@ -139,10 +139,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 )
     yield from _wait(figures)
     yield from _tracked(figures)
-    for name, backlog in queues.items():
-        if backlog.queue is None:
-            why = backlog.reason or ""
-            yield NOT_MEASURABLE.found(name=name, why=Private(f"{why[:1].upper()}{why[1:]}"))
+    for name, why in [(name, each.reason or "") for name, each in queues.items() if each.queue is None]:
+        yield NOT_MEASURABLE.found(name=name, why=Private(f"{why[:1].upper()}{why[1:]}"))
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
