@@ -25,11 +25,8 @@ MEASURED = {
 
 STEADY = {
     ("was_down", "duration"): "of an outage that is over",
-    ("objective_missed", "fine_percent"): "of the objective, which somebody has set",
-    ("interpreter_bound", "len"): "of all workers, where every one of them is saturated",
     ("vassals_throttled", "counted"): "of vassals that do not start, while the emperor waits",
     ("vassals_throttled", "len"): "of the same",
-    ("connection_shared", "len"): "of connections that were opened before the workers were forked",
 }
 """Figures in titles that do not change with each request, and why."""
 

@@ -338,7 +338,7 @@ _LOOKS: Mapping[str, str] = {
     "pgbouncer": "`SHOW POOLS` to see how many clients wait for a connection of {label}",
     "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs",
     "redis": "`SLOWLOG GET` and `CLIENT LIST` of {label}",
-    "rabbitmq": "`rabbitmqctl list_queues` of {label}: requests may wait for the workers of a long queue",
+    "rabbitmq": "`rabbitmqctl list_queues` of {label} for a long queue: its workers are slow",
     "mongodb": "`db.currentOp()` to see what {label} runs",
 }
 """Where to look first, by the name of the service."""

@@ -169,7 +169,7 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost if cost is not None and NAMED <= cost < COSTLY else None
         return HARMLESS.found(facts, load=shown, saved=saved, mapped=mapped, shared=not mapped)
-    return UNDECIDED.found(facts, load=shown, route=describe_route(figures.routes, figures.server))
+    return UNDECIDED.found(facts, load=shown, route=Private(describe_route(figures.routes, figures.server)))
 
 
 def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
