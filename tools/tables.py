@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 from prometheus_client.metrics_core import Metric
@@ -23,7 +24,9 @@ from alerts.thresholds import Thresholds
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
+from uwsgi_headroom.analysis import findings as findings_room
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
+from uwsgi_headroom.analysis.findings.kind import Kind as Row
 from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
@@ -334,7 +337,22 @@ def read_findings(folder: Path = FINDINGS) -> dict[str, FindingTexts]:
                 entry = found.setdefault(code, FindingTexts([], set()))
                 entry.titles += [title for title in parts["title"] if title not in entry.titles]
                 entry.severities.update(parts["severity"])
+    for row in list_rows():
+        entry, title = found.setdefault(row.code, FindingTexts([], set())), show_template(row.title)
+        entry.titles += [title] if title not in entry.titles else []
+        entry.severities.add(row.severity)
     return found
+
+
+def list_rows() -> list[Row]:
+    """The rows of all modules of rules."""
+    modules = [each for _, each in sorted(vars(findings_room).items()) if isinstance(each, ModuleType)]
+    return [row for module in modules for row in vars(module).values() if isinstance(row, Row)]
+
+
+def show_template(template: str) -> str:
+    """A template as a document shows it: with its optional parts, and what a value stands for."""
+    return re.sub(r"\{[^}]*\}", _VALUE, re.sub(r"\[\w+\? ([^]]*)\]", r"\1", template))
 
 
 def _calls_of_finding(function: ast.FunctionDef) -> Iterator[ast.Call]:

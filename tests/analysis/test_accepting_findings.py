@@ -9,6 +9,15 @@ import pytest
 from tests.analysis.test_findings import findings_by_code
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings.accepting import (
+    ACCEPT_NOTHING,
+    HOLDER_ACCEPTS_NOTHING,
+    HOLDER_GONE,
+    HOLDER_STOPPED,
+    IDLE_AND_STOPPED,
+    WORKERS_STOPPED,
+)
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 
 
@@ -18,37 +27,33 @@ def waiting(idle: float | None = 30.0) -> Window:
     return replace(window(60, *rows, **{"app.sock": 180.0}), idle_queue_seconds=idle)
 
 
-def prefork(**more: int) -> Server:
+def prefork(**more: int | None) -> Server:
     return Server(processes=4, threads=1, queue=3, **more)
 
 
-def test_the_stopped_holder_of_the_accept_lock() -> None:
-    """The worker that holds the lock is named with its PID, and no capacity is advised."""
-    server = prefork(accept_lock=102)
-    server[2].stopped = True
+@pytest.mark.parametrize(
+    ("holder", "is_stopped", "kind", "command"),
+    [
+        (102, True, HOLDER_STOPPED, "`kill -CONT 102`"),
+        (103, False, HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
+        (999, False, HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
+        (None, True, IDLE_AND_STOPPED, "`kill -CONT 102`"),
+        (None, False, ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
+    ],
+)
+def test_what_keeps_idle_workers_from_accepting(
+    holder: int | None, *, is_stopped: bool, kind: Kind, command: str
+) -> None:
+    """The worker that holds the lock is named with its PID, but not for scrapers, and no capacity is advised."""
+    server = prefork(accept_lock=holder)
+    server[2].stopped = is_stopped
     first = next(iter(findings_by_code(waiting(), server).values()))
-    assert (first.code, first.severity) == ("accept_blocked", "critical")
-    assert first.title == (
-        "Requests wait in the listen queue: workers are idle, and worker 2 (PID 102), which holds the accept lock, is "
-        "paused (SIGSTOP)."
-    )
-    assert first.change.startswith("Resume the stopped worker: `kill -CONT 102`.")
-    assert first.evidence.startswith(
-        "For 30 s of 60 s (50 %), requests waited although a thread was free; on average, 0.2 of 4 threads"
-    )
-
-
-def test_a_holder_that_is_not_stopped() -> None:
-    """It may be ended: uWSGI starts another worker."""
-    first = next(iter(findings_by_code(waiting(), prefork(accept_lock=103)).values()))
-    assert "worker 3 (PID 103) holds the accept lock and accepts nothing" in first.title
-    assert "`kill -KILL 103`" in first.change
-
-
-def test_a_holder_that_is_gone() -> None:
-    """The lock of a process that is no worker was never released."""
-    first = next(iter(findings_by_code(waiting(), prefork(accept_lock=999)).values()))
-    assert "PID 999, which holds the accept lock, is no longer a worker" in first.title
+    assert (first.kind, first.severity, first.settings) == (kind, "critical", ())
+    assert command in first.change
+    assert "`processes`" not in first.change
+    assert first.evidence.startswith("For 30 s of 60 s (50 %)")
+    assert (f"(PID {holder})" in first.title) == (holder is not None)
+    assert str(holder) not in "".join(first.public)
 
 
 def test_no_cpu_is_idle() -> None:
@@ -58,14 +63,6 @@ def test_no_cpu_is_idle() -> None:
         by_code = findings_by_code(full, server)
         assert "accept_blocked" not in by_code
         assert "no CPU is idle" in next(iter(by_code.values())).title
-
-
-def test_without_a_lock() -> None:
-    """Nothing is known of the cause then, except that it is no lack of capacity."""
-    first = next(iter(findings_by_code(waiting(), prefork()).values()))
-    assert first.title == "Requests wait in the listen queue: workers that are idle accept none of them."
-    assert "`processes`" not in first.change
-    assert first.settings == ()
 
 
 @pytest.mark.parametrize("idle", [None, 0.0, 11.9])
@@ -82,5 +79,5 @@ def test_a_stopped_worker_while_nobody_waits() -> None:
     by_code = findings_by_code(calm, server)
     assert list(by_code) == ["workers_stopped"]
     finding = by_code["workers_stopped"]
-    assert (finding.title, finding.severity) == ("Worker 1 is stopped.", "warning")
-    assert finding.change == "Resume the stopped worker: `kill -CONT 101`."
+    assert (finding.kind, finding.worker_id) == (WORKERS_STOPPED, 1)
+    assert "`kill -CONT 101`" in finding.change

@@ -207,7 +207,7 @@ def check_finding(found: Figures, finding: Finding) -> None:
 
 
 @given(st.integers(0, 1 << 64))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_any_figures(seed: int) -> None:
     """What is wrong has something to do first, and the verdict is a sentence."""
     found = correct_headroom(make_figures(Random(seed)))

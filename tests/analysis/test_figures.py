@@ -190,7 +190,7 @@ def names_of(value: object) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(value))
 
 
-@settings(deadline=None)  # other work on the machine is not a failure
+@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
 @given(stories())
 def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
     """Each second since the first attempt to read a server is counted once."""
@@ -205,7 +205,7 @@ def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | Re
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
 
 
-@settings(deadline=None)  # other work on the machine is not a failure
+@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
 @given(stories())
 def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -> None:
     """No reading decreases a total of a worker slot or socket while the slot or socket exists."""
@@ -231,7 +231,7 @@ def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -
         before = now
 
 
-@settings(deadline=None)  # other work on the machine is not a failure
+@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
 @given(stories())
 def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
     """For any input, no figure is NaN, infinite or negative, and ratios are within their bounds."""

@@ -15,6 +15,14 @@ from tests.support.simulated_server import Server
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.parts import (
+    CACHE_FULL,
+    CACHE_MAY_BE_FULL,
+    SPOOLER_BEHIND,
+    SPOOLER_BUSY,
+    SPOOLER_STANDS,
+)
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading
@@ -43,26 +51,23 @@ def full(*caches: Cache, refused: int | None = 40, options: Options | None = Non
 
 def test_the_full_cache_is_named() -> None:
     """Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself."""
-    finding = full(Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9))[
-        "cache_full"
-    ]
-    assert (finding.title, finding.severity) == ("The cache `pages` is full.", "warning")
-    assert finding.evidence == (
-        "In the last 60 s, 40 new items found no room in the cache; `pages` holds 49 items, and has no room for more."
-    )
-    assert "`purge_lru=1`" in finding.change
+    caches = Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9)
+    finding = full(*caches)["cache_full"]
+    assert finding.kind is CACHE_FULL
+    assert "`old`" not in finding.title
+    assert "40 new items found no room; `pages` holds 49 of at most 49 items." in finding.evidence
 
 
 def test_several_caches() -> None:
     """All without room are named, at most three of them."""
     caches = [Cache(name, full=1, items=9, max_items=9) for name in "abcde"]
-    assert full(*caches)["cache_full"].title == "The caches `a`, `b`, `c` and 2 more are full."
+    assert "`a`, `b`, `c` and 2 more" in full(*caches)["cache_full"].title
 
 
 def test_a_cache_of_unknown_size() -> None:
     """It is named all the same: items of several blocks use up the blocks first."""
-    assert full(Cache("a", full=4))["cache_full"].evidence.endswith("how many items `a` holds is not known.")
-    assert full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title == "The cache `a` is full."
+    assert "holds" not in full(Cache("a", full=4))["cache_full"].evidence
+    assert "`a`" in full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title
     assert "cache_full" not in full()
 
 
@@ -72,22 +77,24 @@ def test_a_cache_that_purges_items() -> None:
     purging = Options(complete=True, purging_caches=("pages",))
     assert "cache_full" not in full(caches[0], options=purging)
     finding = full(*caches, options=purging)["cache_full"]
-    assert finding.title == "The cache `other` is full."
-    assert finding.evidence.startswith("In the last 60 s, at most 40 new items found no room in the cache")
+    assert "`pages`" not in finding.title
+    assert "at most 40 new items" in finding.evidence
 
 
-def test_a_cache_whose_options_are_not_known() -> None:
-    """It may purge items, so it is no warning."""
-    finding = full(Cache("pages", full=40, items=49, max_items=50), options=Options())["cache_full"]
-    assert finding.severity == "info"
-    assert "`purge_lru`" in finding.meaning
-
-
-@pytest.mark.parametrize(("refused", "severity"), [(None, None), (0, None), (2, "info"), (3, "warning")])
-def test_how_many_items_are_refused(refused: int | None, severity: str | None) -> None:
-    """One or two may be a burst."""
-    finding = full(Cache("a", full=4, items=9, max_items=9), refused=refused).get("cache_full")
-    assert (finding and finding.severity) == severity
+@pytest.mark.parametrize(
+    ("refused", "is_sure", "kind"),
+    [
+        (None, True, None),
+        (0, True, None),
+        (2, True, CACHE_MAY_BE_FULL),
+        (3, True, CACHE_FULL),
+        (3, False, CACHE_MAY_BE_FULL),
+    ],
+)
+def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
+    """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
+    caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
+    assert [finding.kind for finding in caches.values()] == [kind] * (kind is not None)
 
 
 def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:
@@ -96,30 +103,18 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Fi
     return judged(window, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers).get("spooler_behind")
 
 
-def test_a_spooler_that_falls_behind() -> None:
-    """Its tasks grow, and the last one waits for more than a minute."""
-    finding = spooler(85, 4, 60)
+@pytest.mark.parametrize(
+    ("waiting", "done", "growth", "kind"),
+    [(85, 4, 60, SPOOLER_BEHIND), (10, 0, 0, SPOOLER_STANDS), (500, 100, -100, SPOOLER_BUSY)],
+)
+def test_a_spooler_that_falls_behind(waiting: int, done: int, growth: int, kind: Kind) -> None:
+    """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
+    finding = spooler(waiting, done, growth)
     assert finding
-    assert finding.severity == "warning"
-    assert finding.title == "The spooler falls behind: tasks arrive faster than it processes them."
-    assert finding.evidence == (
-        "85 tasks are in /spool (60 s ago: 25); 2 processes completed 4 tasks in 60 s; at this rate, a new "
-        "task waits 21 min."
-    )
-
-
-def test_a_spooler_that_does_nothing() -> None:
-    """Tasks that stay are said as such."""
-    finding = spooler(10, 0)
-    assert finding
-    assert (finding.title, finding.severity) == ("The spooler processes none of its tasks.", "warning")
-
-
-def test_a_spooler_that_works_off_a_burst() -> None:
-    """While its tasks become fewer, it is no warning."""
-    finding = spooler(500, 100, -100)
-    assert finding
-    assert (finding.severity, finding.change) == ("info", "")
+    assert finding.kind is kind
+    assert finding.evidence.startswith(f"{waiting} tasks wait in /spool")
+    assert ("60 more than 60 s ago" in finding.evidence) == (growth == 60)
+    assert "/spool" not in finding.public.evidence
 
 
 @pytest.mark.parametrize(

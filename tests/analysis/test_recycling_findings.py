@@ -11,6 +11,14 @@ from tests.analysis.test_findings import AT, findings_by_code, with_setup
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings.recycling import (
+    LEAK_ENDS_WORKERS_UNDER_LOAD,
+    MEMORY_ABOVE_LIMIT_UNDER_LOAD,
+    MEMORY_RECYCLED,
+    RECYCLED_SLOWLY,
+    RECYCLED_TOGETHER,
+)
+from uwsgi_headroom.analysis.findings.workers import RELOAD_LOST_REQUESTS, RELOADED
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import WorkerRecord
@@ -42,40 +50,28 @@ def together(
     return findings_by_code(window_ or waiting(), server, host=with_setup(server, complete=True, **options))
 
 
-def test_workers_that_are_recycled_together() -> None:
+DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requests-delta", 4500))
+
+
+@pytest.mark.parametrize(
+    ("known", "settings"),
+    [
+        ({}, (DELTA,)),
+        ({"version": ""}, (DELTA,)),  # a version that cannot be read may have the option
+        ({"version": "2.0.21-debian"}, ()),
+        ({"version": "2.0.28"}, ()),
+        ({"max_requests_delta": 2}, (DELTA,)),
+        ({"max_requests_delta": 250}, FEWER),  # large enough, so it is no remedy
+        ({"max_requests_delta": 4500}, FEWER[:1]),  # what is set is never advised
+        ({"max_requests_delta": 250, "served": 3000}, FEWER),  # `min-worker-lifetime` ends them together
+    ],
+)
+def test_workers_that_are_recycled_together(known: dict[str, object], settings: tuple[tuple[str, int], ...]) -> None:
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
-    finding = together()["queue_wait"]
-    assert finding.code == "recycled_together"
-    assert finding.title == "Requests wait in the listen queue: all workers reach `max-requests` together."
-    assert finding.evidence.startswith(
-        "All 4 workers were replaced within 1.0 s, after 1000 requests each; for 3.0 s of 60 s, no worker was up."
-    )
-    assert finding.change.startswith("Set `max-requests-delta` to 250: ")
-    assert finding.settings == (("max-requests-delta", 250),)
-
-
-def test_a_delta_that_is_too_small() -> None:
-    """It is raised."""
-    assert together(max_requests_delta=2)["queue_wait"].change.startswith("Raise `max-requests-delta` from 2 to 250")
-
-
-def test_workers_that_their_age_ends_together() -> None:
-    """Where they reach `max-requests` before they may end, another number of requests keeps nobody apart."""
-    finding = together(served=3000, max_requests_delta=250)["queue_wait"]
-    assert "after 3000 requests each" in finding.evidence
-    assert finding.change.startswith("Raise `max-requests` to 18000, and set `max-requests-delta` to 4500. ")
-    assert "before they are 10 s old. uWSGI replaces no worker before this age" in finding.change
-    assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
-
-
-@pytest.mark.parametrize("delta", [250, 4000])
-def test_a_delta_that_is_large_enough(delta: int) -> None:
-    """It is no remedy: they have to end less often. What is set is never advised."""
-    finding = together(max_requests_delta=delta)["queue_wait"]
-    assert finding.change.startswith("Raise `max-requests` to 18000, and set `max-requests-delta` to 4500: workers ")
-    finding = together(max_requests_delta=4500)["queue_wait"]
-    assert finding.change.startswith("Raise `max-requests` to 18000: workers then rarely end")
-    assert finding.settings == (("max-requests", 18000),)
+    finding = together(**known)["queue_wait"]  # type: ignore[arg-type]
+    assert (finding.kind, finding.settings) == (RECYCLED_TOGETHER, settings)
+    assert f"after at least {known.get('served', 1000):,} requests each; for 3.0 s, no worker" in finding.evidence
+    assert ("before they are 10 s old" in finding.change) == ("served" in known)
 
 
 @pytest.mark.parametrize(
@@ -87,11 +83,8 @@ def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float
     rows = tuple(msgspec.structs.replace(each, up_seconds=60.0) for each in waiting().workers)
     seen = replace(waiting(), workers=rows, starting_seconds=starting, idle_queue_seconds=idle_queue)
     finding = together(window_=seen)["queue_wait"]
-    assert ("workers that reach `max-requests` take a long time to end" in finding.title) == slowly
-    assert ("while old workers end" in finding.meaning) == slowly
-    assert ("loaded the application" in finding.meaning) != slowly
-    assert ("functions of `atexit`" in finding.change) == slowly
-    assert finding.change.startswith("Raise `max-requests` to 18000" if slowly else "Set `max-requests-delta` to 250")
+    assert finding.kind is (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER)
+    assert dict(finding.settings).get("max-requests") == (18000 if slowly else None)
 
 
 @pytest.mark.parametrize(("ended", "found"), [(4, True), (2, True), (1, False)])
@@ -104,29 +97,7 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
     seen = replace(waiting(), workers=rows, starting_seconds=0.0, idle_queue_seconds=6.0)
     said = together((920, 935, 950, 900), window_=seen).get("recycled_together")
     assert bool(said) == found
-    assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after 1000 requests each")
-
-
-def test_workers_of_a_delta_end_after_different_numbers() -> None:
-    """No number is that of all of them."""
-    server = Server(processes=4, threads=1)
-    recycled(server, 1000, (950, 950, 951, 950))
-    server.slots[3].before_spawn = 1030
-    host = with_setup(server, complete=True, max_requests=1000, max_requests_delta=10)
-    assert "after 1000 to 1030 requests each" in findings_by_code(waiting(), server, host=host)["queue_wait"].evidence
-
-
-@pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])
-def test_a_version_without_the_option(version: str) -> None:
-    """It says so, and sets nothing."""
-    finding = together(version=version)["queue_wait"]
-    assert finding.change.startswith("Update uWSGI to 2.0.29")
-    assert finding.settings == ()
-
-
-def test_an_unknown_version() -> None:
-    """A version that cannot be read is no reason to leave the option out."""
-    assert together(version="")["queue_wait"].settings
+    assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after")
 
 
 @pytest.mark.parametrize(
@@ -174,11 +145,8 @@ def leak(window_: Window, **options: object) -> dict[str, Finding]:
 def test_a_leak_over_the_lives_of_workers() -> None:
     """Growth is summed over all processes, which a limit of memory hides; nobody is hurt."""
     finding = leak(leaking())["memory_recycled"]
-    assert finding.severity == "info"
-    assert finding.evidence == (
-        "Memory grows by at least 475 kB per request (measured in 6 worker processes); "
-        "uWSGI replaces each process above 70 MB, on average 30 s after its start; no request was lost."
-    )
+    assert finding.kind is MEMORY_RECYCLED
+    assert "475 kB per request (measured in 6 worker processes); a worker lives for 30 s" in finding.evidence
 
 
 def test_a_leak_that_ends_workers_again_and_again() -> None:
@@ -186,17 +154,13 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
     that has to be allowed to end such young workers."""
     killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
     finding = killed["respawn_loop"]
-    assert finding.title == "Workers 1 and 2 keep restarting, because memory reaches `evil-reload-on-rss`."
-    assert finding.change.startswith("Set `reload-on-rss` instead of `evil-reload-on-rss`, which kills ")
-    assert "`min-worker-lifetime` to 0: " in finding.change
-    assert "Memory grows by at least " in finding.evidence
+    assert finding.kind is LEAK_ENDS_WORKERS_UNDER_LOAD
+    assert "`min-worker-lifetime` to 0" in finding.change
     assert "memory_recycled" not in killed
     rows = (msgspec.structs.replace(each, lost=1) for each in leaking(150_000, respawns=6).workers)
     lost = leak(replace(leaking(), workers=tuple(rows)), reload_on_rss=None, evil_reload_on_rss=70)["requests_lost"]
-    assert lost.change == finding.change
-    gentle = leak(leaking(150_000, respawns=6))["respawn_loop"]
-    assert gentle.title.endswith(", because memory reaches `reload-on-rss`.")
-    assert gentle.change.startswith("Raise `reload-on-rss` (now 70 MB) as far as the memory allows")
+    assert lost.public.act == finding.public.act
+    assert "`min-worker-lifetime`" not in leak(leaking(150_000, respawns=6))["respawn_loop"].change
 
 
 @pytest.mark.parametrize(
@@ -213,18 +177,6 @@ def test_no_leak(window_: Window, options: dict[str, object]) -> None:
     assert "memory_recycled" not in leak(window_, **options)
 
 
-def test_a_leak_that_replaces_workers_too_often() -> None:
-    """Where workers are down for much of the time, it is the cause of the wait."""
-    finding = leak(leaking(200_000, respawns=6, up=30.0, queue=9.0))["respawn_loop"]
-    assert finding.severity == "critical"
-    assert finding.title == (
-        "Requests wait in the listen queue: the application's memory grows with every request, so `reload-on-rss` "
-        "replaces the workers too often."
-    )
-    assert "`processes`" not in finding.change
-    assert "Raise `reload-on-rss` (now 70 MB)" in finding.change
-
-
 def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     """Workers that have more when they are loaded are not in a loop of crashes; one more megabyte of limit is none."""
     rows = [
@@ -233,7 +185,7 @@ def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     ]
     above = window(60, *rows, **{"app.sock": 60.0})
     finding = leak(above, reload_on_rss=80)["respawn_loop"]
-    assert finding.title.endswith("a worker has more memory than `reload-on-rss` allows.")
+    assert finding.kind is MEMORY_ABOVE_LIMIT_UNDER_LOAD
     assert finding.settings == (("reload-on-rss", 120),)
     assert "reload-on-rss" not in leak(above, reload_on_rss=81)["respawn_loop"].change
 
@@ -276,24 +228,18 @@ def test_sigterm_without_die_on_term() -> None:
     by_code = brutal()
     assert next(iter(by_code)) == "requests_lost"
     assert "reloaded" not in by_code
-    finding = by_code["requests_lost"]
-    assert finding.title == ("A reload lost requests, most likely because of SIGTERM without `die-on-term`.")
-    assert "dmesg" not in finding.change
-    assert finding.change.startswith("Set `die-on-term`")
-
-
-def test_a_reload_that_lost_requests_with_die_on_term() -> None:
-    """SIGTERM ends uWSGI then, so the mercy of a reload ran out."""
-    finding = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]
-    assert finding.title == "uWSGI was reloaded, and requests that were still in service were lost."
-    assert "`worker-reload-mercy` (5 s)" in finding.change
+    assert by_code["requests_lost"].kind is RELOAD_LOST_REQUESTS
+    assert "`die-on-term`" in by_code["requests_lost"].title
+    ended = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]  # SIGTERM ends uWSGI then
+    assert "`die-on-term`" not in ended.title + ended.change
+    assert "5 s at most" in ended.meaning
 
 
 def test_a_graceful_reload() -> None:
     """Without a lost request it is said as before."""
     by_code = brutal(lost=0)
     assert "requests_lost" not in by_code
-    assert by_code["reloaded"].severity == "info"
+    assert by_code["reloaded"].kind is RELOADED
 
 
 def test_requests_per_life() -> None:

@@ -134,7 +134,7 @@ def rank(findings: list[Finding]) -> int:
 
 
 @given(servers)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_severity_never_decreases_as_load_grows(load: Load) -> None:
     """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
     judged = [judge(replace(load, load=part))[1] for part in LOADS]

@@ -9,6 +9,8 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.static_files import MOSTLY_STATIC, STATIC_HOLD_THREADS, STATIC_TAKE_THREADS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
 
@@ -28,22 +30,18 @@ def test_files_that_hold_the_threads() -> None:
     """They are the cause of the wait, once: slow clients are those who read them."""
     by_code = judged(files())
     finding = by_code["queue_wait"]
-    assert (finding.code, finding.severity) == ("static_files", "critical")
-    assert finding.title == "Requests wait in the listen queue: static files hold the threads."
-    assert finding.evidence.startswith(
-        "90 % of 1,000 requests are for static files, and occupy 3.8 of 4 threads on average."
-    )
+    assert (finding.kind, finding.severity) == (STATIC_HOLD_THREADS, "critical")
+    assert "3.8 of 4 threads" in finding.evidence
     assert finding.settings == (("offload-threads", 2),)
     assert "slow_clients" not in by_code
 
 
-@pytest.mark.parametrize(("held", "queued", "advised"), [(0.1, 0.0, False), (1.2, 0.0, True), (3.8, 0.0, True)])
-def test_files_while_nobody_waits(held: float, queued: float, *, advised: bool) -> None:
+@pytest.mark.parametrize(
+    ("held", "kind"), [(0.1, MOSTLY_STATIC), (1.2, STATIC_TAKE_THREADS), (3.8, STATIC_TAKE_THREADS)]
+)
+def test_files_while_nobody_waits(held: float, kind: Kind) -> None:
     """They are good to know, with something to change if they take many threads."""
-    finding = judged(files(held, queued=queued))["static_files"]
-    assert finding.severity == "info"
-    assert bool(finding.change) == advised
-    assert finding.meaning.endswith("the response times shown are those of the 100 other requests.")
+    assert judged(files(held, queued=0.0))["static_files"].kind is kind
 
 
 def test_counters_that_contradict_each_other() -> None:
@@ -60,13 +58,7 @@ def test_servers_that_serve_no_files(static: int, other: int) -> None:
 
 def test_unknown_threads() -> None:
     """With stats-no-cores it is not known what they hold."""
-    finding = judged(files(None, queued=0.0))["static_files"]
-    assert finding.evidence == "90 % of 1,000 requests are for static files; the listen queue is empty."
-
-
-def test_only_files() -> None:
-    """There are no response times then."""
-    assert judged(files(0.1, other=0, queued=0.0))["static_files"].meaning.endswith("there are no response times.")
+    assert "threads" not in judged(files(None, queued=0.0))["static_files"].evidence
 
 
 def test_one_basis_for_a_mean_request() -> None:

@@ -12,6 +12,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings.health import THREADS_GROW, THREADS_NEAR_LIMIT
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Tasks
@@ -52,7 +53,7 @@ def test_many_threads_that_grow_in_number(
     """A worker that has many threads beside its own, and more than before, is a warning."""
     finding = found(threads, growth, respawns=respawns)
     assert bool(finding) == is_found
-    assert not finding or (finding.severity, finding.clause) == ("warning", "")
+    assert not finding or finding.kind is THREADS_GROW
 
 
 def test_when_the_limit_is_reached() -> None:
@@ -60,9 +61,9 @@ def test_when_the_limit_is_reached() -> None:
     growing, unlimited = found(504, 40, tasks=Tasks(600, 1000)), found(504, 40)
     assert growing
     assert unlimited
-    assert growing.title == "Worker 1 keeps starting threads that do not end."
-    assert growing.evidence.startswith("Worker 1 has 504 threads (60 s ago: 464), and 4 of them serve requests.")
-    assert "Of the 1,000 processes and threads that `pids.max` permits, 600 are in use; at" in growing.evidence
+    assert (growing.kind, growing.worker_id) == (THREADS_GROW, 1)
+    assert growing.evidence.startswith("Worker 1 has 504 threads, 40 more than 60 s ago, and 4 of them serve requests.")
+    assert "permits 1,000 processes and threads, and 600 are in use" in growing.evidence
     assert growing.evidence.endswith(" none is left in 10 min.")
     assert "pids.max` permits" not in unlimited.evidence
 
@@ -75,8 +76,7 @@ def test_near_the_limit_of_the_cgroup(used: int, threads: int, is_found: bool) -
     finding = found(threads, 0, tasks=Tasks(used, 1000))
     assert bool(finding) == is_found
     if finding:
-        assert finding.title == "The workers' threads use up most of the limit of processes and threads."
-        assert finding.change.startswith("Raise the limit of processes (`TasksMax` of the unit")
+        assert finding.kind is THREADS_NEAR_LIMIT
 
 
 def test_an_empty_cgroup() -> None:

@@ -30,7 +30,7 @@ def second(server: Server, slow: int = 1) -> Callable[[int], None]:
 
 def watched(seconds: int = 120, slo: Slo | None = SLO, server: Server | None = None) -> ScriptedWatch:
     server = server or Server(2, 8)
-    return ScriptedWatch(slo=slo).seconds(server, seconds, second(server))
+    return ScriptedWatch(slo=slo).seconds(server, seconds, second(server), samples=2)
 
 
 def test_percentiles_of_a_document() -> None:

@@ -41,7 +41,7 @@ def test_every_window_is_judged_as_before() -> None:
 def test_rows_say_what_their_pages_show() -> None:
     """`python -m tests.frozen pages` writes them: read the difference as an operator at night would."""
     pages = {path.name: path.read_text() for path in PAGES.iterdir()}
-    assert render() == pages
+    assert render() == pages, "python -m tests.frozen pages"
 
 
 def test_acts_are_short() -> None:

@@ -19,6 +19,8 @@ from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
 from tests.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.findings import Finding, Held
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
@@ -121,6 +123,26 @@ def no_events(name: str) -> dict[str, float]:
 
 def is_down(name: str) -> dict[str, float]:
     return {f'uwsgi_verdict_info{{cause="down",harm="down",server="{name}",verdict="down"}}': 1.0}
+
+
+def test_findings_are_what_alerts_say() -> None:
+    """A page and a ticket, with the time since which they hold; a text that is too long is cut, never in a letter."""
+    row = Kind("request_stuck", "cause", "critical", "Worker {id} is stuck.", "It waits for {what}.", act="Restart it.")
+    stuck = row.found(id=3, what="é" * 150, worker_id=3)
+    plain = Finding("queue_wait", "warning", "Requests wait at /srv/secret.", "For long.")
+    held = [Held(each, each, 1_780_000_000.0, 0.0, 5.0, 0.0, 2) for each in (stuck, plain)]
+    observation = replace(
+        up("shop", document("minified")), alerts=[(held[0], True), (held[1], False)], judged_at=1_780_000_007.0
+    )
+    names = ("uwsgi_finding_", "uwsgi_judged_")
+    found = {key: value for key, value in series(observation).items() if key.startswith(names)}
+    page, ticket, judged = found
+    assert found == {page: 1_780_000_000.0, ticket: 1_780_000_000.0, judged: 1_780_000_007.0}
+    assert 'act="Restart it.",code="request_stuck",evidence="It waits for ' in page
+    assert 'title="Worker 3 is stuck.",urgency="page",worker_id="3"' in page
+    assert f"{'é' * 91}..." in page
+    assert 'code="queue_wait",evidence="",server="shop",title="Queue wait.",urgency="ticket"' in ticket
+    assert "secret" not in str(found)
 
 
 def test_a_verdict_is_one_series() -> None:
@@ -335,14 +357,15 @@ def test_workers_sharing_one_cpu() -> None:
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
-    """A worker has at most 25 series and a server 176 more, 17 of them for waits, 49 for the histogram of response
-    times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend, each
-    route and each rule about the settings that speaks adds one. Code has 34 at most (`history.code_time`)."""
+    """A worker has at most 25 series and a server 178 more, 17 of them for waits, 49 for the histogram of response
+    times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend, route,
+    rule about the settings that speaks, and finding (up to five) adds one. Code has 34 at most
+    (`history.code_time`)."""
     apart = re.compile(r"uwsgi_(backend_|route_|code_|settings_advice)")
     values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 176
+    assert len(values) <= 25 * len(each) + 178
 
 
 def test_tasks_of_spoolers() -> None:

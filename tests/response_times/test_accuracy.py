@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 INTERVAL = 0.2
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def lognormal(mean: float, sigma: float) -> Draw:

@@ -338,7 +338,7 @@ def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
 def test_damaged_pages_are_a_sentence(tmp_path: Path, whole: bytes, read: Callable[[Path], object]) -> None:
     """Whatever bytes of the file are wrong, reading it ends with figures or with HeadroomError; so does writing."""
     path = tmp_path / "history.sqlite"
-    for seed in range(25):
+    for seed in range(10):
         dice = random.Random(seed)
         path.write_bytes(whole)
         with path.open("r+b") as file:

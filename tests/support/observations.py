@@ -12,6 +12,8 @@ from tests.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.deploys.judgement import Subject
 from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Held
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
@@ -104,6 +106,17 @@ def down(name: str) -> Observation:
     return _subject(name, SourceError("refused", "connection refused"), {"refused": 3})
 
 
+WAIT = Kind(
+    code="queue_wait",
+    role="harm",
+    severity="critical",
+    title="Requests wait in the listen queue.",
+    evidence="On average, 4.8 requests wait for 120 ms.",
+    act="Raise `threads`.",
+).found()
+"""A finding as alerts know it."""
+
+
 def proven(name: str, called: str = "") -> Observation:
     """A server with an objective, whose processes and queues are known from the kernel, and whose routes and code are
     on."""
@@ -155,7 +168,9 @@ def proven(name: str, called: str = "") -> Observation:
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
     verdict = Verdict("critical", "queue_wait", WHEN - 600, "queue_wait")
-    return replace(up(called or name, body, host, ROUTES, SLO), code=CODE, verdict=verdict, loaded_at=WHEN - 900)
+    wait = Held(WAIT, WAIT, WHEN - 600, 0.0, 600.0, 0.0, 2)
+    observation = up(called or name, body, host, ROUTES, SLO)
+    return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[(wait, True)], judged_at=WHEN)
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:

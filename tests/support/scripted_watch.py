@@ -42,14 +42,16 @@ class ScriptedWatch:
         self.watch.judge.judge_if_due()
         return self
 
-    def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> ScriptedWatch:
-        """Adds `count` seconds with two samples each, from now on; `each` runs in every second."""
+    def seconds(
+        self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None, samples: int = 1
+    ) -> ScriptedWatch:
+        """Adds `count` seconds with so many samples each, from now on; `each` runs in every second."""
         if self.watch.reading is None:
             self.read(server.read(self.now))
         for second in range(count):
             each(second)
-            for _ in range(2):
-                self.read(server.read(self.now + 0.5))
+            for _ in range(samples):
+                self.read(server.read(self.now + 1.0 / samples))
         return self
 
     def document(self, window: float = 60.0) -> schema.Server:

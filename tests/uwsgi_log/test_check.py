@@ -102,10 +102,7 @@ def test_errors_of_uwsgi_itself_are_proven(tmp_path: Path) -> None:
     with bare(*options, "--stats", "{directory}/stats") as server, repeated(lambda: send(server.socket, get_it)):
         document = check(server)
     errors = findings(document)["server_errors"]
-    assert (errors["severity"], errors["title"].partition(",")[0]) == (
-        "critical",
-        "Most responses are server errors (status 500 to 599)",
-    )
+    assert (errors["severity"], "most responses" in errors["title"]) == ("critical", True)
     assert "`app: -1`" in errors["change"]
 
 
@@ -136,7 +133,7 @@ def test_a_missing_plugin_is_named(app: Path) -> None:
     finding = findings(document)["requests_rejected"]
     assert (document["status"], finding["title"]) == (
         "critical",
-        "No plugin serves the requests that the web server passes on, as uWSGI's log shows.",
+        "uWSGI's log says that no plugin serves the requests that the web server passes on.",
     )
     assert "(now 5)" in finding["change"]
 

@@ -104,6 +104,6 @@ def test_a_message_in_the_journal_is_proven(tmp_path: Path) -> None:
 
     document, found, left = in_child(watch)
     assert f"=journal:{name}" in found
-    assert document["verdict"] == "No plugin serves the requests that the web server passes on, as uWSGI's log shows."
+    assert document["verdict"] == "uWSGI's log says that no plugin serves the requests that the web server passes on."
     assert "(now 5)" in document["findings"][0]["change"]
     assert not left

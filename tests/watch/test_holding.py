@@ -12,9 +12,10 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings
+from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
-from uwsgi_headroom.watch.judging import HOLD_SECONDS, HeldFindings
 
 
 def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **more: float) -> Figures:
@@ -25,85 +26,158 @@ def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **m
     return compute_figures(rows, server)
 
 
-def shown(held: HeldFindings, figures: Figures, now: float) -> list[Finding]:
-    return held.hold(figures, collect_findings(figures), now, EPOCH + now)
+def look(hold: Hold, findings: list[Finding], at: float, *, is_whole: bool = True) -> list[Finding]:
+    return hold.look(findings, at, EPOCH + at, is_whole=is_whole)
 
 
-LOCK, SLEEP = figures_of({"lock": 8.0}, queued=30.0), figures_of({"sleep": 8.0}, queued=30.0)
+LOCKED, SLEEPS = (
+    collect_findings(figures_of({state: 8.0}, queued=30.0))
+    for state in ("lock", "sleep")  # type: ignore[dict-item]
+)
+
+
+def seen(findings: list[Finding], at: float = 100.0) -> Hold:
+    """A hold that has seen these findings twice, the second time at this time."""
+    hold = Hold()
+    look(hold, findings, at - 5.0)
+    look(hold, findings, at)
+    return hold
+
+
+def test_a_finding_begins_when_two_looks_agree() -> None:
+    """Or 10 s after a look that no other followed: a server with few samples is looked at seldom."""
+    hold = Hold()
+    assert look(hold, LOCKED, 100.0) == []
+    assert hold.alerts(105.0) == []
+    assert [held.named.code for held, _ in hold.alerts(110.0)] == ["application_lock"]
+    assert look(hold, LOCKED, 105.0) == LOCKED
+    once = Hold()
+    look(once, LOCKED, 100.0)
+    look(once, [], 105.0)
+    assert once.alerts(120.0) == []
+
+
+def test_what_people_see_takes_no_part() -> None:
+    """A request for the page changes nothing, however often it is asked for; of a part of a window it shows all."""
+    hold = Hold()
+    for at in (100.0, 101.0, 102.0):
+        assert hold.show(LOCKED, at, EPOCH, is_whole=True) == []
+        assert hold.show(LOCKED, at, EPOCH, is_whole=False) == LOCKED
+    look(hold, LOCKED, 103.0)
+    assert hold.show(LOCKED, 104.0, EPOCH, is_whole=True) == LOCKED
+    assert hold.show([], 104.0, EPOCH, is_whole=True) == []
 
 
 def test_a_finding_stays_for_as_long_as_its_window() -> None:
     """And says when it was last seen."""
-    held = HeldFindings()
-    first = shown(held, LOCK, 100.0)[0]
-    assert first == collect_findings(LOCK)[0]
-    later = held.hold(LOCK, [], 100.0 + HOLD_SECONDS - 1, EPOCH + HOLD_SECONDS)
+    hold = seen(LOCKED)
+    later = look(hold, [], 100.0 + HOLD_SECONDS - 1)
     assert [each.code for each in later] == ["application_lock"]
-    assert later[0].evidence.startswith(f"{first.evidence} Last seen at ")
-    assert held.hold(LOCK, [], 100.0 + HOLD_SECONDS, EPOCH) == []
+    assert later[0].evidence.startswith(f"{LOCKED[0].evidence} Last seen at ")
+    assert hold.since("application_lock") == EPOCH + 95.0
+    assert look(hold, [], 100.0 + HOLD_SECONDS) == []
+    assert hold.since("application_lock") is None
 
 
 def test_the_order_of_what_is_seen_now_is_kept() -> None:
     """Holding changes nothing about findings that are all seen now."""
-    for figures in (LOCK, SLEEP, figures_of(None, queued=5.0, refused=0.2)):
-        assert shown(HeldFindings(), figures, 0.0) == collect_findings(figures)
+    for findings in (LOCKED, SLEEPS, collect_findings(figures_of(None, queued=5.0, refused=0.2))):
+        assert look(seen(findings), findings, 105.0) == findings
 
 
 def test_lost_requests_are_no_wait() -> None:
     """A block of workers that keep restarting, with the requests that they lost, does not stand for a wait."""
-    (wait,) = [each for each in collect_findings(SLEEP) if each.harms]
+    (wait,) = [each for each in SLEEPS if each.harms]
     lost = replace(
         wait, code="respawn_loop", severity="critical", harms=(replace(wait, code="requests_lost", harms=()),)
     )
-    held = HeldFindings()
-    assert [each.code for each in held.hold(SLEEP, [lost], 100.0, EPOCH)] == ["respawn_loop"]
-    assert {each.code for each in held.hold(SLEEP, [wait], 105.0, EPOCH)} == {"respawn_loop", wait.code}
+    hold = seen([lost])
+    look(hold, [wait], 105.0)
+    assert {each.code for each in look(hold, [wait], 110.0)} == {"respawn_loop", wait.code}
 
 
 def test_the_deeper_cause_stays() -> None:
     """Requests wait all the time; whether the lock is seen as the cause varies. One block is shown, with one title."""
-    held = HeldFindings()
-    titles = {
-        shown(held, figures, 5.0 * place)[0].title for place, figures in enumerate([LOCK, SLEEP, SLEEP, LOCK] * 5)
-    }
-    assert titles == {collect_findings(LOCK)[0].title}
-    assert len({collect_findings(figures)[0].title for figures in (LOCK, SLEEP)}) == 2
+    hold = seen(LOCKED, 0.0)
+    titles = {look(hold, each, 5.0 * place)[0].title for place, each in enumerate([LOCKED, SLEEPS, SLEEPS, LOCKED] * 5)}
+    assert titles == {LOCKED[0].title}
+    assert LOCKED[0].title != SLEEPS[0].title
 
 
 def test_a_graver_finding_is_shown_at_once() -> None:
-    """What is worse, or deeper, replaces what is held."""
-    held = HeldFindings()
-    shown(held, SLEEP, 0.0)
-    assert shown(held, LOCK, 5.0)[0] == collect_findings(LOCK)[0]
+    """What is worse, or deeper, replaces what is held; a lesser one follows when that was not seen for long."""
+    hold = seen(SLEEPS)
+    assert look(hold, LOCKED, 105.0)[0] == LOCKED[0]
+    for at in range(110, 165, 5):
+        assert look(hold, SLEEPS, float(at))[0].title == LOCKED[0].title
+    assert look(hold, SLEEPS, 165.0)[0] == SLEEPS[0]
 
 
 def test_nothing_is_held_from_a_part_of_a_window() -> None:
     """As after an outage: what was before it is over."""
-    held = HeldFindings()
-    shown(held, LOCK, 0.0)
-    short = replace(LOCK, window=replace(LOCK.window, observed_seconds=20.0))
-    assert held.hold(short, [], 5.0, EPOCH) == []
-    assert held.hold(LOCK, [], 10.0, EPOCH) == []
+    hold = seen(LOCKED)
+    assert look(hold, [], 105.0, is_whole=False) == []
+    assert look(hold, [], 110.0) == []
+    hold = seen(LOCKED)
+    assert look(hold, SLEEPS, 105.0, is_whole=False) == SLEEPS
+    hold.interrupt()
+    assert hold.before_outage >= {SLEEPS[0].code}
+    assert hold.alerts(106.0) == []
+
+
+PAGED = Kind("queue_wait", "harm", "critical", "Requests wait.", "{n} wait.", page_after=60.0)
+CAUSE = Kind("application_lock", "cause", "critical", "A lock is held.", "{n} wait for it.", page_after=60.0)
+
+
+def test_what_alerts_say_is_fixed() -> None:
+    """It changes with the row or the severity, and not while it is a page: else it would be another alert."""
+    hold = seen([PAGED.found(n=4)], 5.0)
+
+    def named() -> list[tuple[str, str, bool]]:
+        return [(held.named.code, held.named.public.evidence, page) for held, page in hold.alerts(hold_at)]
+
+    hold_at = 10.0
+    look(hold, [PAGED.found(n=8)], hold_at)
+    assert named() == [("queue_wait", "4 wait.", False)]
+    look(hold, [replace(CAUSE.found(n=8), harms=(PAGED.found(n=8),))], 15.0)
+    assert named() == [("application_lock", "8 wait for it.", False)]
+    hold_at = 60.0
+    assert named() == [("application_lock", "8 wait for it.", True)]
+    deeper = replace(CAUSE.found(n=9), code="request_stuck", harms=(PAGED.found(n=9),))
+    hold_at = 65.0
+    assert look(hold, [deeper], hold_at)[0] == deeper
+    assert named() == [("application_lock", "8 wait for it.", True)]
+
+
+def test_alerts_know_five_problems() -> None:
+    """The worst; what is good to know is none."""
+    many = [replace(PAGED.found(n=1), code=f"problem_{number}", severity="warning") for number in range(6)]
+    hold = seen([PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")])
+    assert [(held.named.severity, page) for held, page in hold.alerts(160.0)] == [
+        ("critical", True),
+        *[("warning", False)] * 4,
+    ]
 
 
 def test_no_code_stands_twice_and_the_worst_is_first() -> None:
     """Whatever is held beside whatever is seen."""
     chance = random.Random(33)
-    held = HeldFindings()
+    hold = Hold()
     states: list[State] = ["lock", "sleep", "client", "backend", "cpu", "cpu_wait", "unknown"]
-    for place in range(400):
+    for place in range(200):
         waits: dict[State, float] = {state: chance.uniform(0.0, 4.0) for state in chance.sample(states, 3)}
         figures = figures_of(
             chance.choice([waits, None]),
             queued=chance.choice([0.0, 0.5, 5.0, 40.0]),
             refused=chance.choice([0.0, 0.2]),
         )
-        found = shown(held, figures, 7.0 * place)
+        now = collect_findings(figures)
+        look(hold, now, 7.0 * place)
+        found = look(hold, now, 7.0 * place + 1)
         codes = [code for each in found for code in (each.code, *[harm.code for harm in each.harms])]
         assert len(codes) == len(set(codes))
         order = [SEVERITIES.index(each.severity) for each in found]
         assert order == sorted(order)
-        now = collect_findings(figures)
         if now:
             assert order[0] <= SEVERITIES.index(now[0].severity)
 

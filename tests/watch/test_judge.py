@@ -15,7 +15,6 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.recorder import Verdicts
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch import judging
-from uwsgi_headroom.watch import watch as watch_module
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -70,7 +69,7 @@ def test_an_error_in_it_loses_no_sample(monkeypatch: pytest.MonkeyPatch, judged_
     """The error is a fault of this server, once in the log; samples go on, and so does judging."""
     watch, server = ScriptedWatch(), Server()
     with monkeypatch.context() as broken:
-        broken.setattr(watch_module, "collect_findings", lambda _figures: 1 / 0)
+        broken.setattr(judging, "collect_findings", lambda _figures: 1 / 0)
         watch.seconds(server, 17)
     assert len(watch.watch.reader.faults) == 1
     assert watch.watch.integrals.totals.observed_seconds == 17.0

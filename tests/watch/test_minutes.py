@@ -165,7 +165,7 @@ def test_a_failing_writer_loses_no_sample() -> None:
 
     watch, server = watched(Failing())
     watch.seconds(server, 170, lambda _: busy(server))
-    assert watch.watch.integrals.totals.samples == 341
+    assert watch.watch.integrals.totals.samples == 171
 
 
 def test_a_minute_has_the_rules_about_the_settings_and_no_setting() -> None:

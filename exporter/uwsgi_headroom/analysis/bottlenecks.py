@@ -13,13 +13,8 @@ from typing import NamedTuple
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.destinations import (
-    CALLS_ITSELF,
     UNKNOWN,
     DestinationFigures,
-    advise,
-    describe,
-    find_own,
-    list_hanging,
     list_main,
     see_backends,
 )
@@ -30,25 +25,14 @@ from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     IF_WEBSOCKETS,
     SERVE_WEBSOCKETS,
-    WAIT_ALONE,
-    WAIT_FOR_THREADS,
     WEBSOCKETS,
-    are_children_busy,
-    are_waits_known,
     find_cpu_of_own_threads,
-    find_holder,
-    have_no_other_threads,
-    is_lock_bound,
-    lacks_cpu,
     list_loads,
     mean_load,
-    tries_again,
-    waits_for_cpu,
 )
 from uwsgi_headroom.analysis.sizing import count_needed_threads
 from uwsgi_headroom.analysis.wait_states import MOSTLY, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
-    ASYNC,
     AWAY,
     MANY_STUCK,
     RESUME,
@@ -57,7 +41,6 @@ from uwsgi_headroom.analysis.worker_states import (
     are_stopped_when_idle,
     find_ends,
     find_failing,
-    find_harmful_requests,
     find_paused,
     name_slots,
     part_away,
@@ -109,10 +92,8 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
         bring_workers_back,
         why_free_threads_do_not_serve,
         _why_requests_do_not_end,
-        _why_threads_would_not_help,
-        _why_backends_hang,
+        _explain_clients,
         _find_own_threads,
-        _find_scarce_cpus,
     )
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
@@ -285,24 +266,13 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
 def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     """What to do instead of adding threads, if the present ones are held by requests that do not end."""
     slots = name_slots(figures.server)
-    if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
-        return Explanation(
-            "stuck requests hold the threads",
-            "Before you add threads, find out what the stuck requests wait for: more threads would also get stuck.",
-        )
-    if killed_fill_threads(figures):
-        return Explanation(
-            f"requests that never end hold the {slots}",
-            f"Before you add {slots}, find out what the requests that exceed `harakiri` wait for: additional "
-            f"{slots} would also wait.",
-        )
-    if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
-        return Explanation(
-            f"the requests in service do not end, and hold the {slots}",
-            f"Run {show_calls(figures.server)} to see what the requests in service wait for: no request was completed, "
-            f"and additional {slots} would most likely also wait.",
-        )
-    return None
+    if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
+        return None
+    return Explanation(
+        f"the requests in service do not end, and hold the {slots}",
+        f"Run {show_calls(figures.server)} to see what the requests in service wait for: no request was completed, "
+        f"and additional {slots} would most likely also wait.",
+    )
 
 
 def connections_hold_threads(figures: Figures) -> bool:
@@ -321,29 +291,10 @@ def killed_fill_threads(figures: Figures) -> bool:
     return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
 
 
-def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
-    """What to do instead of adding threads, if these would only wait as the present ones do."""
-    if figures.waits and figures.waits.share("client") >= MOSTLY:
-        return _explain_clients(figures)
-    if tries_again(figures):
-        return Explanation(
-            "requests sleep again and again",
-            "Most threads in use are asleep: find out why requests sleep again and again. If they retry something, "
-            "more threads would only retry more often; but if they are event streams or long polls, each needs a "
-            "thread of its own.",
-        )
-    if is_lock_bound(figures):
-        if find_holder(figures) == "thread":
-            return _explain_threads(figures)
-        return Explanation(
-            "the threads wait for a lock of the application",
-            "Find out which lock of the application the threads wait for: additional threads would also wait for it.",
-        )
-    return explain_saturation(figures)
-
-
-def _explain_clients(figures: Figures) -> Explanation:
+def _explain_clients(figures: Figures) -> Explanation | None:
     """What to do if most threads in use wait for clients."""
+    if figures.waits is None or figures.waits.share("client") < MOSTLY:
+        return None
     if connections_hold_threads(figures):
         return Explanation(
             "clients that keep connections open hold the threads between requests",
@@ -357,21 +308,6 @@ def _explain_clients(figures: Figures) -> Explanation:
         "slow clients hold the threads",
         "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
         f"also hold the new threads. {IF_WEBSOCKETS}",
-    )
-
-
-def _explain_threads(figures: Figures) -> Explanation:
-    """What to do about waits that no other request of the worker ends."""
-    if have_no_other_threads(figures):
-        return Explanation(
-            WAIT_ALONE,
-            "Find out at which lines the threads wait. A wait that a timeout ends, such as `Event().wait(seconds)`, is "
-            "a sleep: shorten it, or raise `threads`.",
-        )
-    return Explanation(
-        WAIT_FOR_THREADS,
-        "Find out what the application's background threads do, because requests wait for them: additional uWSGI "
-        "`threads` would also wait.",
     )
 
 
@@ -418,17 +354,6 @@ def _say_most(figures: Figures, saturation: Saturation) -> str:
     )
 
 
-def _why_backends_hang(figures: Figures) -> Explanation | None:
-    """What to do if a backend does not answer, if name servers are slow, or if the backend is this server itself."""
-    own = find_own(figures.waits.destinations) if figures.waits else None
-    if own:
-        return Explanation(CALLS_ITSELF, advise([own]))
-    hanging = list_hanging(figures.waits.destinations, figures.available or 0) if figures.waits else []
-    if not figures.waits or sum(each.threads for each in hanging) < MOSTLY * figures.waits.total:
-        return None
-    return Explanation(f"the {name_slots(figures.server)} wait for {describe(hanging)}", advise(hanging))
-
-
 OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CPU time"
 """The cause of interpreters that are busy without requests, as a clause."""
 
@@ -451,25 +376,6 @@ def _find_own_threads(figures: Figures) -> Explanation | None:
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
     return Explanation(OWN_THREADS_COMPUTE, find_computing_thread(figures))
-
-
-def _find_scarce_cpus(figures: Figures) -> Explanation | None:
-    """What to do if CPUs are what the server lacks."""
-    cpus = figures.server.cpus
-    used = sum(list_loads(figures))
-    if cpus and used >= CPU_FULL * cpus.count:
-        return Explanation(
-            "the workers use all the CPU that they can get",
-            f"Add CPUs, or move load to another host: the workers use {percent(min(1.0, used / cpus.count))} of "
-            "the CPUs that they may use.",
-        )
-    if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
-        return Explanation("programs that the application starts use all CPUs", LESS_CHILDREN)
-    if cpus and lacks_cpu(figures, cpus.count):
-        return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
-    if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
-        return Explanation("requests in service wait for a CPU", GET_CPU)
-    return None
 
 
 LESS_CHILDREN = "Start fewer programs at the same time, for example through a job queue, or add CPUs."

@@ -1,4 +1,4 @@
-"""Says what uWSGI's log said about a finding, or how to read it: the end of every advice that would name the log.
+"""Finds what uWSGI's log says about a finding, or how to read it: the facts of every advice that would name the log.
 
 A message is *proven* if a counter or a process agreed with it (`record.LogMessage.agreed`). Other messages are only
 said by the log, to which the application writes too; the words keep the two apart.
@@ -32,51 +32,49 @@ STARTS = ("no_callable", "application_not_loaded", "failed_in_worker", "no_appli
 _MOST_QUOTED = 2
 
 
-def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "") -> str:
-    """What to do about what the log says by these messages, as sentences; else where to look for the reason, `why`.
-    plain: that sentence, where it is not `Check uWSGI's log for ...`."""
-    plain = plain or f"Check uWSGI's log for {why}."
-    log = server.log
-    if log is None or (log.off and not log.turn_on):
-        return plain + (f" uwsgi-headroom cannot read uWSGI's log: {log.off}." if log and log.off else "")
-    if log.turn_on:
-        return (
-            f"{plain.rstrip('.')}. If you start uwsgi-headroom with `{log.turn_on}`, it shows the messages in "
-            "uWSGI's log that it recognizes."
-        )
-    found = [code for code in codes if code in log.messages]
-    if not found:
-        return (
-            f"Check uWSGI's log for {why}. uwsgi-headroom reads only what is added to this log while it watches, and "
-            "recognized no message in that."
-        )
-    first, *more = [(_quote(code, log.messages[code]), log.messages[code]) for code in found[:_MOST_QUOTED]]
-    clause, message = first
-    doubt = "" if message.agreed else ", but nothing else confirms it"
-    change = advise(found[0], message.limit)
-    return " ".join(
-        [
-            f"{change} uWSGI's log reports{_count(message)} that {clause}{doubt}."
-            if change
-            else f"Find out why {clause}: uWSGI's log reports this{_count(message)}{doubt}.",
-            *(f"The log also says{_count(message)} that {clause}." for clause, message in more),
-            *_explain_signal(log),
-        ]
-    )
+LOG = (
+    "[said? uWSGI's log says that {said}. ][unsure? Nothing else confirms this. ][signal? {signal} ]"
+    "[silent? uwsgi-headroom reads this log, and recognized no message in it since it began to watch. ]"
+    "[turn_on? With `{turn_on}`, uwsgi-headroom shows the messages in it that it recognizes. ]"
+    "[log_off? uwsgi-headroom cannot read uWSGI's log: {log_off}. ]"
+)
+"""What a row says about uWSGI's log, by the facts of `read_log`."""
+
+
+def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool]:
+    """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one, empty if that
+    is unknown; and `look`, whether it is."""
+    log = server.log or LogRecord()
+    found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
+    fix = next(map(advise, found), "")
+    return {
+        "fix": fix,
+        "look": not fix,
+        "said": "; ".join(_quote(code, log.messages[code]) for code in found),
+        "unsure": any(not log.messages[code].agreed for code in found[:1]),
+        "signal": next((SIGNALS[number] for number in _find_signals(log) if found and number in SIGNALS), ""),
+        "silent": bool(server.log and not found and not log.off),
+        "turn_on": log.turn_on,
+        "log_off": (not log.turn_on and log.off) or "",
+    }
+
+
+def see_log(server: ServerRecord, why: str, codes: Sequence[str]) -> str:
+    """What to do about what the log says by these messages; else where to look for the reason, `why`."""
+    known = read_log(server, codes)
+    first = known["fix"] or f"Check uWSGI's log for {why}."
+    return f"{first} uWSGI's log says that {known['said']}." if known["said"] else str(first)
 
 
 def _quote(code: str, message: LogMessage) -> str:
-    """What a message says, as a clause."""
+    """What a message says, and how often, as a clause."""
     worker = message.workers[0] if len(message.workers) == 1 else None
     signal = message.signals[0] if len(message.signals) == 1 else None
     clause = describe(code, worker, signal, message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
-    return f"{clause} ({message.place})" if message.place and message.agreed else clause
-
-
-def _count(message: LogMessage) -> str:
-    return f" {repeated(message.count)}" if message.count > 1 else ""
+    place = f" ({message.place})" if message.place and message.agreed else ""
+    return f"{clause}{place}, {repeated(message.count)}"
 
 
 def is_proven(server: ServerRecord, code: str) -> bool:
@@ -108,7 +106,3 @@ def proven_place(server: ServerRecord, codes: Sequence[str]) -> str:
     messages = server.log.messages if server.log else {}
     found = (messages[code] for code in codes if code in messages)
     return next((message.place for message in found if message.agreed and message.place), "")
-
-
-def _explain_signal(log: LogRecord) -> Sequence[str]:
-    return [SIGNALS[number] for number in _find_signals(log) if number in SIGNALS][:1]

@@ -39,6 +39,10 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     return f"`py-spy dump --pid {name_pids([busiest.local_pid if busiest else None])}`"
 
 
+ANY_CALLS = "`py-spy dump`"
+"""The same for people who may not read PIDs."""
+
+
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
     """The command that sends a signal to workers, in backticks."""
     return f"`kill -{signal} {name_pids(worker.local_pid for worker in workers)}`"
@@ -211,26 +215,6 @@ def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
     last = server.workers[number - 1]
     is_recent = server.time is not None and server.time - spawned[number - 1] <= UNDER_WAY_SECONDS
     return ids == workers[:number] and (is_recent or last.state == "down")
-
-
-LATELY = 900.0
-"""For so many seconds after a start, a deploy is the first thing to think of. As for findings that begin after a
-reload (`journal`)."""
-
-
-def after_deploy(figures: Figures, workers: Iterable[WorkerRecord], act: str, also: str = "", then: str = "") -> str:
-    """What to do first about workers whose application does not start: to roll the deploy back if uWSGI was reloaded in
-    the window; else `act`, a sentence, unless a deploy that nobody saw may have started them. also: what the rollback
-    needs to take effect, such as `, and then reload uWSGI`. then: what to do after a rollback in the same sentence,
-    instead of `act`."""
-    ended, later = find_ends(figures), f"{act[0].lower()}{act[1:]}"
-    if figures.window.reloads or (ended and are_reloaded(figures, ended)):
-        first = "Roll back what was deployed with the last reload"
-        return f"{first}, {then}" if then else f"{first}{also}. Then {later}"
-    started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
-    if now is None or any(now - each > LATELY for each in started):
-        return act
-    return f"If this began with a deploy, roll the deploy back{also}, otherwise {later}"
 
 
 def scales(figures: Figures) -> bool:

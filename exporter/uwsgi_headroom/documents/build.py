@@ -322,7 +322,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         settings=dict(finding.settings),
         harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
         runbook=runbook_path(finding.code, watch.name),
-        since=recorder.verdicts.since(finding.code),
+        since=recorder.hold.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
 

@@ -6,10 +6,10 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import localtime, strftime
 
-from uwsgi_headroom.analysis.findings import Finding, find_harm
+from uwsgi_headroom.analysis.findings import Finding, Hold, find_harm
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import ReadError
@@ -31,7 +31,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self.verdicts = Verdicts(self.journal)
+        self.verdicts, self.hold = Verdicts(self.journal), Hold()
         self._workers = WorkerEvents(self.journal)
         self._configuration = ConfigurationEvents(self.journal)
         self._before: Reading | None = None
@@ -77,6 +77,7 @@ class Recorder:
             self.down_since = time
             self.journal.add(time, "server_down", "The server is down.", _sentence(str(error)))
             self.verdicts.interrupt()
+            self.hold.interrupt()
 
     def add_log_message(self, time: float, title: str, evidence: str, workers: tuple[int, ...], count: int) -> None:
         """Record a message of uWSGI's log, which was read at `time` (epoch seconds), `count` times."""
@@ -85,8 +86,8 @@ class Recorder:
     def began_with(self, code: str) -> str | None:
         """What happened to the server within a minute before the present finding with this code began, such as `the
         reload at 14:02`; None if nothing did, or if the server was not watched, or had the finding, before that."""
-        since = self.verdicts.since(code)
-        if since is None or code in EVENTS_OF_FINDINGS or code in self.verdicts.before_outage:
+        since = self.hold.since(code)
+        if since is None or code in EVENTS_OF_FINDINGS or code in self.hold.before_outage:
             return None
         events = [event for event in self.journal.since(since - BEGIN_SECONDS) if event.time <= since]
         if any(event.kind == "exporter_started" for event in self.journal.since(since - 2 * BEGIN_SECONDS)):
@@ -99,8 +100,8 @@ class Recorder:
     def began_after_reload(self, code: str) -> str | None:
         """How long after a reload the present finding with this code began, such as `3 min after the reload at 14:02`;
         None if it began at once (`began_with`), later than in AFTER_RELOAD_SECONDS, or before it."""
-        since, event = self.verdicts.since(code), self.journal.latest_of("reload")
-        if since is None or event is None or code in EVENTS_OF_FINDINGS or code in self.verdicts.before_outage:
+        since, event = self.hold.since(code), self.journal.latest_of("reload")
+        if since is None or event is None or code in EVENTS_OF_FINDINGS or code in self.hold.before_outage:
             return None
         after = since - event.time
         if not BEGIN_SECONDS < after <= AFTER_RELOAD_SECONDS:
@@ -193,11 +194,7 @@ def _words(value: object) -> str:
 
 
 JUDGE_SECONDS = 5.0
-"""Seconds between two judgements of a server for its journal; more if a judgement takes long."""
-
-MISSED = 2
-"""A finding persists through this many consecutive judgements without it: a figure near its threshold fluctuates."""
-
+"""Seconds between two judgements of a server; more if a judgement takes long."""
 
 EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
     "harakiri": "worker_ended",
@@ -227,9 +224,9 @@ AFTER_RELOAD_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict that two consecutive judgements agree on. status: `unknown` until there is one; code: of the finding
-    that it is about, None if all is well; since: when the status began (epoch seconds), None if it was the first; harm:
-    the code of the worst harm of waiting that this finding explains, None without one."""
+    """A verdict that findings hold. status: `unknown` until there is one; code: of the finding that it is about, None
+    if all is well; since: when the status began (epoch seconds), None if it was the first; harm: the code of the worst
+    harm of waiting that this finding explains, None without one."""
 
     status: Status
     code: str | None = None
@@ -241,53 +238,41 @@ NO_VERDICT = Verdict("unknown")
 
 
 class Verdicts:
-    """The verdict of one server over time. It changes when two consecutive judgements agree on a new one."""
+    """The verdict of one server over time: what its held findings say."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._verdict: tuple[Status, str | None] = "ok", None
+        self._said: tuple[Status, str | None, str] = "ok", None, ""
         self.current = NO_VERDICT
         """The present verdict; unknown while the server cannot be read."""
-        self._sentence = ""
-        self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
-        self._harm: str | None = None
-        self.before_outage: frozenset[str] = frozenset()
-        """The codes of the findings that there were when the server was last lost."""
-        self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
 
-    def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
-        """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
-        since = {each.code: self.since(each.code) for finding in findings for each in (finding, *finding.harms)}
+    def judge(
+        self, time: float, status: Status, sentence: str, findings: Sequence[Finding], seen: float | None
+    ) -> None:
+        """Record a judgement at this time (epoch seconds). findings: those that have begun, worst first; seen: when the
+        first of them was first seen."""
         self._judgements += 1
-        for code, so_far in since.items():
-            self._findings[code] = time if so_far is None else so_far, self._judgements
-        verdict = status, findings[0].code if status != "ok" else None
-        harm = find_harm(findings) if status != "ok" else None
-        if verdict == self._verdict:
-            self._sentence, self._candidate = sentence, None
-            if self.current.status == "unknown":
-                self.current = Verdict(*verdict, time if self._judgements > 1 else None, harm)
-            elif harm == self._harm:
-                self.current = replace(self.current, harm=harm)
-        elif self._candidate is None or self._candidate[0] != verdict:
-            self._candidate = verdict, time
+        is_ok = status == "ok"
+        code, harm = (None, None) if is_ok else (findings[0].code, find_harm(findings))
+        before_status, before_code, before_sentence = self._said
+        since = time if seen is None or is_ok or code == before_code else seen
+        if (status, code) != (before_status, before_code):
+            evidence = f"Before: {before_status}. {before_sentence}" if before_sentence else ""
+            self._journal.add(since, "verdict_changed", f"Verdict: {status}. {sentence}", evidence)
+        self._said = status, code, sentence
+        if self._judgements < FIRST and is_ok:
+            return
+        if self.current.status == status:
+            begin = self.current.since
         else:
-            before = f"Before: {self._verdict[0]}. {self._sentence}" if self._sentence else ""
-            self._journal.add(self._candidate[1], "verdict_changed", f"Verdict: {status}. {sentence}", before)
-            same = self.current.status == status
-            self.current = Verdict(*verdict, self.current.since if same else self._candidate[1], harm)
-            self._verdict, self._sentence, self._candidate = verdict, sentence, None
-        self._harm = harm
+            begin = None if self._judgements <= FIRST and is_ok else since
+        self.current = Verdict(status, code, begin, harm)
 
     def interrupt(self) -> None:
-        """Forget all findings because the server cannot be read: a later finding is a new one."""
-        self.before_outage = frozenset(code for code in self._findings if self.since(code) is not None)
-        self._findings.clear()
-        self._candidate, self.current = None, NO_VERDICT
+        """Forget the verdict because the server cannot be read."""
+        self.current = NO_VERDICT
 
-    def since(self, code: str) -> float | None:
-        """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer
-        than the last judgement."""
-        since, last = self._findings.get(code, (None, 0))
-        return since if self._judgements - last <= MISSED else None
+
+FIRST = 2
+"""The judgements after which it is known that there is no finding: the first one holds none."""

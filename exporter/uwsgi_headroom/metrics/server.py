@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
+from uwsgi_headroom.analysis.findings import Held
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.journal.events import KINDS, Kind
@@ -36,6 +37,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(labels, 1.0 if observation.reading else 0.0) for labels, observation in scrape.observations],
     )
     yield from _verdicts(scrape)
+    yield from _findings(scrape)
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
@@ -156,9 +158,9 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     ]
     yield gauge(
         "uwsgi_verdict_info",
-        "The verdict (ok, warning, critical, unknown or down); a new judgement counts once the next one agrees. cause "
-        "is the code of the worst finding (docs/severity.md), harm the code of the finding that says what users notice "
-        "of it; both can also be down or none. Always 1.",
+        "The verdict (ok, warning, critical, unknown or down) of the last minute, as alerts have it. cause is "
+        "the code of the worst finding (docs/severity.md), harm the code of the finding that says what users notice of "
+        "it; both can also be down or none. Always 1.",
         [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(
@@ -167,6 +169,51 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
         "the exporter began to watch the server.",
         [(labels_of(observation), since) for observation, _, since in judged],
     )
+
+
+def _findings(scrape: Scrape) -> Iterator[Metric]:
+    """What alerts read: the problems of each server, at most MOST_ALERTS of them."""
+    read = [observation for _, observation in scrape.observations if observation.reading]
+    yield gauge(
+        "uwsgi_finding_since_time_seconds",
+        "Since when a finding that needs action holds, in epoch seconds: at most five of a server, the worst first. "
+        "urgency: page or ticket. title, act and evidence are sentences that are fixed when it begins; worker_id is "
+        "there if one worker is meant.",
+        [
+            (_label_finding(observation, held, is_page=is_page), held.since)
+            for observation in read
+            for held, is_page in observation.alerts
+        ],
+    )
+    yield gauge(
+        "uwsgi_judged_time_seconds",
+        "When the exporter last judged the server, in epoch seconds. Absent until it has judged it.",
+        [(labels_of(observation), observation.judged_at) for observation in read],
+    )
+
+
+def _label_finding(observation: Observation, held: Held, *, is_page: bool) -> LabelSet:
+    named, words = held.named, held.named.public
+    worker = {} if named.worker_id is None else {"worker_id": str(named.worker_id)}
+    return labels_of(
+        observation,
+        code=named.code,
+        urgency="page" if is_page else "ticket",
+        title=_shorten(words.title or f"{named.code.replace('_', ' ').capitalize()}."),
+        act=_shorten(words.act),
+        evidence=_shorten(words.evidence),
+        **worker,
+    )
+
+
+_MOST_BYTES = 200
+"""Of a text in a label: each is in every scrape."""
+
+
+def _shorten(text: str) -> str:
+    """The text, or its beginning: names in it may be long."""
+    data = text.encode()
+    return text if len(data) <= _MOST_BYTES else f"{data[: _MOST_BYTES - 3].decode(errors='ignore')}..."
 
 
 def _label_verdict(observation: Observation, verdict: Verdict | None) -> LabelSet:

@@ -52,12 +52,12 @@ _TABLE = r"""
 head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
   == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  >> Raise `buffer-size` ({limit}) above the size of the largest request headers, with cookies (32768 usually suffices).
+  >> Raise `buffer-size` ({limit}) above the size of the largest headers (32768 usually suffices).
 variable_too_large rejected -: uWSGI drops request variables that do not fit into `buffer-size`
   == not enough buffer space to | not enough space in wsgi_req http proto_parser_buf
   == unable to add UWSGI_APPID to the uwsgi buffer | \[WARNING\] unable to add
   !! The application gets the request without one of its headers, or does not get the request at all.
-  >> Raise `buffer-size` above the size of the largest request headers, with cookies (32768 usually suffices).
+  >> Raise `buffer-size` above the size of the largest headers (32768 usually suffices).
 too_many_variables rejected uncalled: uWSGI refuses requests that have more variables than `max-vars` allows
   == max vec size reached
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
@@ -69,14 +69,14 @@ body_too_large rejected uncalled: uWSGI refuses requests with a body larger than
 bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsgi protocol
   == invalid uwsgi request \(current strsize: <n>\) | invalid uwsgi array\. skip | uwsgi key cannot be null\. skip
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
-  >> Have the web server speak the socket's protocol: `uwsgi_pass` for `socket`, `proxy_pass` for `http-socket`.
+  >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
   >> Check what connects to the `http-socket`: it may be a health check that sends no request.
 modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
   == -- unavailable modifier requested: <limit> --
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
-  >> Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` (now {limit}).
+  >> Load the plugin of the application's language, or correct `uwsgi_modifier1` (now {limit}).
 no_python_application known no_application: uWSGI has no Python application for requests
   == --- no python application found, check your startup logs for errors ---
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
@@ -89,7 +89,7 @@ bad_response rejected -: the application returns bodies that are not bytes
 body_in_memory setting -: the application reads each large request body in a single call
   == \[uwsgi-warning\] you are using read(?:line)?\(\) on request body allocating over than
   !! The whole body of each such request is held in memory.
-  >> Limit the size of bodies in the web server, and either read request bodies in pieces or set `post-buffering`.
+  >> Limit the size of bodies in the web server, and read them in pieces or set `post-buffering`.
 # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
 body_timeout event -: request bodies arrive too slowly == \[uwsgi-body-read\] Timeout reading
 body_aborted event -: clients disconnect while they send a request body == \[uwsgi-body-read\] Error reading
@@ -116,13 +116,13 @@ harakiri_skipped event -: `harakiri` spares {worker}, because the listen queue i
 harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job that took too long
   == \*\*\* HARAKIRI ON (?:MULE|THE SPOOLER|GATEWAY|CRON)
   !! The work of this process is lost.
-  >> Raise `mule-harakiri`, `spooler-harakiri` or the limit of the cron job, or let the process do less at once.
+  >> Raise `mule-harakiri`, `spooler-harakiri` or the cron job's limit, or let the process do less.
 respawning_too_fast known respawns: workers end as soon as they start
   == worker respawning too fast !!! i have to sleep a bit
 mercy_kill failed pid_gone: {worker} did not end within `worker-reload-mercy` and was killed
   == worker <worker> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
   !! The requests that this worker was serving are lost.
-  >> Raise `worker-reload-mercy` above the duration of your longest request, or give that request a timeout.
+  >> Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.
 mercy_kill_other event -: a mule or a spooler did not end in time and was killed
   == mule <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
   == spooler <n> \(pid:? <pid>\) is taking too much time to die\.\.\.NO MERCY
@@ -135,7 +135,7 @@ inconsistent_worker failed pid_gone: the state of {worker} was inconsistent, so 
 evil_reload failed pid_gone: {worker} was killed at the limit of `evil-reload-on-rss` or `evil-reload-on-as`
   == \*\*\* EVIL RELOAD ON WORKER <worker> (?:RSS|ADDRESS SPACE): <n> \(pid: <pid>
   !! The requests that this worker was serving are lost.
-  >> Set `reload-on-rss` to a lower limit: uWSGI then lets a worker complete its requests before it ends the worker.
+  >> Set `reload-on-rss` to a lower limit: it lets a worker complete its requests first.
 lifetime_reached event -: {worker} reached `max-worker-lifetime`
   == worker <worker> lifetime reached, it was running for
 worker_finished event -: a worker finished its work and ended == \.\.\.The work of process <pid> is done\. Seeya!
@@ -149,12 +149,12 @@ no_application_loaded known no_application: uWSGI started without an application
   == \*\*\* no app loaded\. (?:GAME OVER|going in full dynamic mode)
 no_callable known no_application: the application's file has no callable of that name
   == unable to find "application" callable in file | "application" must be a callable object in file
-  >> Set `callable` to the name that the application has in its file, or correct the name after the colon in `module`.
+  >> Set `callable` to the application's name in its file, or correct the name at the end of `module`.
 failed_in_worker known pid_gone: {worker} could not load its application and ended
   == OOPS ! failed loading app in worker <worker> \(pid:? <pid>
 need_app_ends event -: uWSGI exits, because `need-app` is set and no application could be loaded
   == need-app requested, destroying the instance
-  >> Find out why the application could not be loaded: in uWSGI's log, the traceback is above this message.
+  >> Find out why the application could not be loaded: the log has the traceback above this message.
 too_many_applications setting -: more applications are configured than `max-apps`
   == ERROR: you cannot load more than <n> apps in a worker
   == FATAL ERROR: you cannot load more than <n> apps in a worker
@@ -209,7 +209,7 @@ spooler_refuses failed -: the spooler rejects tasks, or cannot run them
   == \[uwsgi-spooler\] (?:no spooler available|unable to find spooler|error generating)
   == unable to find the spooler function
   !! Tasks of the application are lost, or are not run.
-  >> Load the module of the spooler function with `spooler-import`, and pass large values in the argument `body`.
+  >> Load the spooler function's module with `spooler-import`, and pass large values in `body`.
 helper_died failed -: a spooler or a mule ended and was restarted
   == OOOPS the spooler is no more | OOOPS mule <n> \(pid:? <pid>\) crippled
   !! The work of this process is lost.
@@ -222,7 +222,7 @@ out_of_memory failed -: a process could not get memory
   == fork\(\): Cannot allocate memory \[ | malloc\(\): Cannot allocate memory \[ | mmap\(\): Cannot allocate memory \[
   == OSError: \[Errno 12\] Cannot allocate memory | MemoryError(?::|$)
   !! The request, or the start of the worker, failed.
-  >> Raise the limit that was reached (`limit-as`, the cgroup's, or the memory of the host), or run fewer workers.
+  >> Raise the limit that was reached (`limit-as`, the cgroup's, the host's), or run fewer workers.
 fork_failed failed -: uWSGI cannot start a process == fork\(\): (?!Cannot allocate)[A-Z][^\[]{1,60} \[core/
   !! Until the process starts, uWSGI serves fewer requests at once.
   >> Raise the limit of processes (`ulimit -u`, `TasksMax` of the unit, `pids.max` of the container).
@@ -240,12 +240,12 @@ disk_full failed -: a disk is full
   == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
   == open\("[^"]{1,300}"\): No space left on device \[
   !! Uploads, log lines, and files that the application writes cannot be saved.
-  >> Free up disk space: uploads are buffered in `TMPDIR`, and the log grows without limit unless `log-maxsize` is set.
+  >> Free up disk space: uploads go to `TMPDIR`, and the log grows unless `log-maxsize` is set.
 bind_failed failed -: uWSGI cannot bind a socket
   == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
   == probably another instance of uWSGI is running on the same address | unable to create server socket on:
   !! uWSGI does not start, or exits at a reload.
-  >> Check whether another program uses the address, and whether uWSGI's user may write to the socket's directory.
+  >> Check whether another program uses the address, and whether uWSGI may write to its directory.
 queue_above_somaxconn setting -: `listen` is above `net.core.somaxconn`, so uWSGI does not start
   == Listen queue size is greater than the system max net\.core\.somaxconn
   !! A uWSGI that is already running goes on, but its next start fails.
@@ -280,7 +280,7 @@ no_master setting -: uWSGI runs without its master
 affinity_failed setting -: `cpu-affinity` cannot be applied
   == sched_setaffinity\(\): | unable to initialize cpu affinity
   !! Workers run on any CPU.
-  >> Remove `cpu-affinity`: it assigns workers to CPUs from number 0 on, and uWSGI may not use all of these here.
+  >> Remove `cpu-affinity`: it uses CPUs from number 0 on, and uWSGI may not use all of these.
 harakiri_without_buffering event -: `harakiri` also counts the time in which a slow client sends its request body
   ==  \*\*\* WARNING: you have enabled harakiri without post buffering
   == \*\*\* WARNING: you have enabled harakiri without post buffering

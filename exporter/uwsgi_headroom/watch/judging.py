@@ -5,10 +5,6 @@
 * `OtherPrograms` judges whether CPU use by others follows the server's requests, from one-minute slices.
 * `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
 * `ObjectiveWatch` judges a service level objective, once for each batch of response times.
-* `HeldFindings` holds findings for a while, so that a verdict does not come and go at a steady load. A figure near its
-  threshold fluctuates, and a finding with it: seen in one minute, not in the next, and joined to another cause in the
-  third. So a finding that needs action stays for HOLD_SECONDS after it was last seen, as it was seen then. Of the
-  findings about waiting only the worst is held, with the deepest cause: they are one problem.
 """
 
 from __future__ import annotations
@@ -16,15 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from time import localtime, strftime
 from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.analysis import backends
 from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
-from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import CAUSES, OF_WAITING, SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
@@ -35,14 +28,18 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import JUDGE_SECONDS
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_emperor
 from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch
 
+JUDGED_WINDOW = DEFAULT_WINDOWS[0]
+"""Seconds of the window that alerts and journal are about, whatever other windows people look at."""
+
 _LEAST_SECONDS = 10.0
-"""Least history, in seconds, before a server is judged for its journal."""
+"""Least history, in seconds, before a server is judged."""
 
 _SAMPLES = 10
 """New samples after which a server is judged again, where they are more than half a second apart."""
@@ -50,13 +47,19 @@ _SAMPLES = 10
 _MOST_CPU = 0.001
 """Largest share of a CPU that judging one server may take."""
 
+_MOST_PAUSE = 60.0
+"""Longest pause in seconds between two judgements for this reason: alerts say so of a server that is not judged."""
+
+LEAST_COVERED = 0.9
+"""The part of a window that must be known: what is judged from less, is not held."""
+
 _LOOK_SECONDS = 1.0
 """Pause while a judgement is due but there is nothing new to judge."""
 
 
 class Judge:
-    """Judges the readings of a watch for its journal: every JUDGE_SECONDS, or less often if that takes long or the
-    samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
+    """Judges the readings of a watch for alerts and its journal: every JUDGE_SECONDS, or less often if that takes long
+    or the samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
 
     def __init__(self, watch: Watch, clock: Clock, on_cpu: Callable[[float], None] = lambda _seconds: None) -> None:
         self._watch = watch
@@ -75,11 +78,11 @@ class Judge:
         is noted as the server's fault."""
         watch, now = self._watch, self._clock.monotonic()
         reading = watch.reading
-        if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
-            return
-        if watch.seconds_up(now) < _LEAST_SECONDS:
+        if now < self._due_at or watch.seconds_up(now) < _LEAST_SECONDS:
             return
         if reading is None or reading.at <= self._judged_at or watch.state != "up":
+            return
+        if isinstance(reading.snapshot, Snapshot) and watch.history.seconds < _LEAST_SECONDS:
             return
         self._judged_at = reading.at
         began = self._clock.cpu()
@@ -89,15 +92,32 @@ class Judge:
             watch.reader.fault(error)
         spent = self._clock.cpu() - began
         self._on_cpu(spent)
-        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, spent / _MOST_CPU)
+        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, min(_MOST_PAUSE, spent / _MOST_CPU))
 
     def _judge(self, reading: Reading) -> None:
-        for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
-            self._watch.limits.note(reading.at, figures.headroom.limited_by)
-            findings = self._watch.judged(figures, reading)
+        watch, recorder = self._watch, self._watch.recorder
+        for figures in watch.figures(reading, (JUDGED_WINDOW,)):
+            watch.limits.note(reading.at, figures.headroom.limited_by)
+            found = collect_findings(figures)
+            findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
             sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
-            self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
-        self._watch.deploys.judge_if_due(reading.at)
+            seen = recorder.hold.since(findings[0].code) if findings else None
+            recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
+        if not isinstance(reading.snapshot, Snapshot):
+            recorder.hold.look(find_beside_workers(reading), reading.at, reading.time, is_whole=True)
+        watch.deploys.judge_if_due(reading.at)
+
+
+def is_whole(window: Window) -> bool:
+    """Whether enough of a window is known to hold what is found in it."""
+    return window.observed_seconds >= LEAST_COVERED * window.asked
+
+
+def find_beside_workers(reading: Reading) -> list[Finding]:
+    """The findings about an emperor; none about a router."""
+    if not isinstance(reading.snapshot, EmperorSnapshot):
+        return []
+    return collect_emperor_findings(describe_emperor(reading.snapshot))
 
 
 class LimitHour:
@@ -201,74 +221,3 @@ class ObjectiveWatch:
     def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
         windows = (self._history.slow_requests(start, until) for start, until in times)
         return [window for window in windows if window]
-
-
-HOLD_SECONDS = 60.0
-"""How long a finding stays after it was last seen: as long as the window that is judged."""
-
-LEAST_COVERED = 0.9
-"""The part of a window that must be known: what is judged from less, is not held."""
-
-_WAITING = "waiting"
-
-
-class HeldFindings:
-    """The findings of one server over time, about windows of one length."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[float, Finding]] = {}  # by problem: when it was last seen (monotonic)
-
-    def hold(self, figures: Figures, findings: Sequence[Finding], now: float, epoch: float) -> list[Finding]:
-        """The findings about the window that ends now, and those that were seen a moment ago, worst first. now:
-        monotonic; epoch: the same time in epoch seconds. Nothing is held across an outage."""
-        if figures.window.observed_seconds < LEAST_COVERED * figures.window.asked:
-            self._held.clear()
-            return list(findings)
-        self._held = {problem: held for problem, held in self._held.items() if now - held[0] < HOLD_SECONDS}
-        places: dict[str, int] = {}
-        for place, finding in enumerate(findings):
-            if finding.severity == "info":
-                continue
-            problem = _problem(finding)
-            if problem in places:  # such as an objective that was missed by lost requests, beside a wait
-                problem = finding.code
-            places[problem] = place
-            if problem not in self._held or _rank(finding) <= _rank(self._held[problem][1]):
-                self._held[problem] = now, finding
-        shown: list[Finding] = []
-
-        def urgency(problem: str) -> tuple[int, int]:
-            return SEVERITIES.index(self._held[problem][1].severity), places.get(problem, len(findings))
-
-        for problem in sorted(self._held, key=urgency):
-            at, finding = self._held[problem]
-            _add(shown, finding if at == now else _date(finding, epoch - (now - at)))
-        for finding in findings:
-            if finding.severity == "info":
-                _add(shown, finding)
-        return shown
-
-
-def _add(shown: list[Finding], finding: Finding) -> None:
-    """Add a finding, unless what is shown says it already."""
-    if _codes(finding).isdisjoint(code for each in shown for code in _codes(each)):
-        shown.append(finding)
-
-
-def _problem(finding: Finding) -> str:
-    return _WAITING if not _codes(finding).isdisjoint(OF_WAITING) else finding.code
-
-
-def _codes(finding: Finding) -> set[str]:
-    return {finding.code, *[harm.code for harm in finding.harms]}
-
-
-def _rank(finding: Finding) -> tuple[int, int]:
-    """Smaller is worse, or deeper."""
-    depth = CAUSES.index(finding.code) if finding.code in CAUSES else len(CAUSES)
-    return SEVERITIES.index(finding.severity), depth
-
-
-def _date(finding: Finding, epoch: float) -> Finding:
-    seen = strftime("%H:%M:%S", localtime(epoch))
-    return replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from uwsgi_headroom.analysis.deploys.judgement import Subject
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import Held
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
@@ -77,6 +78,7 @@ class Observation:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
     verdict: the present one; loaded_at, down_since: as in `Recorder`;
+    alerts: its problems, and whether each is a page; judged_at: when it was last judged (epoch seconds);
     deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
     name: str
@@ -93,6 +95,8 @@ class Observation:
     log: LogTotals | None = None
     code: CodeTotals | None = None
     verdict: Verdict = NO_VERDICT
+    alerts: Sequence[tuple[Held, bool]] = ()
+    judged_at: float | None = None
     loaded_at: float | None = None
     down_since: float | None = None
     deploy_worse: Mapping[Subject, bool] | None = None

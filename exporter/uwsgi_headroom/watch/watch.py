@@ -39,7 +39,15 @@ from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
-from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, LimitHour, ObjectiveWatch, OtherPrograms
+from uwsgi_headroom.watch.judging import (
+    JUDGED_WINDOW,
+    BackendWatch,
+    Judge,
+    LimitHour,
+    ObjectiveWatch,
+    OtherPrograms,
+    is_whole,
+)
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
@@ -131,7 +139,6 @@ class Watch:
         self._is_down = False
         self._outage: tuple[float, Outage] | None = None  # with the monotonic time of its end
         self.holds_findings = True
-        self._held: dict[float, HeldFindings] = {}  # by the length of the window
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
         self.judge = Judge(self, self._clock, self.pace.note_cpu)
@@ -229,6 +236,8 @@ class Watch:
             log=self.log.totals if self.log else None,
             code=self.code.history.totals.copy() if self.code else None,
             verdict=self.recorder.verdicts.current,
+            alerts=self.recorder.hold.alerts(self._clock.monotonic()),
+            judged_at=self.recorder.hold.judged_at,
             loaded_at=self.recorder.loaded_at,
             down_since=self.recorder.down_since,
             deploy_worse=self.deploys.find_worse(self._clock.monotonic()),
@@ -282,12 +291,12 @@ class Watch:
         return msgspec.structs.replace(server, log=log)
 
     def judged(self, figures: Figures, reading: Reading) -> list[Finding]:
-        """Return the findings about a window that ends with this reading, and those that were seen a moment before,
-        unless this watch judges only once (`holds_findings`)."""
-        if not self.holds_findings:
-            return collect_findings(figures)
-        held = self._held.setdefault(figures.window.asked, HeldFindings())
-        return held.hold(figures, collect_findings(figures), reading.at, reading.time)
+        """Return the findings about a window that ends with this reading. Of the window that alerts are about, those
+        that were seen a moment before as well, unless this watch judges only once (`holds_findings`)."""
+        found = collect_findings(figures)
+        if not self.holds_findings or figures.window.asked != JUDGED_WINDOW:
+            return found
+        return self.recorder.hold.show(found, reading.at, reading.time, is_whole=is_whole(figures.window))
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""

@@ -212,7 +212,7 @@ def test_torn_memory(minor: int) -> None:
         for number in expected:  # learn the pages that it takes
             assert read_stack(reader, states[number]) == expected[number][:MOST_FRAMES]
     torn = whole = 0
-    for seed in range(800):
+    for seed in range(300):
         image.damage(seed)
         if seed % 8 == 0:
             reader = StackReader(runtime, image.read)

@@ -59,7 +59,7 @@ def test_the_top_answers_the_questions() -> None:
     top = lines(screen_model(server), AT_IT)
     assert re.match(r"CRITICAL since [\d:]+ \w+ \(45 s\)  Worker 4 takes too much of the load: its", top[1])
     assert top[3] == "DO           Use more processes and fewer threads, such as 8x4 instead of 4x8"
-    assert top[5] == "users wait   313 ms in service; the listen queue is empty"
+    assert top[5] == "users wait   412 ms in service; the listen queue is empty"
     assert top[6] == "served       16.0/s; 11 at once for 32 threads"
     assert top[7].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[9:12]] == ["in", "response", "queue"]

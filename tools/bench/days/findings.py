@@ -16,7 +16,7 @@ from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings
 from uwsgi_headroom.analysis.findings.evenness import LOADED
 from uwsgi_headroom.analysis.littles_law import SEVERE
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_objective
@@ -39,7 +39,7 @@ from uwsgi_headroom.record import (
     WorkerState,
 )
 from uwsgi_headroom.response_times.totals import SlowRequests
-from uwsgi_headroom.watch.judging import HeldFindings
+from uwsgi_headroom.watch.judging import is_whole
 
 SOCKET = "/run/app.sock"
 EPOCH = 1_700_000_000
@@ -88,7 +88,7 @@ class _Judge:
             for worker in range(course.day.processes)
         ]
         self._outages = [away for away in self.day.away if away.kind == "restart"]
-        self._held = HeldFindings()
+        self._hold = Hold()
         self._follows: tuple[int, bool | None] = (-1, None)
         self._options = Options(
             listen=QUEUE,
@@ -136,8 +136,9 @@ class _Judge:
         figures = self._figures(mark)
         if figures is None:
             return []
-        now = mark * STEP
-        return self._held.hold(figures, collect_findings(figures), now, EPOCH + now)
+        now, found = mark * STEP, collect_findings(figures)
+        self._hold.look(found, now - STEP, EPOCH + now - STEP, is_whole=is_whole(figures.window))  # marks are far apart
+        return self._hold.look(found, now, EPOCH + now, is_whole=is_whole(figures.window))
 
     def _figures(self, mark: int) -> Figures | None:
         now, first = mark * STEP, max(0, mark - WINDOW)

@@ -91,13 +91,10 @@ def _without_map(scenario: Scenario) -> Scenario:
 
 ROWS = (
     Applied(_row("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12.0), quick=True),
-    Applied(_row("prefork 8x1 at 90 %", Server(8), Load(part=0.9, io_ms=200)), quick=True),
+    Applied(_row("prefork 8x1 at 90 %", Server(8), Load(part=0.9, io_ms=200))),
     Applied(_row("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8.0), quick=True),
-    Applied(_row("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14.0), quick=True),
-    Applied(
-        _row("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5.0),
-        quick=True,
-    ),
+    Applied(_row("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14.0)),
+    Applied(_row("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5.0)),
     Applied(
         _row(
             "TCP queue of 40 overflowing",

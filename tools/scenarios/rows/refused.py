@@ -75,7 +75,7 @@ ROWS = (
         Expected(
             "critical",
             ("requests_rejected",),
-            words=("no plugin serves", "as uwsgi's log shows", "now 5"),
+            words=("no plugin serves", "uwsgi's log says", "now 5"),
             not_words=("processes", "threads"),
         ),
         (Load(rate=30),),

@@ -235,7 +235,7 @@ ROWS = (
         Expected(
             "warning",
             ("respawn_loop", "queue_wait"),
-            words=("more memory than `reload-on-rss` allows", "raise `reload-on-rss` from 10"),
+            words=("more memory than `reload-on-rss` allows", "raise `reload-on-rss` to"),
             not_words=("import error", "log"),
         ),
         (Load(rate=20, io_ms=20),),
@@ -249,7 +249,7 @@ ROWS = (
         Expected(
             "critical",
             ("respawn_loop", "requests_lost"),
-            words=("because memory reaches `evil-reload-on-rss`", "set `reload-on-rss` instead", "min-worker-lifetime"),
+            words=("so `evil-reload-on-rss` ends the workers", "set `reload-on-rss` instead", "min-worker-lifetime"),
             not_words=("import error",),
         ),
         (replace(LEAK, rate=20),),

@@ -31,6 +31,7 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, HOLD_UP, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
+from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.objective import WAITED
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.worker_states import find_outside_holder
@@ -106,6 +107,8 @@ __all__ = [
     "SEVERITIES",
     "WAITED",
     "Finding",
+    "Held",
+    "Hold",
     "Severity",
     "collect_emperor_findings",
     "collect_findings",

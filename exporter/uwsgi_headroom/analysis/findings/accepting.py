@@ -7,28 +7,83 @@ no other takes a request either. uWSGI reports the process that holds the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes, workers
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_slots
 from uwsgi_headroom.record import WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
 CANNOT_SERVE = ("workers_paused", "reload_waits", "workers_ending", "start_hangs", "respawn_loop", "recycled_together")
 """Findings of `causes` and `workers` that explain why free threads take no request. A worker that has ended looks free
 until uWSGI's master has noticed."""
 
 
+ACCEPT_NOTHING = Kind(
+    code="accept_blocked",
+    role="cause",
+    severity="warning",
+    title="Workers are idle while requests wait.",
+    evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
+    meaning="Threads are free, so more threads or processes would not help.",
+    act="Find out why the idle workers accept no requests: run `py-spy dump --native` on one of them.",
+    then="A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's own locks. See also "
+    "uWSGI's log.",
+    clause="workers that are idle accept none of them",
+)
+IDLE_AND_STOPPED = replace(
+    ACCEPT_NOTHING,
+    act="Resume {ids:worker}, which {ids:is|are} stopped: {resume}.",
+    then="",
+    clause="{ids:worker} {ids:is|are} stopped",
+)
+HOLDER_STOPPED = replace(
+    ACCEPT_NOTHING,
+    act="Resume the stopped worker: {resume}.",
+    then="With `thunder-lock`, only one process at a time accepts requests. While the stopped worker holds this lock, "
+    "no other process can accept requests.",
+    clause="workers are idle, and worker {holder}{pid}, which holds the accept lock, is paused (SIGSTOP)",
+)
+HOLDER_ACCEPTS_NOTHING = replace(
+    ACCEPT_NOTHING,
+    act="Kill worker {holder}, which holds the accept lock, with {kill}.",
+    then="uWSGI then starts another worker, and the lock is free again. If the problem comes back, remove "
+    "`thunder-lock`.",
+    clause="workers are idle, and worker {holder}{pid} holds the accept lock and accepts nothing",
+)
+HOLDER_GONE = replace(
+    ACCEPT_NOTHING,
+    act="Reload uWSGI: a process exited while it held the accept lock.",
+    then="If the problem comes back, remove `thunder-lock`.",
+    clause="workers are idle, and a process{pid} that holds the accept lock is no longer a worker",
+)
+
+WORKERS_STOPPED = Kind(
+    code="workers_stopped",
+    role="cause",
+    severity="warning",
+    title="{ids:Worker} {ids:is|are} stopped.",
+    evidence="SIGSTOP, a debugger or a cgroup freezer stopped {ids:worker} (of {workers}).",
+    meaning="A stopped process serves nothing until you resume it, and its requests wait.",
+    act="Resume {ids:worker}: {resume}.",
+    clause="[all? all workers are stopped]",
+)
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that are idle while requests wait, or else about workers that are stopped."""
-    blocked = list(_blocked(figures))
-    yield from blocked or _stopped(figures)
+    if waits_beside_free(figures.window, figures.flow) and _is_unexplained(figures):
+        yield _blocked(figures)
+    else:
+        yield from _stopped(figures)
 
 
 def find_stopped(figures: Figures) -> list[WorkerRecord]:
@@ -36,42 +91,38 @@ def find_stopped(figures: Figures) -> list[WorkerRecord]:
     return [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
 
 
-def _blocked(figures: Figures) -> Iterator[Finding]:
-    idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
-    if not waits_beside_free(figures.window, figures.flow) or not _is_unexplained(figures):
-        return
-    clause, change = _explain(figures)
-    yield Finding(
-        code="accept_blocked",
-        severity="warning",
-        title="Workers are idle while requests wait.",
-        evidence=f"For {duration(idle)} of {duration(observed)} ({percent(idle / observed)}), requests waited although "
-        f"a thread was free; on average, {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
-        f"{name_slots(figures.server)} were busy.",
-        meaning="Threads are free, so more threads or processes would not help.",
-        clause=clause,
-        change=change,
-    )
-
-
 def _stopped(figures: Figures) -> Iterator[Finding]:
-    stopped = find_stopped(figures)
+    stopped, workers = find_stopped(figures), len(figures.server.workers)
+    if stopped:
+        ids = [worker.worker_id for worker in stopped]
+        yield WORKERS_STOPPED.found(ids=ids, workers=workers, resume=_resume(stopped), all=len(stopped) == workers)
+
+
+def _resume(stopped: Sequence[WorkerRecord]) -> Private:
+    return Private(kill("CONT", stopped), "`kill -CONT`")
+
+
+def _blocked(figures: Figures) -> Finding:
+    idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
+    facts: dict[str, Fact | Private] = {"idle": idle, "observed": observed, "part": idle / observed}
+    pid, stopped = figures.server.accept_lock_holder, find_stopped(figures)
+    if pid is not None:
+        return _held(figures, pid, facts | {"pid": Private(f" (PID {pid})")})
     if not stopped:
-        return
-    ids, workers = [worker.worker_id for worker in stopped], len(figures.server.workers)
-    yield Finding(
-        code="workers_stopped",
-        severity="warning",
-        title=f"{numbered('Worker', ids)} {'is' if len(ids) == 1 else 'are'} stopped.",
-        evidence=f"SIGSTOP, a debugger or a cgroup freezer stopped {len(stopped)} of {counted(workers, 'worker')}.",
-        meaning="A stopped process serves nothing until you resume it, and its requests wait.",
-        clause="all workers are stopped" if len(stopped) == workers else "",
-        change=_continue(stopped),
-    )
+        return ACCEPT_NOTHING.found(facts)
+    return IDLE_AND_STOPPED.found(facts, ids=[worker.worker_id for worker in stopped], resume=_resume(stopped))
 
 
-def _continue(stopped: list[WorkerRecord]) -> str:
-    return f"Resume the stopped {'worker' if len(stopped) == 1 else 'workers'}: {kill('CONT', stopped)}."
+def _held(figures: Figures, pid: int, facts: dict[str, Fact | Private]) -> Finding:
+    """Of a process that holds the accept lock."""
+    worker = next((worker for worker in figures.server.workers if worker.pid == pid), None)
+    if worker is None:
+        return HOLDER_GONE.found(facts)
+    holder = worker.worker_id
+    if worker.is_stopped:
+        return HOLDER_STOPPED.found(facts, holder=holder, resume=_resume([worker]), worker_id=holder)
+    end = Private(kill("KILL", [worker]), "`kill -KILL`")
+    return HOLDER_ACCEPTS_NOTHING.found(facts, holder=holder, kill=end, worker_id=holder)
 
 
 def _is_unexplained(figures: Figures) -> bool:
@@ -89,38 +140,3 @@ def _is_unexplained(figures: Figures) -> bool:
     if figures.waits and figures.waits.share("client") >= MOSTLY:
         return False
     return why_free_threads_do_not_serve(figures) is None
-
-
-def _explain(figures: Figures) -> tuple[str, str]:
-    """The cause as a clause, and the change."""
-    holder, stopped = figures.server.accept_lock_holder, find_stopped(figures)
-    by_pid = {worker.pid: worker for worker in figures.server.workers if worker.pid}
-    if holder is not None and holder in by_pid:
-        worker = by_pid[holder]
-        which = f"worker {worker.worker_id} (PID {holder})"
-        if worker.is_stopped:
-            return (
-                f"workers are idle, and {which}, which holds the accept lock, is paused (SIGSTOP)",
-                f"Resume the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a time "
-                "accepts requests. While the stopped worker holds this lock, no other process can accept requests.",
-            )
-        return (
-            f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"Kill worker {worker.worker_id}, which holds the accept lock, with {kill('KILL', [worker])}: uWSGI then "
-            "starts another worker, and the lock is free again. If the problem comes back, remove `thunder-lock`.",
-        )
-    if holder is not None:
-        return (
-            f"workers are idle, and PID {holder}, which holds the accept lock, is no longer a worker",
-            "Reload uWSGI: a process exited while it held the accept lock. If the problem comes back, remove "
-            "`thunder-lock`.",
-        )
-    if stopped:
-        which = numbered("worker", [worker.worker_id for worker in stopped])
-        return f"{which} {'is' if len(stopped) == 1 else 'are'} stopped", _continue(stopped)
-    return (
-        "workers that are idle accept none of them",
-        "Find out why the idle workers accept no requests: run `py-spy dump --native` on one of these workers, or "
-        "check uWSGI's log. A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's "
-        "own locks.",
-    )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import inf
 
 from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.figures import RELOAD_WAITS, Figures, mean_handlers
-from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
+from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
+from uwsgi_headroom.analysis.figures import Figures, mean_handlers
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
+from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.findings.workers import find_looping
-from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit
-from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
+from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS, proven_place, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
-    RESUME,
-    after_deploy,
+    ANY_CALLS,
     are_stopped_when_idle,
     end,
     find_paused,
@@ -28,7 +31,6 @@ from uwsgi_headroom.analysis.worker_states import (
     starts_on_demand,
 )
 from uwsgi_headroom.record import WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 from uwsgi_headroom.words.states import name_activity
 
 HANGS = 10.0
@@ -58,217 +60,269 @@ OUTAGES = ("bind_failed", "queue_above_somaxconn", "need_app_ends", "unknown_opt
 """Messages that say why a whole uWSGI ended."""
 
 
+WAS_DOWN = Kind(
+    code="was_down",
+    role="harm",
+    severity="warning",
+    title="uWSGI was down for {down:duration}, until {until}.",
+    evidence="uWSGI now has another master process, which started after the outage. All figures are from the "
+    "{seconds:duration} since then.",
+    meaning="uWSGI served no request while it was down. The requests that were in service when uWSGI ended are lost.",
+    act="[fix? {fix}][look? Find out from uWSGI's log, or that of its service manager, why uWSGI ended.]",
+    then=LOG,
+)
+
+SOME_PAUSED = Kind(
+    code="workers_paused",
+    role="cause",
+    severity="warning",
+    title="{ids:Worker} {ids:is|are} paused.",
+    evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait in the listen queue on "
+    "average].",
+    meaning="A paused worker takes no requests until it is resumed.",
+    act="Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master.",
+    then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
+    clause="{ids:worker} {ids:is|are} paused",
+)
+ALL_PAUSED = replace(SOME_PAUSED, title="All workers are paused.", clause="all workers are paused")
+ALL_PAUSED_UNDER_LOAD = replace(ALL_PAUSED, severity="critical", page_after=0)
+
+SOME_WITHOUT_APPLICATION = Kind(
+    code="no_application",
+    role="harm",
+    severity="warning",
+    title="{ids:Worker} {ids:has not loaded its|have not loaded their} application[place? : {place}].",
+    evidence="The configuration names an application, but {ids:worker} {ids:has|have} not loaded it.",
+    meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
+    "(`no python application found`).",
+    act="If this began with a deploy, roll the deploy back, and then reload uWSGI.",
+    then="[look? Otherwise, check uWSGI's log for the reason why the import fails. ][fix? {fix} ]" + LOG + "When the "
+    "import works, reload uWSGI. Set `need-app`, so that uWSGI does not start without an application.",
+)
+NO_APPLICATION = replace(
+    SOME_WITHOUT_APPLICATION,
+    severity="critical",
+    title="No worker has loaded its application[place? : {place}].",
+    page_after=0,
+)
+
+RELOAD_WAITS = Kind(
+    code="reload_waits",
+    role="cause",
+    severity="warning",
+    title="No new request is served, because a reload waits until {ids:worker} "
+    "{ids:has completed its|have completed their} requests.",
+    evidence="{gone:worker} of {workers} ended {away:duration} ago, and uWSGI has not replaced {gone:it|them}; the "
+    "oldest request in {ids:worker} has been in service for {oldest:duration}.",
+    meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only when all old workers "
+    "have completed their requests[mercy? , or {mercy} s after the reload began].",
+    act="Run {calls} to see what the request waits for.",
+    then="Then end {ids:worker} with {end}: uWSGI then starts all workers, but {requests:request} {requests:is|are} "
+    "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time that a request may take, or use a "
+    "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
+    clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
+)
+RELOAD_WAITS_UNDER_LOAD = replace(RELOAD_WAITS, severity="critical", page_after=0)
+
+SOME_ENDING = Kind(
+    code="workers_ending",
+    role="cause",
+    severity="info",
+    title="{ids:Worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
+    "completed][handlers? exit handlers end].",
+    evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
+    "[requests? ; {requests:request} {requests:is|are} in service there, the oldest for {oldest:duration}].",
+    meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has ended, or "
+    "kills it after {mercy} s (`worker-reload-mercy`).",
+    act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
+    "[handlers? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
+    then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "
+    "reach it.][other? Set `worker-reload-mercy` to the longest time that a request may take.]"
+    "[handlers?  Shorten the exit handler, or give it a timeout.]",
+    clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
+    "completed][handlers? exit handlers end]",
+)
+ENDING_HURTS = replace(SOME_ENDING, severity="warning")
+ALL_ENDING = replace(SOME_ENDING, severity="critical", page_after=0)
+
+CHEAPER_STARTS_SLOWLY = Kind(
+    code="cheaper_starts_slowly",
+    role="cause",
+    severity="warning",
+    title="Cheaper mode starts workers too late: the application takes a long time to load.",
+    evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
+    ", and all threads were busy for {full:percent} of the time[wait? ; {wait}].",
+    meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
+    "loaded the application. Until then, requests wait.",
+    act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
+    then="[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the "
+    "workers.]",
+    clause="cheaper mode starts workers too late, and the application takes a long time to load",
+)
+
+HANDLERS_OCCUPY = Kind(
+    code="signal_handlers",
+    role="cause",
+    severity="info",
+    title="Timers or cron jobs of the application keep threads from serving requests.",
+    evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
+    "{threads:thread}[wait? ; {wait}].",
+    meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs it "
+    "takes no request until the handler ends.",
+    act="Let a mule run the handlers: set `mules = 1`, and add `target='mule'` to their decorators.",
+    then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
+    clause="timers or cron jobs of the application occupy workers",
+)
+HANDLERS_HURT = replace(HANDLERS_OCCUPY, severity="warning")
+
+SOME_HANG = Kind(
+    code="start_hangs",
+    role="cause",
+    severity="warning",
+    title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
+    evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
+    meaning="A worker accepts requests only after it has imported the application. Until this import is complete, the "
+    "worker serves nothing.",
+    act="If this began with a deploy, roll the deploy back.",
+    then="Run {calls} to see at which line the import waits, and end {ids:worker} with {kill}: neither a reload nor "
+    "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
+    "makes while it is imported, or make these calls after the import.",
+    clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
+)
+ALL_HANG = replace(SOME_HANG, severity="critical", page_after=60)
+
+MISSING_FOR_A_MOMENT = Kind(
+    code="workers_missing",
+    role="note",
+    severity="info",
+    title="{ids:Worker} {ids:is|are} down or starting.",
+    evidence="[ended? {ended:worker} ended, and uWSGI has not noticed this yet. ]"
+    "[missing? {missing:worker} {missing:has ended or is|have ended or are} still starting.]",
+    meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
+    "normal for workers to be missing for a moment.",
+)
+SOME_MISSING = replace(
+    MISSING_FOR_A_MOMENT,
+    role="cause",
+    severity="warning",
+    act="If this began with a deploy, roll the deploy back.",
+    then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
+    clause="{ids:worker} {ids:is|are} down",
+)
+ALL_MISSING = replace(SOME_MISSING, severity="critical", page_after=60)
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that cannot serve."""
     yield from _outage(figures)
     yield from _paused(figures)
     yield from _no_application(figures)
     recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
-    reason = _ending(figures) or recycling or _reload_waits(figures) or _scaling_slowly(figures)
+    reason = list(_ending(figures)) or recycling or list(_reload_waits(figures)) or list(_scaling_slowly(figures))
     yield from reason or [*_hanging(figures), *_missing(figures)]
     yield from _handling(figures)
 
 
 def _outage(figures: Figures) -> Iterator[Finding]:
     outage = figures.outage
-    if outage is None:
-        return
-    until = time.strftime("%H:%M:%S %Z", time.localtime(outage.until))
-    yield Finding(
-        code="was_down",
-        severity="warning",
-        title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
-        evidence="uWSGI now has another master process, which started after the outage. All figures are from the "
-        f"{duration(figures.window.seconds)} since then.",
-        meaning="uWSGI served no request while it was down. The requests that were in service when uWSGI ended are "
-        "lost.",
-        change=see_log(
-            figures.server,
-            "the reason why uWSGI ended",
-            OUTAGES,
-            "Find out why uWSGI exited: check uWSGI's log, and the log of its service manager.",
-        ),
-    )
+    if outage is not None:
+        yield WAS_DOWN.found(
+            read_log(figures.server, OUTAGES),
+            down=outage.seconds,
+            until=time.strftime("%H:%M:%S %Z", time.localtime(outage.until)),
+            seconds=figures.window.seconds,
+        )
 
 
 def _paused(figures: Figures) -> Iterator[Finding]:
     up = [worker for worker in figures.server.workers if worker.state != "reserve"]
-    paused = find_paused(up)
+    paused = [worker.worker_id for worker in find_paused(up)]
     if not paused:
         return
-    every, waiting = len(paused) == len(up), figures.flow.queue_length
-    numbers = [worker.worker_id for worker in paused]
-    yield Finding(
-        code="workers_paused",
-        severity="critical" if every and (waiting or 0.0) >= STANDING else "warning",
-        title=f"{'All workers are' if every else numbered('Worker', numbers) + (' are' if len(paused) > 1 else ' is')} "
-        "paused.",
-        evidence=f"{len(paused)} of {counted(len(up), 'worker')} {'is' if len(paused) == 1 else 'are'} paused"
-        + (f"; {mean_count(waiting)} requests wait in the listen queue on average." if waiting else "."),
-        meaning="A paused worker takes no requests until it is resumed.",
-        clause="all workers are paused"
-        if every
-        else f"{numbered('worker', numbers)} {'is' if len(paused) == 1 else 'are'} paused",
-        change=RESUME,
-    )
+    waiting, kind = figures.flow.queue_length or None, SOME_PAUSED
+    if len(paused) == len(up):
+        kind = ALL_PAUSED_UNDER_LOAD if (waiting or 0.0) >= STANDING else ALL_PAUSED
+    yield kind.found(ids=paused, up=len(up), queued=waiting)
 
 
 def _no_application(figures: Figures) -> Iterator[Finding]:
-    known = find_without_application(figures.server)
-    if not known or not known[1]:
+    accepting, without = find_without_application(figures.server) or ([], [])
+    if without:
+        ids = [worker.worker_id for worker in without]
+        yield (NO_APPLICATION if len(without) == len(accepting) else SOME_WITHOUT_APPLICATION).found(
+            read_log(figures.server, STARTS),
+            ids=ids,
+            place=Private(proven_place(figures.server, STARTS)),
+        )
+
+
+def _reload_waits(figures: Figures) -> Iterator[Finding]:
+    """A full reload, or a stop, that waits for requests."""
+    found, options = figures.reload_wait, figures.server.setup.options
+    if found is None:
         return
-    accepting, without = known[0], [worker.worker_id for worker in known[1]]
-    place = proven_place(figures.server, STARTS)
-    raised = f": {place}." if place else "."
-    see = see_log(figures.server, "the reason why the import fails", STARTS)
-    first = after_deploy(figures, known[1], see, ", and then reload uWSGI")
-    need = " Set `need-app`, so that uWSGI does not start without an application."
-    yield Finding(
-        code="no_application",
-        severity="critical" if len(without) == len(accepting) else "warning",
-        title=f"No worker has loaded its application{raised}"
-        if len(without) == len(accepting)
-        else f"{numbered('Worker', without)} {'has not loaded its' if len(without) == 1 else 'have not loaded their'} "
-        f"application{raised}",
-        evidence="The configuration names an application, but uWSGI has not loaded it.",
-        meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
-        "(`no python application found`).",
-        change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
+    ids = [worker.worker_id for worker in found.left]
+    waits = (figures.flow.queue_length or 0.0) >= STANDING
+    yield (RELOAD_WAITS_UNDER_LOAD if waits else RELOAD_WAITS).found(
+        ids=ids,
+        gone=found.gone,
+        workers=len(figures.server.workers),
+        away=found.away,
+        oldest=found.oldest,
+        mercy=options.worker_reload_mercy or (options.complete and DEFAULT_MERCY) or None,
+        calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
+        end=end(figures.server, found.left),
+        requests=sum(len(worker.ages) for worker in found.left),
     )
 
 
-def _reload_waits(figures: Figures) -> list[Finding]:
-    """A full reload, or a stop, that waits for requests."""
-    found = figures.reload_wait
-    if found is None:
-        return []
-    numbers, options = [worker.worker_id for worker in found.left], figures.server.setup.options
-    which, gone = numbered("worker", numbers), found.gone
-    requests = sum(len(worker.ages) for worker in found.left)
-    mercy = options.worker_reload_mercy or (DEFAULT_MERCY if options.complete else None)
-    completed = "has completed its requests" if len(found.left) == 1 else "have completed their requests"
-    return [
-        Finding(
-            code="reload_waits",
-            severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
-            title=f"No new request is served, because a reload waits until {which} {completed}.",
-            evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
-            f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
-            f"service for {duration(found.oldest)}.",
-            meaning="In a full reload, uWSGI stops every idle worker at once, but starts new workers only when all "
-            "old workers have completed their requests"
-            f"{f', or {mercy} s after the reload began, whichever comes first' if mercy else ''}.",
-            clause=f"a reload waits until {which} {completed}",
-            change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for, then end {which} "
-            f"with {end(figures.server, found.left)}: uWSGI then starts all workers, but "
-            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Then set `worker-reload-mercy`"
-            + (f" (now {mercy})" if mercy else "")
-            + " to the longest time, in seconds, that a request may take: after this time, uWSGI kills the worker. "
-            "Alternatively, use a chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after "
-            "another.",
-        )
-    ]
-
-
-def _ending(figures: Figures) -> list[Finding]:
+def _ending(figures: Figures) -> Iterator[Finding]:
     """Workers that take no other request, and do not end because of requests that take long, or of exit handlers."""
     workers = [worker for worker in figures.server.workers if worker.state == "accepting" and not worker.ended]
     ending = [worker for worker in workers if worker.ending]
     requests = sum(len(worker.ages) for worker in ending)
     oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
-    waits = (figures.flow.queue_length or 0.0) >= STANDING
-    if not ending or figures.reload_wait or (oldest < RELOAD_WAITS if requests else not waits):
-        return []
-    numbers, every, one = [worker.worker_id for worker in ending], len(ending) == len(workers), len(ending) == 1
-    which, it, options = numbered("worker", numbers), "it" if one else "them", figures.server.setup.options
-    mercy = options.worker_reload_mercy or DEFAULT_MERCY
-    why, remedy = _why_ending(figures, ending)
-    running = f"{'its' if one else 'their'} running {'request is' if requests == 1 else 'requests are'} completed"
-    until = f"until {running}" if requests else "during exit handlers"
-    return [
-        Finding(
-            code="workers_ending",
-            severity="critical" if every and waits else "warning" if every or waits else "info",
-            title=f"{numbered('Worker', numbers)} {'takes' if one else 'take'} no new request {until}.",
-            evidence=f"uWSGI is ending {len(ending)} of {counted(len(workers), 'worker')}{why}; "
-            + (
-                f"the {'only' if requests == 1 else f'oldest of {requests}'} running "
-                f"{'request' if requests == 1 else 'requests'} there has been in service for {duration(oldest)}."
-                if requests
-                else f"no request is in service there, but {'it does' if one else 'they do'} not exit."
-            ),
-            meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has "
-            f"ended, or kills it after {mercy} s (`worker-reload-mercy`).",
-            clause=f"{which} {'takes' if one else 'take'} no new request {until}",
-            change=f"To have {which} replaced at once, end {it} with {end(figures.server, ending)}: "
-            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Then {remedy}"
-            if requests
-            else f"Run {show_calls(figures.server, numbers[0])} to see which exit handler runs (such as one of "
-            "`atexit`), and shorten it or give it a timeout.",
-        )
-    ]
-
-
-def _why_ending(figures: Figures, ending: Sequence[WorkerRecord]) -> tuple[str, str]:
-    """Why uWSGI ends these workers, to follow in a sentence; and what to do about it."""
-    options, apart = figures.server.setup.options, "serve requests that take long from a uWSGI of their own."
-    reasons = {worker.ending for worker in ending}
-    for reason, option, value in (
-        ("max_requests", "`max-requests`", f"{options.max_requests}"),
-        ("max_worker_lifetime", "`max-worker-lifetime`", f"{options.max_worker_lifetime} s"),
-    ):
-        if reasons == {reason}:
-            return (
-                f", which reached {option} ({value})",
-                f"remove {option}, or raise it so that workers rarely reach it; or {apart}",
-            )
-    return (
-        ", as a reload, `max-requests` or `reload-on-rss` does",
-        f"set `worker-reload-mercy` to the longest time, in seconds, that a request may take; or {apart}",
+    waits, every = (figures.flow.queue_length or 0.0) >= STANDING, len(ending) == len(workers)
+    if not ending or figures.reload_wait or (oldest < LONG_RELOAD if requests else not waits):
+        return
+    ids, options = [worker.worker_id for worker in ending], figures.server.setup.options
+    limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
+    reached = "" if "`unknown`" in limits else " or ".join(sorted(limits))
+    yield (ALL_ENDING if every and waits else ENDING_HURTS if every or waits else SOME_ENDING).found(
+        ids=ids,
+        workers=len(workers),
+        requests=requests or None,
+        handlers=not requests,
+        oldest=oldest,
+        reached=reached,
+        other=bool(requests) and not reached,
+        mercy=options.worker_reload_mercy or DEFAULT_MERCY,
+        end=Private(end(figures.server, ending), "`kill`"),
+        calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
     )
 
 
-def _scaling_slowly(figures: Figures) -> list[Finding]:
+def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
     """Cheaper mode that starts workers when requests already wait, of an application that is slow to load. Workers that
     are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
-    window, workers = figures.window, figures.server.workers
+    window, workers, options = figures.window, figures.server.workers, figures.server.setup.options
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
-    if (
-        not scales(figures)
-        or starts_on_demand(figures.server.setup.options)
-        or any(_hangs(worker) for worker in workers)
-        or not shows_a_limit(figures.flow)
-    ):
-        return []
+    if not scales(figures) or starts_on_demand(options) or any(map(_hangs, workers)) or not shows_a_limit(figures.flow):
+        return
     if seconds < LOADING[0] or seconds < LOADING[1] * observed or window.full_seconds < FULL * observed:
-        return []
-    loading = [worker.worker_id for worker in workers if worker.starting is not None]
-    longest = max((worker.starting or 0.0 for worker in workers), default=0.0)
-    still = (
-        f"; {numbered('worker', loading)} {'is' if len(loading) == 1 else 'are'} still loading it" if loading else ""
+        return
+    step = spawn_earlier(figures)
+    settings = step.settings if step else ()
+    yield CHEAPER_STARTS_SLOWLY.found(
+        observed=observed,
+        seconds=seconds,
+        full=window.full_seconds / observed,
+        initial=not settings or "cheaper-initial" in dict(settings),
+        count=dict(settings).get("cheaper"),
+        lazy=options.lazy_apps,
+        wait=waiting_clause(figures.flow),
+        settings=settings,
     )
-    options, step = figures.server.setup.options, spawn_earlier(figures)
-    lazy = " Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
-    return [
-        Finding(
-            code="cheaper_starts_slowly",
-            severity="warning",
-            title="Cheaper mode starts workers too late: the application takes a long time to load.",
-            **add_wait(
-                f"In the last {duration(observed)}, workers spent {duration(seconds)} loading the application"
-                + (f"{still}, after {duration(longest)}" if loading else "")
-                + f". All threads of the running workers were busy for {percent(window.full_seconds / observed)} of "
-                "the time",
-                figures.flow,
-            )._asdict(),
-            meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the "
-            "first one has loaded the application. Until then, requests wait.",
-            clause="cheaper mode starts workers too late, and the application takes a long time to load",
-            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
-            + (lazy if options.lazy_apps else ""),
-            settings=step.settings if step else (),
-        )
-    ]
 
 
 def _handling(figures: Figures) -> Iterator[Finding]:
@@ -277,20 +331,8 @@ def _handling(figures: Figures) -> Iterator[Finding]:
     if not threads or handlers < HANDLING * threads:
         return
     is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
-    yield Finding(
-        code="signal_handlers",
-        severity="warning" if is_reached or shows_a_limit(figures.flow) else "info",
-        title="Timers or cron jobs of the application keep threads from serving requests.",
-        **add_wait(
-            "On average, timers, cron jobs and other handlers of uWSGI's signals occupy "
-            f"{mean_count(handlers)} of {counted(threads, 'thread')}",
-            figures.flow,
-        )._asdict(),
-        meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs "
-        "it takes no request until the handler ends.",
-        change="Let a mule run the handlers: set `mules = 1` in uWSGI's configuration, and add `target='mule'` to the "
-        "application's decorators, as in `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
-        clause="timers or cron jobs of the application occupy workers",
+    yield (HANDLERS_HURT if is_reached or shows_a_limit(figures.flow) else HANDLERS_OCCUPY).found(
+        handlers=handlers, threads=threads, wait=waiting_clause(figures.flow)
     )
 
 
@@ -304,34 +346,16 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     """Workers that have been starting for long, and what they wait for."""
     workers = figures.server.workers
     hanging = _find_hanging(workers)
-    if not hanging:
-        return
-    numbers, longest = [worker.worker_id for worker in hanging], max(worker.starting or 0.0 for worker in hanging)
-    wait = next((worker.start_wait for worker in hanging if worker.start_wait), None)
-    what = name_activity(*wait) if wait else None
-    works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
-    is_one = len(numbers) == 1
-    hangs = "hangs at the start" if is_one else "hang at the start"
-    takes_long = "takes a long time to start" if is_one else "take a long time to start"
-    how = takes_long if works else hangs
-    names = numbered("Worker", numbers)
-    see = f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits"
-    and_end = f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}"
-    they_are = "it is" if is_one else "they are"
-    why = (f" because {they_are} {what}" if works else f", {what}") if what else ""
-    yield Finding(
-        code="start_hangs",
-        severity="critical" if len(hanging) == len(workers) else "warning",
-        title=f"{names} {how}{why}.",
-        evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no requests "
-        f"yet, {duration(longest)} after the spawn.",
-        meaning="A worker accepts requests only after it has imported the application. Until this import is complete, "
-        "the worker serves nothing.",
-        clause=f"{names[0].lower()}{names[1:]} {how}{why}",
-        change=after_deploy(figures, hanging, f"{see}. ", and_end, f"{see[0].lower()}{see[1:]}{and_end}. ")
-        + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
-        "calls that the application makes while it is imported, or make these calls after the import.",
-    )
+    if hanging:
+        ids = [worker.worker_id for worker in hanging]
+        yield (ALL_HANG if len(hanging) == len(workers) else SOME_HANG).found(
+            ids=ids,
+            doing=next((name_activity(*each.start_wait) for each in hanging if each.start_wait), ""),
+            workers=len(workers),
+            longest=max(worker.starting or 0.0 for worker in hanging),
+            calls=show_calls(figures.server, ids[0]),
+            kill=kill("KILL", hanging),
+        )
 
 
 def _find_hanging(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
@@ -347,37 +371,25 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     absent = sorted({*ended, *missing})
     if set(absent) <= set(find_looping(figures)):
         return  # that finding says it
-    window = figures.window
-    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
-    seconds = window.observed_seconds
-    allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
-    how = [
-        f"{counted(len(ended), 'worker')} ended, and uWSGI has not noticed this yet" if ended else "",
-        f"{counted(len(missing), 'worker')} {'has ended or is' if len(missing) == 1 else 'have ended or are'} still "
-        "starting"
-        if missing
-        else "",
-    ]
+    facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
+    longer = _find_away_for_long(figures, absent)
+    if not longer:
+        yield MISSING_FOR_A_MOMENT.found(facts)
+        return
+    known = read_log(figures.server, (*STARTS, *ENDS))
+    yield (ALL_MISSING if longer == len(workers) else SOME_MISSING).found({**facts, **known})
+
+
+def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:
+    """How many of these workers are away for longer than a restart takes."""
+    workers, seconds = figures.server.workers, figures.window.observed_seconds
+    if are_stopped_when_idle(figures):
+        return 0
+    up = {worker.worker_id: worker.up_seconds for worker in figures.window.workers}
+    allowed = max((1 - UP) * seconds, START_SECONDS * (len(absent) < len(workers)))
     replaced = {
         worker.worker_id
         for worker in workers
         if (worker.starting or inf) <= START_SECONDS and up.get(worker.worker_id, 0.0) >= MOSTLY_UP * seconds
     }
-    counts = [] if are_stopped_when_idle(figures) else [each for each in absent if each not in replaced]
-    longer = [each for each in counts if seconds - up.get(each, 0.0) > allowed]
-    yield Finding(
-        code="workers_missing",
-        severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
-        title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
-        evidence=f"{', and '.join(filter(None, how))}.",
-        meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
-        "it is normal for workers to be missing for a moment.",
-        change=after_deploy(
-            figures,
-            [worker for worker in workers if worker.worker_id in longer],
-            see_log(figures.server, "the reason why the workers do not start", (*STARTS, *ENDS)),
-        )
-        if longer
-        else "",
-        clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
-    )
+    return sum(each not in replaced and seconds - up.get(each, 0.0) > allowed for each in absent)

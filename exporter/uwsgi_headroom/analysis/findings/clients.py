@@ -13,22 +13,21 @@ counts are lower bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf, sqrt
 from shlex import quote
 
-from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
+from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.log_words import see_log
-from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.analysis.worker_states import after_deploy
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
-from uwsgi_headroom.words.formats import counted, duration, percent
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
@@ -48,6 +47,100 @@ LEFT = (3, 0.05)
 a page before it is loaded."""
 
 
+PATIENCE, TIMELY = 2.0, 0.8
+"""For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+
+FEW_LEFT = Kind(
+    code="clients_left",
+    role="note",
+    severity="info",
+    title="A few clients disconnect before they get their response.",
+    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
+    "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
+    "{time:duration} in uWSGI][wait? ; {wait}].",
+    meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are not a "
+    "failure of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and "
+    "uWSGI counts an exception.",
+)
+MANY_LEFT = replace(
+    FEW_LEFT,
+    role="harm",
+    severity="warning",
+    title="Clients disconnect before they get their response: a timeout is too short.",
+    act="Compare the timeouts of clients and of the web server with the response times.",
+    then="If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are shorter "
+    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the slowest "
+    "requests shorter.",
+)
+UPLOADS_LEFT = replace(
+    MANY_LEFT,
+    title="Clients disconnect, or stop sending, before uWSGI has read their request.",
+    act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
+    then="If clients send their requests slowly, raise `socket-timeout`.",
+)
+MOST_LEFT = replace(
+    MANY_LEFT,
+    severity="critical",
+    title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
+    act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
+    "[other? Shorten the wait in the listen queue.]",
+    then="[size? More clients are turned away, but the others get their response before they give up. ]Let clients "
+    "pause before they try again. Then add capacity.",
+    page_after=60,
+)
+
+FEW_RAISE = Kind(
+    code="exceptions",
+    role="note",
+    severity="info",
+    title="Requests raise exceptions that the application does not catch.",
+    evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
+    meaning="uWSGI counts each exception that the application does not catch.[unsure?  uWSGI also counts an exception "
+    "for each client that disconnects before it has the whole response.]",
+)
+SOME_RAISE = replace(
+    FEW_RAISE,
+    role="harm",
+    severity="warning",
+    act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
+    then=LOG,
+)
+MOST_RAISE = replace(
+    SOME_RAISE,
+    severity="critical",
+    title="Most requests raise exceptions that the application does not catch.",
+    act="If this began with a deploy, roll the deploy back.",
+    then="[look? Otherwise, check uWSGI's log for the tracebacks. ][fix? {fix} ]" + LOG,
+)
+
+FEW_FAIL = Kind(
+    code="server_errors",
+    role="note",
+    severity="info",
+    title="uWSGI's log says that some responses are server errors (status 500 to 599).",
+    evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
+    "{raised:exception}.[alone?  " + UNPROVEN + "]",
+    meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
+    "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
+)
+SOME_FAIL = replace(
+    FEW_FAIL,
+    role="harm",
+    severity="warning",
+    act="Check the application's own log for these errors.",
+    then="[grep? `{grep}` shows the URLs of the requests. ]If the lines of uWSGI's log say `app: -1`, look for a rule "
+    "of uWSGI's routing (`route`) that ends requests.",
+)
+MOST_FAIL = replace(
+    SOME_FAIL,
+    severity="critical",
+    title="uWSGI's log says that most responses are server errors (status 500 to 599).",
+    act="If this began with a deploy, roll the deploy back.",
+    then="Otherwise, check the application's own log for these errors. [grep? `{grep}` shows the URLs of the requests. "
+    "]If the lines of uWSGI's log say `app: -1`, look for a rule of uWSGI's routing (`route`) that ends requests.",
+)
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about clients that leave, about exceptions, and about responses with a status from 500 to 599."""
     yield from _left(figures)
@@ -60,39 +153,38 @@ def count_left(figures: Figures) -> int:
     either."""
     workers = figures.window.workers
     unwritten = sum_if_all_known([worker.write_errors for worker in workers])
-    unread = sum_if_all_known([worker.read_errors for worker in workers])
-    return max(unwritten or 0, unread or 0)
+    return max(unwritten or 0, _count_unread(figures))
+
+
+def _count_unread(figures: Figures) -> int:
+    return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+
+
+def _count(number: int, requests: int) -> dict[str, Fact | Private]:
+    """The facts of all rows: so many of these requests failed."""
+    return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 
 def _left(figures: Figures) -> Iterator[Finding]:
     left, flow = count_left(figures), figures.flow
     if not left:
         return
-    part = left / max(left, flow.requests)
-    unread = sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
-    is_many = left >= LEFT[0] and part >= LEFT[1]
-    uploads = 2 * unread > left
-    too_late = wait_too_long(figures)
-    shorter = _shorten_queue(figures) if too_late else None
-    change = _advise(figures, uploads=uploads) if is_many else ""
-    served = "" if flow.response_time is None else f" a request takes {duration(flow.response_time)} in uWSGI, and"
-    yield Finding(
-        code="clients_left",
-        severity="critical" if too_late else "warning" if is_many else "info",
-        title="Most responses come too late: clients have left, and uWSGI still serves their requests."
-        if too_late
-        else "Clients disconnect, or stop sending, before uWSGI has read their request."
-        if uploads
-        else _title(is_many),
-        evidence=f"In {'all' if left >= flow.requests else f'at least {left} of'} {counted(flow.requests, 'request')}"
-        f"{f' ({percent(part)})' if part >= 0.005 else ''}, the client disconnected before uWSGI had written the "
-        f"response{f', or (for {unread:,} of these requests) stopped sending the request' if unread else ''};{served} "
-        f"{waiting_clause(flow)}.",
-        meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are "
-        "not a failure of the application. For each client that disconnects, uWSGI's log has a line with `write "
-        "error`, and uWSGI counts an exception.",
-        **(shorter or Advice(change))._asdict(),
-    )
+    unread = _count_unread(figures)
+    facts = _count(left, flow.requests) | {
+        "unread": Private(f"{unread:,}" * (unread > 0)),
+        "time": flow.response_time,
+        "wait": waiting_clause(flow),
+    }
+    if wait_too_long(figures):
+        size, served = _shorten_queue(figures), flow.throughput or 1.0
+        settings = (("listen", size),) if size else ()
+        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, other=not size, settings=settings)
+    elif left < max(LEFT[0], LEFT[1] * flow.requests):
+        yield FEW_LEFT.found(facts)
+    elif 2 * unread > left:
+        yield UPLOADS_LEFT.found(facts)
+    else:
+        yield MANY_LEFT.found(facts)
 
 
 def wait_too_long(figures: Figures) -> bool:
@@ -106,24 +198,14 @@ def wait_too_long(figures: Figures) -> bool:
     return left - SURELY * sqrt(left) >= MOSTLY * flow.requests
 
 
-def _shorten_queue(figures: Figures) -> Advice | None:
-    """How to let no request wait for longer than its client does; None if a full queue is no longer than that."""
+def _shorten_queue(figures: Figures) -> int | None:
+    """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer
+    than that."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     queues = figures.server.queues
     limit, name = max([(each.limit or 0, name) for name, each in queues.items()], default=(0, ""))
     size = round(served * (TIMELY * _find_patience(figures, name) - own))
-    if not 0 < size < limit:
-        return None
-    return Advice(
-        f"Lower `listen` from {limit} to {size}: a request then waits {duration(size / served)} at most (now up to "
-        f"{duration(limit / served)}). More clients are turned away, but the others get their response before they "
-        "give up. Let clients pause before they try again. Then add capacity.",
-        (("listen", size),),
-    )
-
-
-PATIENCE, TIMELY = 2.0, 0.8
-"""For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+    return size if 0 < size < limit else None
 
 
 def _find_patience(figures: Figures, name: str) -> float:
@@ -133,52 +215,18 @@ def _find_patience(figures: Figures, name: str) -> float:
     return (median and median.seconds) or PATIENCE
 
 
-def _title(is_many: bool) -> str:
-    if not is_many:
-        return "A few clients disconnect before they get their response."
-    return "Clients disconnect before they get their response: a timeout is too short."
-
-
-def _advise(figures: Figures, *, uploads: bool) -> str:
-    if uploads:
-        return (
-            "Let the web server in front of uWSGI buffer requests (in nginx: `proxy_request_buffering`, "
-            "`uwsgi_request_buffering`). If clients send their requests slowly, raise `socket-timeout`."
-        )
-    options = figures.server.setup.options
-    server = "the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
-    router = f"uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
-    others = f", of {server} and of {router}" if options.http else f" and of {server}"
-    compare = f"ompare the timeouts of the clients{others} with the response times"
-    if shows_a_limit(figures.flow):
-        return f"First shorten the wait in the listen queue. Then c{compare}, and raise those that are shorter."
-    return f"C{compare}. Raise the timeouts that are shorter, or make the slowest requests shorter."
-
-
 def _exceptions(figures: Figures) -> Iterator[Finding]:
     raised, requests = figures.window.exceptions - count_left(figures), figures.flow.requests
     if raised <= 0:
         return
-    part = raised / max(raised, requests)
-    see = see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
     is_warning, are_most = _judge(raised, requests)
-    some = f" ({percent(part)})" if part >= 0.005 else ""
-    are_known = all(worker.write_errors is not None for worker in figures.window.workers)
-    yield Finding(
-        code="exceptions",
-        severity="critical" if are_most else "warning" if is_warning else "info",
-        title="Most requests raise exceptions that the application does not catch."
-        if are_most
-        else "Requests raise exceptions that the application does not catch.",
-        evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
-        meaning="uWSGI counts each exception that the application does not catch. "
-        + (
-            "It also counts an exception when a client disconnects; the number above does not include these exceptions."
-            if are_known
-            else "uWSGI also counts an exception for each client that disconnects before it has the whole response."
-        ),
-        change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
-    )
+    unsure = any(worker.write_errors is None for worker in figures.window.workers)
+    facts = _count(raised, requests) | {"unsure": unsure}
+    if are_most or is_warning:
+        known = read_log(figures.server, ("traceback", "client_left", "write_error"))
+        yield (MOST_RAISE if are_most else SOME_RAISE).found(facts | known)
+    else:
+        yield FEW_RAISE.found(facts)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
@@ -199,25 +247,10 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
         return
     number = message.count - said
     is_warning, are_most = _judge(number, requests)
-    is_proven = message.agreed >= PROVEN * message.count
-    part = number / max(number, requests)
-    path = figures.server.setup.log_path
-    lines = f"`grep -aE '{STATUS_5XX}' {quote(path)} | tail`" if path.startswith("/") else "uWSGI's log"
-    see = (
-        f"Check the application's own log for these errors; {lines} shows the URLs of the requests. If the lines say "
-        "`app: -1`, look for a rule of uWSGI's routing (`route`) that ends requests."
-    )
-    errors = "responses are server errors (status 500 to 599)"
-    yield Finding(
-        code="server_errors",
-        severity="critical" if are_most and is_proven else "warning" if is_warning else "info",
-        title=f"{'Most' if are_most else 'Some'} {errors}, by the lines of requests in uWSGI's log."
-        if is_proven
-        else f"uWSGI's log says that {'most' if are_most else 'some'} {errors}.",
-        evidence=f"{number} of {counted(max(number, requests), 'request')}"
-        f"{f' ({percent(part)})' if part >= 0.005 else ''} got such a response; uWSGI counted "
-        f"{counted(raised, 'exception') if raised else 'no exception'}.{'' if is_proven else f' {UNPROVEN}'}",
-        meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all "
-        "exceptions of a request and respond with status 500, so no counter of uWSGI shows these errors.",
-        change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
-    )
+    is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
+    facts = _count(number, max(number, requests)) | {"raised": raised, "alone": not is_proven}
+    if not is_warning:
+        yield FEW_FAIL.found(facts)
+        return
+    grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * path.startswith("/")
+    yield (MOST_FAIL if are_most and is_proven else SOME_FAIL).found(facts, grep=grep)

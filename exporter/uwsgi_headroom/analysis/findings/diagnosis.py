@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
-from uwsgi_headroom.analysis.bottlenecks import Explanation, waits_while_threads_are_free
+from uwsgi_headroom.analysis.bottlenecks import Explanation, Settings, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Wording
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
+from uwsgi_headroom.words.formats import listed
 
 OF_WAITING = (
     "clients_refused",
@@ -145,7 +146,8 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     block = replace(
         head,
         severity=min((head.severity, *[harm.severity for harm in joined]), key=SEVERITIES.index),
-        title=f"{harms[0].title.rstrip('.')}: {clause}.",
+        title=_join(harms[0].title, clause),
+        public=_join_wording(harms[0], head, cause.public.clause if cause else clause, settings),
         change=change,
         settings=settings,
         serves=serves,
@@ -153,6 +155,18 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     )
     rest = [finding for finding in findings if id(finding) not in hidden]
     return sorted([block, *rest], key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _join(harm: str, cause: str) -> str:
+    return f"{harm.rstrip('.')}: {cause}."
+
+
+def _join_wording(harm: Finding, head: Finding, clause: str, settings: Settings) -> Wording:
+    """What alerts say of a block: the harm, its cause, and what to set, unless the row of the cause says what to do."""
+    title = _join(harm.public.title, clause) if clause and harm.public.title else harm.public.title
+    advised = [f"`{name}` to {number}" for name, number in settings]
+    act = head.public.act or (f"Set {listed(advised)}." if advised else "")
+    return head.public._replace(title=title, act=act)
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:

@@ -56,11 +56,14 @@ class Kind:
     ) -> Finding:
         """The finding with these facts, `known` and `more`: exactly those that the row needs. Where one is `wait`, a
         clause that says how long requests wait, the evidence can leave it out. worker_id: the worker that is meant, if
-        it is one; settings, serves: see `Finding`."""
+        it is one, and no fact `ids` has it alone; settings, serves: see `Finding`."""
         facts = {**known, **more}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         wait = str(facts.get("wait") or "")
+        match facts.get("ids"):
+            case [int(only)]:
+                worker_id = only
         return Finding(
             code=self.code,
             severity=self.severity,

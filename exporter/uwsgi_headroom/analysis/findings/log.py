@@ -8,15 +8,17 @@ is a warning at most, and comes after what is measured: the application prints w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding, Severity
-from uwsgi_headroom.analysis.log_words import see_log
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
-from uwsgi_headroom.words.formats import counted, duration, percent
+from uwsgi_headroom.words.formats import counted
 
 MANY_REFUSED = (3, 0.01)
 """At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
@@ -26,7 +28,6 @@ PROVEN = 0.4
 """The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
 by chance."""
 
-_UNCALLED = "uWSGI's counters agree: uWSGI counted requests for which it called no application."
 UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
 """Ends the evidence of a finding that nothing but the log supports."""
 
@@ -35,15 +36,57 @@ _MOST_OTHERS = 3
 Messages = Sequence[tuple[str, LogMessage]]
 """Messages by code."""
 
+REJECTED = Kind(
+    code="requests_rejected",
+    role="harm",
+    severity="critical",
+    title="uWSGI's log says that {says}.",
+    evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
+    "requests). [agrees? uWSGI's counters agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    meaning="{harm}",
+    act="{change}",
+    page_after=60,
+)
+REJECTED_UNPROVEN = replace(REJECTED, severity="warning")
+FEW_REJECTED = replace(REJECTED, severity="info")
+
+LOG_FAILURE = Kind(
+    code="log_failure",
+    role="harm",
+    severity="warning",
+    title="uWSGI's log says that {says}.",
+    evidence="The log has {number:line} about this from the last {seconds:duration}. [agrees? uWSGI's counters, or the "
+    "state of its processes, agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    meaning="{harm}",
+    act="{change}",
+)
+LOG_SETTING = replace(LOG_FAILURE, code="log_setting", role="setting", severity="info")
+
+UNANSWERED = Kind(
+    code="requests_unanswered",
+    role="harm",
+    severity="critical",
+    title="uWSGI closes requests at once, without a response: no application gets them.",
+    evidence="uWSGI sent no response to at least {unanswered} of {requests:request} in the last {seconds:duration}, "
+    "counted no exception, and spent less than {instant:duration} on a request on average.",
+    meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
+    "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
+    "uWSGI closes the connection at once. It does the same if a body is larger than `limit-post`.",
+    act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
+    then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
+    "[fix? {fix} ]" + LOG,
+    page_after=60,
+)
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about messages of uWSGI's log that no other finding judges."""
     if rejected := _choose(figures, "rejected"):
         yield _rejected(figures, rejected)
     if failed := _choose(figures, "failed"):
-        yield _failed(figures, failed)
+        yield _failed(figures, failed, LOG_FAILURE)
     if settings := _choose(figures, "setting"):
-        yield _setting(figures, settings)
+        yield _failed(figures, settings, LOG_SETTING)
 
 
 def _choose(figures: Figures, role: Role) -> Messages:
@@ -61,67 +104,34 @@ def _choose(figures: Figures, role: Role) -> Messages:
 def _rejected(figures: Figures, rejected: Messages) -> Finding:
     code, message = rejected[0]
     number, is_proven = message.count, message.agreed >= message.count * PROVEN
-    part = number / max(number, figures.flow.requests + (0 if BY_CODE[code].proof == "uncalled" else number))
-    some = percent(part) if part >= 0.005 else "less than 1 %"
-    return Finding(
-        code="requests_rejected",
-        severity=_severity(number, part, is_proven=is_proven),
-        title=_title(code, message, is_proven=is_proven),
-        evidence=f"uWSGI's log reports this for {counted(number, 'request')} in the last "
-        f"{duration(figures.window.seconds)} ({some} of all requests). {_UNCALLED if is_proven else UNPROVEN}"
-        + _others(rejected),
-        meaning=BY_CODE[code].harm,
-        change=advise(code, message.limit),
-    )
-
-
-def _severity(number: int, part: float, *, is_proven: bool) -> Severity:
-    """How severe it is that so many requests, and this part of all, are refused."""
+    part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
-    return "critical" if is_many and is_proven else "warning" if is_many or is_proven else "info"
+    kind = REJECTED if is_many and is_proven else REJECTED_UNPROVEN if is_many or is_proven else FEW_REJECTED
+    return kind.found(_describe(figures, rejected, is_proven=is_proven), part=part)
 
 
-def _failed(figures: Figures, messages: Messages) -> Finding:
+def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
+    return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
+
+
+def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> dict[str, Fact | Private]:
+    """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
-    title = _title(code, message, is_proven=message.agreed > 0)
-    return Finding(code="log_failure", severity="warning", title=title, **_explain(figures, messages))
-
-
-def _setting(figures: Figures, messages: Messages) -> Finding:
-    code, message = messages[0]
-    title = _title(code, message, is_proven=message.agreed > 0)
-    return Finding(code="log_setting", severity="info", title=title, **_explain(figures, messages))
-
-
-def _explain(figures: Figures, messages: Messages) -> dict[str, Any]:
-    code, message = messages[0]
-    lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
-    agrees = "uWSGI's counters, or the state of its processes, show the same problem." if message.agreed else UNPROVEN
+    others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
     return {
-        "evidence": f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}{_others(messages)}",
-        "meaning": BY_CODE[code].harm,
-        "change": advise(code, message.limit),
+        "says": _say(code, message),
+        "agrees": is_proven,
+        "alone": not is_proven,
+        "number": message.count,
+        "seconds": figures.window.seconds,
+        "others": Private("; ".join(others)),
+        "harm": BY_CODE[code].harm,
+        "change": Private(advise(code, message.limit), advise(code)),
     }
 
 
-def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
-    clause = _describe(code, message)
-    if not is_proven:
-        return f"uWSGI's log says that {clause}."
-    return f"{clause if clause.startswith('uWSGI') else clause[:1].upper() + clause[1:]}, as uWSGI's log shows."
-
-
-def _others(messages: Messages) -> str:
-    """What else the log says of the same kind."""
-    others = [
-        f"{_describe(code, message)} ({counted(message.count, 'line')})"
-        for code, message in messages[1 : 1 + _MOST_OTHERS]
-    ]
-    return f" The log also says: {'; '.join(others)}." if others else ""
-
-
-def _describe(code: str, message: LogMessage) -> str:
+def _say(code: str, message: LogMessage) -> str:
     return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)
 
 
@@ -136,18 +146,12 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     least, part = MANY_REFUSED
     if unanswered < least or unanswered < part * requests or _log_proves_the_cause(figures):
         return
-    yield Finding(
-        code="requests_unanswered",
-        severity="critical",
-        title="uWSGI closes requests at once, without a response: no application gets them.",
-        evidence=f"uWSGI sent no response to at least {unanswered} of {counted(requests, 'request')} in the last "
-        f"{duration(figures.window.seconds)}, counted no exception, and spent less than {duration(INSTANT)} on a "
-        "request on average.",
-        meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
-        "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
-        "uWSGI closes the connection at once. It does the same if a body is larger than `limit-post`.",
-        change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 for Python, 5 for Perl, 14 for "
-        f"PHP) with the `plugins` that uWSGI loads. {see_log(figures.server, 'the unavailable modifier', NO_ANSWER)}",
+    yield UNANSWERED.found(
+        read_log(figures.server, NO_ANSWER),
+        unanswered=unanswered,
+        requests=requests,
+        seconds=figures.window.seconds,
+        instant=INSTANT,
     )
 
 

@@ -4,11 +4,14 @@ vassals of an emperor that fail to start."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.record import CacheRecord, EmperorRecord, ThrottledVassal
-from uwsgi_headroom.words.formats import counted, duration, listed
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Private
+from uwsgi_headroom.record import CacheRecord, EmperorRecord
+from uwsgi_headroom.words.formats import listed
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
@@ -21,6 +24,59 @@ LATE = 60.0
 """Seconds that the last task in a directory waits from which on the spooler is late, at the rate of the window."""
 
 MOST_NAMED = 3
+
+CACHE_FULL = Kind(
+    code="cache_full",
+    role="limit",
+    severity="warning",
+    title="The {full:cache|caches} {names} {full:is|are} full.",
+    evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
+    "[items? ; {first} holds {items} of at most {most:item}].",
+    meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
+    "again each time. With `purge_lru`, it drops an old item instead. A cache that holds fewer items than `items` has "
+    "most likely used up its blocks.",
+    act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
+    then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
+)
+CACHE_MAY_BE_FULL = replace(CACHE_FULL, severity="info")
+
+SPOOLER_BUSY = Kind(
+    code="spooler_behind",
+    role="note",
+    severity="info",
+    title="The spooler has a long list of tasks to process.",
+    evidence="{waiting:task} wait in {directories}[more? , {more} more than {seconds:duration} ago]; {processes} "
+    "{processes:process|processes} completed {done:task} in {seconds:duration}"
+    "[late? ; at this rate, a new task waits {late:duration}].",
+    meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
+)
+SPOOLER_BEHIND = replace(
+    SPOOLER_BUSY,
+    role="limit",
+    severity="warning",
+    title="The spooler falls behind: tasks arrive faster than it processes them.",
+    act="Raise `spooler-processes`, or make the tasks shorter.",
+    then="If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's log names each "
+    "task that is tried again.",
+)
+SPOOLER_STANDS = replace(
+    SPOOLER_BEHIND,
+    title="The spooler processes none of its tasks.",
+    act="Find out from uWSGI's log why no task ends: it names each task that is tried again.",
+    then="The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception.",
+)
+
+VASSALS_THROTTLED = Kind(
+    code="vassals_throttled",
+    role="harm",
+    severity="warning",
+    title="{throttled:vassal} of the emperor {throttled:fails|fail} to start.",
+    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most].",
+    meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
+    "to start the vassal. {running:other vassal} {running:is|are} running.",
+    act="Check the emperor's log for the reason why a vassal exits when it starts.",
+    then="Correct the cause: the emperor then starts the vassal at its next attempt.",
+)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -35,26 +91,16 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
     caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
     if not refused or not caches:
         return
-    names = [cache.name for cache in caches]
-    is_sure, noun = options.complete, "cache" if len(names) == 1 else "caches"
-    yield Finding(
-        code="cache_full",
-        severity="warning" if refused >= REFUSED and is_sure else "info",
-        title=f"The cache `{names[0]}` is full."
-        if len(names) == 1
-        else f"The caches {listed([f'`{name}`' for name in names], MOST_NAMED)} are full.",
-        evidence=f"In the last {duration(figures.window.seconds)}, {'at most ' if options.purging_caches else ''}"
-        f"{counted(refused, 'new item')} found no room in the {noun}; "
-        f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
-        meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
-        "again each time."
-        + (
-            ""
-            if is_sure
-            else " With `purge_lru`, uWSGI drops an old item instead, but it is not known whether `purge_lru` is set."
-        ),
-        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. "
-        "Alternatively, set `purge_lru=1`: uWSGI then drops the least recently used item.",
+    is_warning = refused >= REFUSED and options.complete
+    yield (CACHE_FULL if is_warning else CACHE_MAY_BE_FULL).found(
+        full=len(caches),
+        names=listed([f"`{cache.name}`" for cache in caches], MOST_NAMED),
+        seconds=figures.window.seconds,
+        at_most=bool(options.purging_caches),
+        refused=refused,
+        first=f"`{caches[0].name}`",
+        items=caches[0].max_items and caches[0].items,
+        most=(caches[0].max_items or 1) - 1,  # uWSGI keeps one of `items` for itself
     )
 
 
@@ -66,15 +112,6 @@ def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
     return [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
 
 
-def _describe(cache: CacheRecord) -> str:
-    if cache.items is None or not cache.max_items:
-        return f"how many items `{cache.name}` holds is not known"
-    most = cache.max_items - 1  # uWSGI keeps one of `items` for itself
-    if cache.items >= most:
-        return f"`{cache.name}` holds {counted(cache.items, 'item')}, and has no room for more"
-    return f"`{cache.name}` holds {cache.items:,} of at most {counted(most, 'item')}: probably its blocks are used up"
-
-
 def _late_spoolers(figures: Figures) -> Iterator[Finding]:
     window, spoolers = figures.window, figures.server.spoolers
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
@@ -83,56 +120,25 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
     seconds = waiting * window.seconds / done if done else None
     if seconds is not None and seconds < LATE:
         return
-    falls_behind = growth > 0 or not done
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
-    processes = sum(spooler.processes for spooler in behind)
-    yield Finding(
-        code="spooler_behind",
-        severity="warning" if falls_behind else "info",
-        title="The spooler falls behind: tasks arrive faster than it processes them."
-        if falls_behind and done
-        else "The spooler processes none of its tasks."
-        if not done
-        else "The spooler has a long list of tasks to process.",
-        evidence=f"{counted(waiting, 'task')} {'is' if waiting == 1 else 'are'} in "
-        f"{listed([spooler.directory for spooler in behind], MOST_NAMED)}"
-        f"{f' ({duration(window.seconds)} ago: {waiting - growth:,})' if growth > 0 else ''}; {processes:,} "
-        f"{'process' if processes == 1 else 'processes'} completed {counted(done, 'task')} in "
-        f"{duration(window.seconds)}"
-        + (f"; at this rate, a new task waits {duration(seconds)}." if seconds is not None else "."),
-        meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
-        change="Raise `spooler-processes`, or make the tasks shorter. If a task returns `SPOOL_RETRY` or raises an "
-        "exception, the spooler tries it again: uWSGI's log names each task that is tried again."
-        if falls_behind
-        else "",
+    yield (SPOOLER_STANDS if not done else SPOOLER_BEHIND if growth > 0 else SPOOLER_BUSY).found(
+        waiting=waiting,
+        directories=Private(listed([spooler.directory for spooler in behind], MOST_NAMED), "the spool directory"),
+        more=max(0, growth) or None,
+        seconds=window.seconds,
+        processes=sum(spooler.processes for spooler in behind),
+        done=done,
+        late=seconds,
     )
-
-
-_MOST_VASSALS = 3
-"""The most throttled vassals that a sentence lists; the page lists all of them."""
 
 
 def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
-    """The findings about an emperor."""
+    """The finding about an emperor."""
     throttled = record.throttled
-    if not throttled:
-        return
-    more = len(throttled) - _MOST_VASSALS
-    yield Finding(
-        code="vassals_throttled",
-        severity="warning",
-        title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
-        evidence="The emperor waits before it tries again to start these vassals: "
-        f"{'; '.join(map(_describe_vassal, throttled[:_MOST_VASSALS]))}" + (f"; and {more} more." if more > 0 else "."),
-        meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its "
-        f"attempts to start the vassal. {counted(record.vassals, 'other vassal')} "
-        f"{'is' if record.vassals == 1 else 'are'} running.",
-        change="Check the emperor's log for the reason why a vassal exits when it starts, and correct the cause. The "
-        "emperor then starts the vassal at its next attempt.",
-    )
-
-
-def _describe_vassal(vassal: ThrottledVassal) -> str:
-    waits = "" if vassal.seconds is None else f", for {duration(vassal.seconds)}"
-    attempts = "" if not vassal.attempts else f" (after {counted(vassal.attempts, 'attempt')})"
-    return f"{vassal.name}{waits}{attempts}"
+    if throttled:
+        yield VASSALS_THROTTLED.found(
+            throttled=len(throttled),
+            names=Private(listed([vassal.name for vassal in throttled], MOST_NAMED), "them"),
+            longest=max(vassal.seconds or 0.0 for vassal in throttled) or None,
+            running=record.vassals,
+        )

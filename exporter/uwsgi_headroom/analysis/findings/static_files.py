@@ -8,13 +8,14 @@ them to clients that read slowly.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
-from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, percent
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -23,43 +24,49 @@ HOLD_MUCH, HOLD_MOST = 0.25, 0.5
 """From these fractions of the threads on, files take what other requests could use, and most of what there is."""
 
 
+MOSTLY_STATIC = Kind(
+    code="static_files",
+    role="note",
+    severity="info",
+    title="Most requests are for static files, which uWSGI's workers serve themselves.",
+    evidence="{files:percent} of {requests:request} are for static files"
+    "[held? , and occupy {held:mean} of {threads:threads} threads on average][wait? ; {wait}].",
+    meaning="uWSGI does not measure the time of static files: the response times shown are those of other requests.",
+)
+STATIC_TAKE_THREADS = replace(
+    MOSTLY_STATIC,
+    role="limit",
+    act="Let the web server in front of uWSGI serve the static files.",
+    then="Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow client does not "
+    "hold a thread of a worker.",
+)
+STATIC_HOLD_THREADS = replace(
+    STATIC_TAKE_THREADS, role="cause", severity="warning", clause="static files hold the threads"
+)
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding about static files."""
     requests = figures.flow.requests
     files = min(requests, sum(worker.static_requests for worker in figures.window.workers))
     held = _count_held(figures)
     share = held / figures.threads if held is not None and figures.threads else 0.0
-    few_threads = share < HOLD_MUCH
-    if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and few_threads):
+    if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
         return
-    others = requests - files
-    waits = share >= HOLD_MOST and shows_a_limit(figures.flow)
-    yield Finding(
-        code="static_files",
-        severity="warning" if waits else "info",
-        title="Most requests are for static files, which uWSGI's workers serve themselves.",
-        **add_wait(
-            f"{percent(files / requests)} of {counted(requests, 'request')} are for static files"
-            + (
-                ""
-                if held is None
-                else f", and occupy {mean_count(held)} of {mean_threads(figures.threads)} threads on average"
-            ),
-            figures.flow,
-        )._asdict(),
-        meaning="uWSGI does not measure the time of static files: "
-        + (
-            f"the response times shown are those of the {counted(others, 'other request')}."
-            if others
-            else "there are no response times."
-        ),
-        clause="static files hold the threads" if waits else "",
-        change=""
-        if few_threads
-        else "Let the web server in front of uWSGI serve the files. Alternatively, set `offload-threads` to 2: offload "
-        "threads then send the files, and a slow client does not hold a thread of a worker.",
-        settings=() if few_threads else (("offload-threads", 2),),
-    )
+    facts = {
+        "files": files / requests,
+        "requests": requests,
+        "held": held,
+        "threads": figures.threads,
+        "wait": waiting_clause(figures.flow),
+    }
+    if share < HOLD_MUCH:
+        yield MOSTLY_STATIC.found(facts)
+    else:
+        is_cause = share >= HOLD_MOST and shows_a_limit(figures.flow)
+        yield (STATIC_HOLD_THREADS if is_cause else STATIC_TAKE_THREADS).found(
+            facts, settings=(("offload-threads", 2),)
+        )
 
 
 def _count_held(figures: Figures) -> float | None:

@@ -38,6 +38,7 @@ FORMATS: Mapping[str, Callable[..., str]] = {
     "fine_percent": formats.fine_percent,
     "plain": str,  # of options, which are written without commas
     "rate": formats.rate,
+    "threads": formats.mean_threads,
     "times": formats.repeated,
 }
 

@@ -1,0 +1,174 @@
+"""Holds findings for a while, so that what people read does not come and go at a steady load.
+
+A figure near its threshold fluctuates, and a finding with it: seen in one minute, not in the next, and joined to
+another cause in the third. So a finding that needs action begins when two looks agree, or 10 s after a look that no
+other followed, and ends when it was not seen for 60 s. Of the findings about waiting only the worst is held, with the
+deepest cause: they are one problem. What alerts say of a problem is fixed when it begins, and changes only with its row
+or severity; never while it is a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import localtime, strftime
+
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+
+HOLD_SECONDS = 60.0
+"""How long a finding stays after it was last seen: as long as the window that is judged."""
+
+AGREE, BEGIN_SECONDS = 2, 10.0
+"""The looks, or the seconds since the first one, after which a finding has begun."""
+
+MOST_ALERTS = 5
+"""The most problems of one server that alerts know: more say no more to the person who is called."""
+
+PAGE_AFTER = 300.0
+"""Seconds for which a finding without a row is critical before it is a page."""
+
+_WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
+    first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
+    critical (monotonic); looks: how often it was seen."""
+
+    finding: Finding
+    named: Finding
+    since: float
+    first: float
+    seen: float
+    critical: float
+    looks: int = 1
+
+    def has_begun(self, at: float, looked_at: float) -> bool:
+        """Whether it has begun. looked_at: when the server was last looked at."""
+        return self.looks >= AGREE or (self.seen == looked_at and at - self.first >= BEGIN_SECONDS)
+
+    def is_page(self, at: float) -> bool:
+        """Whether it has been critical for as long as its row says."""
+        page_after = self.named.kind.page_after if self.named.kind else PAGE_AFTER
+        return self.named.severity == "critical" and at - self.critical >= page_after
+
+
+class Hold:
+    """The findings of one server over time. `at` is monotonic, `epoch` the same time in epoch seconds."""
+
+    def __init__(self) -> None:
+        self._held: Mapping[str, Held] = {}
+        self._codes: dict[str, tuple[float, float]] = {}  # by code: its start (epoch), and when it was last seen
+        self._looked_at = float("-inf")
+        self.judged_at: float | None = None
+        """When the server was last judged (epoch seconds)."""
+        self.before_outage: frozenset[str] = frozenset()
+        """The codes of the findings that there were when the server was last lost."""
+
+    def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
+        """Take what is judged now, worst first, and return what has begun. is_whole: whether the window is known; of a
+        part of one, as after an outage, nothing is held."""
+        keep = HOLD_SECONDS if is_whole else 0.0
+        self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
+        self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}
+        self._held = self._merge(findings, at, epoch, keep)
+        self._looked_at, self.judged_at = at, epoch
+        return _list(self._held, findings, at, epoch, begun_only=True)
+
+    def show(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
+        """What people read of what is judged now, without taking it: what has begun, and of a part of a window all."""
+        keep = HOLD_SECONDS if is_whole else 0.0
+        return _list(self._merge(findings, at, epoch, keep), findings, at, epoch, begun_only=is_whole)
+
+    def alerts(self, at: float) -> list[tuple[Held, bool]]:
+        """The problems that alerts are about, worst first, no code twice, and whether each is a page."""
+        begun = [held for held in self._held.values() if held.has_begun(at, self._looked_at)]
+        order = sorted(begun, key=lambda held: (SEVERITIES.index(held.named.severity), held.since))
+        by_code = {held.named.code: held for held in reversed(order)}
+        apart = [held for held in order if by_code[held.named.code] is held]
+        return [(held, held.is_page(at)) for held in apart[:MOST_ALERTS]]
+
+    def since(self, code: str) -> float | None:
+        """The start (epoch seconds) of the present finding with this code; None if there is none."""
+        return self._codes[code][0] if code in self._codes else None
+
+    def interrupt(self) -> None:
+        """Forget all findings because the server cannot be read: a later finding is a new one."""
+        self.before_outage = frozenset(self._codes)
+        self._held, self._codes = {}, {}
+
+    def _merge(self, findings: Sequence[Finding], at: float, epoch: float, keep: float) -> Mapping[str, Held]:
+        merged = dict(self._held)
+        seen = set[str]()
+        for finding in findings:
+            if finding.severity == "info":
+                continue
+            problem = _problem(finding)
+            if problem in seen:  # such as an objective that was missed by lost requests, beside a wait
+                problem = finding.code
+            seen.add(problem)
+            before = merged.get(problem)
+            merged[problem] = _see(before, finding, at, keep) if before else Held(finding, finding, epoch, at, at, at)
+        return {problem: held for problem, held in merged.items() if at - held.seen < keep or held.seen == at}
+
+
+def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
+    """A problem that is seen again. A lesser or less deep finding takes the place of one that was not seen for long."""
+    if _rank(finding) > _rank(held.finding) and at - held.seen < keep:
+        return held
+    looks = held.looks + (at > held.seen)
+    named = held.named
+    if (finding.kind, finding.code, finding.severity) != (named.kind, named.code, named.severity):
+        is_fixed = held.is_page(at) and finding.severity == named.severity
+        named = named if is_fixed else finding
+    turned = finding.severity == "critical" and held.finding.severity != "critical"
+    return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=at if turned else held.critical)
+
+
+def _list(
+    held: Mapping[str, Held], findings: Sequence[Finding], at: float, epoch: float, *, begun_only: bool
+) -> list[Finding]:
+    """Problems, worst first and in the order in which they are judged now, then what is good to know."""
+    places = {_problem(finding): place for place, finding in reversed(list(enumerate(findings)))}
+    places |= {finding.code: place for place, finding in enumerate(findings)}
+    shown: list[Finding] = []
+
+    def urgency(problem: str) -> tuple[int, int]:
+        return SEVERITIES.index(held[problem].finding.severity), places.get(problem, len(findings))
+
+    for problem in sorted(held, key=urgency):
+        each = held[problem]
+        if each.has_begun(at, at) or not begun_only:
+            _add(shown, each.finding if each.seen == at else _date(each.finding, epoch - (at - each.seen)))
+    for finding in findings:
+        if finding.severity == "info":
+            _add(shown, finding)
+    return shown
+
+
+def _add(shown: list[Finding], finding: Finding) -> None:
+    """Add a finding, unless what is shown says it already."""
+    if codes(finding).isdisjoint(code for each in shown for code in codes(each)):
+        shown.append(finding)
+
+
+def _problem(finding: Finding) -> str:
+    return finding.code if codes(finding).isdisjoint(OF_WAITING) else _WAITING
+
+
+def codes(finding: Finding) -> set[str]:
+    """The codes of a finding and of the harms that it explains."""
+    return {finding.code, *[harm.code for harm in finding.harms]}
+
+
+def _rank(finding: Finding) -> tuple[int, int]:
+    """Smaller is worse, or deeper."""
+    depth = CAUSES.index(finding.code) if finding.code in CAUSES else len(CAUSES)
+    return SEVERITIES.index(finding.severity), depth
+
+
+def _date(finding: Finding, epoch: float) -> Finding:
+    seen = strftime("%H:%M:%S", localtime(epoch))
+    return replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())
