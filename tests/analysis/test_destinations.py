@@ -161,24 +161,21 @@ def test_the_advice_is_that_of_the_kind() -> None:
 @pytest.mark.parametrize(
     ("name", "address", "act"),
     [
-        ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs, and what waits"),
-        ("redis", "10.0.0.6:6379", "`flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they wait for the result of a job"),
-        ("redis", "10.0.0.6:6379", "otherwise `SLOWLOG GET` shows what holds it up: it runs one command at a time"),
-        ("rabbitmq", "10.0.0.7:5672", "`rabbitmqctl list_queues` of rabbitmq at 10.0.0.7:5672: if a queue is long"),
+        ("postgres", "10.0.0.5:5432", "`pg_stat_activity` to see what postgres at 10.0.0.5:5432 runs"),
+        ("redis", "10.0.0.6:6379", "`SLOWLOG GET` and `CLIENT LIST` of redis at 10.0.0.6:6379"),
+        ("rabbitmq", "10.0.0.7:5672", "`rabbitmqctl list_queues` of rabbitmq at 10.0.0.7:5672"),
         ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` to see which program listens there"),
         ("", "[::1]:80", "`ss -ltnp src [::1]:80` to see which program listens there"),
         ("own", "/run/a b.sock", "`ss -lxp src '/run/a?b.sock'` to see which program listens there"),
-        (
-            "",
-            "10.0.0.5:8080",
-            "Find out which program listens at 10.0.0.5:8080, and check whether that program is overloaded",
-        ),
+        ("", "10.0.0.5:8080", "Find out which program listens at 10.0.0.5:8080"),
         ("", "", "Find out which backend the threads wait for"),
     ],
 )
 def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
     """At night nobody makes a query faster: what goes on comes first, with the command that shows it."""
-    assert act in first_act(advise([replace(figures("a", 1), name=name, address=address)]))
+    look = first_act(advise([replace(figures("a", 1), name=name, address=address)]))
+    assert act in look
+    assert len(look) <= 100
 
 
 @pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")

@@ -14,12 +14,13 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act
+from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act, lock_waits
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Options, Outage, Setup, Waits
+from uwsgi_headroom.record import Options, Outage, Setup
 from uwsgi_headroom.words.formats import rate
 
 
@@ -233,34 +234,16 @@ def test_an_outage_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "known", "words"),
-    [
-        ("worker", True, "More `processes` help, because each process has its own lock"),
-        ("file", True, "more threads or processes would also wait for it"),
-        (None, False, "help if each process has its own lock"),
-    ],
+    ("scope", "kind"),
+    [("worker", lock_waits.LOCK), ("file", lock_waits.LOCK_OF_ALL), (None, lock_waits.LOCK)],
 )
-def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: bool, words: str) -> None:
+def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, kind: Kind) -> None:
     """Where it is known how much a lock is held, the finding has its limit, and says whether processes help."""
     lock = LockFigures(scope, 0.08, 0.6, 0.82, 83.0, 83.0, 83.0) if scope else None
     figures = compute_figures(full({"lock": 8.0}), describe_server(Server(processes=2, threads=4).read(AT)))
     first = collect_findings(replace(figures, lock=lock))[0]
-    assert first.code == "application_lock"
-    assert ("At most 83" in first.evidence) == known
-    assert words in first.change
-
-
-def test_a_lock_whose_holder_has_ended() -> None:
-    """Nobody can look at that process: the program that has the lock from it is to be ended."""
-    reading = Server(processes=2, threads=4).read(AT)
-    waits = Waits(threads={"lock": 8.0}, holder="processes", file_lock_holder=0)
-    reading = replace(reading, host=replace(reading.host, waits=waits))
-    first = collect_findings(compute_figures(full({"lock": 8.0}), describe_server(reading)))[0]
-    assert first.change.startswith(
-        "Run `lsof FILE`, where FILE is the locked file: it lists the workers, and another program, which keeps the "
-        "lock. End this "
-    )
-    assert "(`close_fds`)" in first.change
+    assert first.kind is kind
+    assert ("At most 83" in first.evidence) == bool(scope)
 
 
 def test_clients_that_keep_their_connections() -> None:

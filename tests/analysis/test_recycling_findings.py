@@ -213,7 +213,7 @@ def test_cpus_used_by_workers_that_were_replaced() -> None:
     rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]
     full = window(60, *rows, cpu=(1.2, 0.0, 2.8), waits={"cpu_wait": 2.0})
     finding = findings_by_code(full, Server(processes=2, cpus=4.0))["cpu_bound"]
-    assert finding.evidence.startswith("2 workers use 1.20 of 4 CPUs, other programs use 2.80, and 0.00 CPUs are idle")
+    assert finding.evidence.startswith("2 workers use 1.20 of 4 CPUs, other programs 2.80, and 0.00 are idle")
 
 
 def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:

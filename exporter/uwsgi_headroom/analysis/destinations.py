@@ -319,15 +319,14 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
         return f"Check {_LOOKS[known.name].format(label=known.label)}"
     address = next((each.address for each in destinations if each.address), "")
     if not address:
-        return "Find out which backend the threads wait for, and whether this backend is overloaded or waits for a lock"
-    what = "and check whether that program is overloaded or waits for a lock"
+        return "Find out which backend the threads wait for, and whether it is overloaded"
     if address.startswith(("/", "@")):
         pattern = shlex.quote(_NOT_FOR_SS.sub("?", address))
-        return f"Run `ss -lxp src {pattern}` to see which program listens there, {what}"
+        return f"Run `ss -lxp src {pattern}` to see which program listens there"
     host = address.rpartition(":")[0]
     if host.startswith("127.") or host == "[::1]":
-        return f"Run `ss -ltnp src {address}` to see which program listens there, {what}"
-    return f"Find out which program listens at {address}, {what}"
+        return f"Run `ss -ltnp src {address}` to see which program listens there"
+    return f"Find out which program listens at {address}"
 
 
 _NOT_FOR_SS = re.compile(r"[\s`\\[]")
@@ -335,13 +334,11 @@ _NOT_FOR_SS = re.compile(r"[\s`\\[]")
 and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
 
 _LOOKS: Mapping[str, str] = {
-    "postgres": "`pg_stat_activity` to see what {label} runs, and what waits for a lock",
+    "postgres": "`pg_stat_activity` to see what {label} runs",
     "pgbouncer": "`SHOW POOLS` to see how many clients wait for a connection of {label}",
-    "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs, and what waits for a lock",
-    "redis": "`CLIENT LIST` of {label}: if uWSGI's connections have `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE), they "
-    "wait for the result of a job, so look at the job workers, and otherwise `SLOWLOG GET` shows what holds it up: it "
-    "runs one command at a time",
-    "rabbitmq": "`rabbitmqctl list_queues` of {label}: if a queue is long, requests wait for the workers that read it",
+    "mysql": "`SHOW FULL PROCESSLIST` to see what {label} runs",
+    "redis": "`SLOWLOG GET` and `CLIENT LIST` of {label}",
+    "rabbitmq": "`rabbitmqctl list_queues` of {label} for a long queue: its workers are slow",
     "mongodb": "`db.currentOp()` to see what {label} runs",
 }
 """Where to look first, by the name of the service."""

@@ -30,8 +30,7 @@ def name_role(use: RoleUse) -> str:
     return word if use.processes == 1 else f"{word}es" if word.endswith("s") else f"{word}s"
 
 
-def describe_busy(figures: Figures) -> str:
-    """Which of uWSGI's own processes use how much of the CPU, as a sentence with a space before it; empty if none
-    does."""
+def name_busy(figures: Figures) -> str:
+    """Which of uWSGI's own processes use how much of the CPU, as a list; empty if none does."""
     parts = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in list_busy(figures)]
-    return f" The other programs include uWSGI's own {listed(parts)}." if parts else ""
+    return listed(parts) if parts else ""

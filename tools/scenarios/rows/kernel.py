@@ -188,7 +188,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("lock on the same file", "all processes"),
+            words=("lock of the application, on a file", "all processes"),
             not_words=("more `processes` help",),
             limits=("lock",),
         ),
@@ -201,7 +201,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("lock on the same file", "`kill -9`", "lsof", "close_fds"),
+            words=("lock of the application, on a file", "`kill -9`", "lsof", "close_fds"),
             not_words=("py-spy", "for less time"),
         ),
         (
@@ -235,7 +235,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep again and again", "sqlite", "only retry more often"),
+            words=("sleep again and again", "sqlite", "more threads help only event streams"),
             not_words=NO_MORE,
             limits=("other",),
         ),

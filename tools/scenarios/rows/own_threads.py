@@ -108,7 +108,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_backend",),
-            words=("call the uwsgi that serves them", "instead of making these second requests"),
+            words=("call the uwsgi that serves them", "call the code behind the second requests"),
             not_words=NO_MORE,
         ),
         (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60),),

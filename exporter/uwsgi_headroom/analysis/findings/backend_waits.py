@@ -2,139 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND
 from uwsgi_headroom.analysis.backends import Saturation
-from uwsgi_headroom.analysis.bottlenecks import explain_saturation, fills_threads, name_saturated
+from uwsgi_headroom.analysis.bottlenecks import fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
-    CALLS_ITSELF,
     DestinationFigures,
-    advise,
     describe,
     find_own,
+    is_one_at_a_time,
+    join_labels,
     list_hanging,
     list_main,
+    see_backends,
 )
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import duration, mean_count, percent, rate
+from uwsgi_headroom.words.formats import duration, listed, percent, rate
 
 OWN_USED = 0.25
 """The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
 these requests, and random arrivals soon take the rest."""
 
+MOST_DESTINATIONS = 4
+"""The most destinations that evidence lists."""
+
+BACKEND = Kind(
+    code="waits_for_backend",
+    role="cause",
+    severity="info",
+    title="Requests spend most of their time waiting for {what}.",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
+    "request].",
+    meaning="A request that waits for a backend holds a thread, but uses no CPU. These figures do not show whether the "
+    "backend is always this slow, or only because it is overloaded: an overloaded backend gets faster when the load "
+    "falls.",
+    act="{look}.",
+    then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
+    "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
+    "result of a job: look at the job workers. ]If the problem began with a deploy, roll the deploy back. Then make "
+    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][room? help only if {what} can "
+    "take more requests at once]. More CPU does not help.",
+    clause="the {slots} wait for {what}",
+)
+NO_ANSWER = replace(
+    BACKEND,
+    severity="warning",
+    title="Requests wait for {what}.",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
+    "request].[locked?  {locked} wait for a lock that one of these threads holds.]",
+    meaning="A request that waits for a backend holds a thread, but uses no CPU.",
+    act="Find out why {silent} does not answer.",
+    then="It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout of a "
+    "second or two in the application, and let it wait for a while after a failure before it retries. More `threads` "
+    "would also hang.",
+    clause="[is_cause? the {slots} wait for {what}]",
+)
+NAMES_SLOW = replace(
+    NO_ANSWER,
+    act="Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf.",
+    then="Keep connections open: an open connection needs no lookup. More `threads` would also wait.",
+)
+CALLS_ITSELF = replace(
+    BACKEND,
+    severity="warning",
+    title="Requests call the uWSGI that serves them, and wait for the response.",
+    meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for such "
+    "a second thread, no request continues before a timeout.",
+    act="Call the code behind the second requests instead, or let another uWSGI serve them.",
+    then="More `threads` only make it rarer that all threads wait for second requests.",
+    clause="requests call the uWSGI that serves them",
+)
+CALLS_SEEN = replace(CALLS_ITSELF, severity="info")
+
+SATURATED = Kind(
+    code="backend_saturated",
+    role="cause",
+    severity="warning",
+    title="[named? The backend {named} is saturated.][unnamed? A backend is saturated.]",
+    evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
+    "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
+    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part} of the {whole} of a request.]",
+    meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
+    "down, so requests wait for each other in the backend.",
+    act="{look}.",
+    then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
+    "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
+    "{most}].[unnamed?  To see which backend the threads wait for, give your backends names (`--backends`).]",
+    clause="[named? the backend {named} is saturated][unnamed? a backend is saturated]",
+)
+SATURATED_AT_TIMES = replace(SATURATED, severity="info")
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about what the threads wait for outside of their process, by address and name."""
-    waits = figures.waits
+    waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    available, slots = figures.threads or 0, name_slots(figures.server)
-    is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
-    are_most = waits.outside >= MOSTLY and is_used
     behind = find_wait_of_holder(figures)
-    holds_a_lock = behind is not None and behind.is_silent  # for which all others wait
-    hanging = [behind] if behind and holds_a_lock else list_hanging(waits.destinations, available)
-    own = find_own(waits.destinations)
-    if own:
-        yield _calls_itself(figures, waits, own)
-        return
-    if not hanging and waits.share("backend") >= MOSTLY:
-        saturated = _saturated(figures, waits, is_used=is_used)
-        if saturated:
-            yield saturated
-            return
-    main = hanging or list_main(waits.destinations)
-    if not hanging and not are_most:
-        return
-    what = describe(main)
-    is_cause = are_most or holds_a_lock or sum(each.threads for each in hanging) >= MOSTLY * waits.total
-    yield Finding(
-        code="waits_for_backend",
-        severity="warning" if hanging else "info",
-        title=f"Requests wait for {what}." if hanging else f"Requests spend most of their time waiting for {what}.",
-        evidence=f"{_by_destination(waits, slots)}."
-        + (
-            f" {mean_count(waits.threads['lock'])} wait for a lock that one of these threads holds."
-            if holds_a_lock
-            else ""
-        ),
-        meaning="A request that waits for a backend holds a thread, but uses no CPU."
-        + (
-            ""
-            if hanging
-            else " These figures do not show whether the backend is always this slow, or only because it "
-            "is overloaded: an overloaded backend gets faster when the load falls."
-        ),
-        clause=f"the {slots} wait for {what}" if is_cause else "",
-        change=advise(main),
+    is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
+    is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
+    hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
+    are_most = waits.outside >= MOSTLY and is_used
+    if own := find_own(waits.destinations):
+        is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
+        yield (CALLS_ITSELF if is_full else CALLS_SEEN).found(_list(figures, waits))
+    elif hanging:
+        is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
+        yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
+    elif known and waits.share("backend") >= MOSTLY and (is_used or fills_threads(figures, known)):
+        yield _saturated(figures, waits, known, is_used=is_used)
+    elif are_most:
+        main = list_main(waits.destinations)
+        turns = bool(main) and all(map(is_one_at_a_time, main))
+        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns, "room": not turns}
+        yield BACKEND.found(facts, look=_say(see_backends, main))
+
+
+def _hangs(
+    figures: Figures, waits: WaitFigures, hanging: Sequence[DestinationFigures], *, is_cause: bool, is_locked: bool
+) -> Finding:
+    """Backends that do not answer, or slow name servers."""
+    facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
+    facts["locked"] = is_locked and Private(f"{waits.threads['lock']:.1f}")
+    silent = [each for each in hanging if each.is_silent]
+    return NO_ANSWER.found(facts, silent=_say(join_labels, silent)) if silent else NAMES_SLOW.found(facts)
+
+
+def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
+    named = name_saturated(figures, saturation)
+    found = [each for each in waits.destinations if each.label == named]
+    return (SATURATED if is_used else SATURATED_AT_TIMES).found(
+        _list(figures, waits),
+        named=named and Private(named, saturation.name or "that the threads wait for"),
+        unnamed=not named,
+        low=saturation.low,
+        few=saturation.few,
+        few_seconds=saturation.few_seconds,
+        high=saturation.high,
+        many=saturation.many,
+        many_seconds=saturation.many_seconds,
+        most=fills_threads(figures, saturation) and rate(saturation.high),
+        look=_say(see_backends, found),
     )
 
 
-def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures) -> Finding:
-    """Requests that make requests to the server which serves them."""
-    available, slots = figures.threads or 0, name_slots(figures.server)
-    is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-    return Finding(
-        code="waits_for_backend",
-        severity="warning" if is_full else "info",
-        title="Requests call the uWSGI that serves them, and wait for the response.",
-        evidence=f"{_by_destination(waits, slots)}.",
-        meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for "
-        "such a second thread, no request continues before a timeout.",
-        clause=CALLS_ITSELF,
-        change=advise([own]),
-    )
+def _list(figures: Figures, waits: WaitFigures) -> Facts:
+    """The busy threads that wait for destinations, the share of each, and its part of the response time."""
+    named = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:MOST_DESTINATIONS]
+    per_request = [each.per_request for each in named if each.per_request is not None]
+    return {
+        "waiting": sum(each.threads for each in named) or waits.outside * waits.total,
+        "busy": waits.total,
+        "slots": name_slots(figures.server),
+        "each": _say(_list_shares, named),
+        "part": Private(duration(sum(per_request)) if per_request else ""),
+        "whole": duration(sum((waits.per_request or {}).values())),
+    }
 
 
-def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Finding | None:
-    """A backend that is saturated, if one is known to be. is_used: whether enough threads wait for backends now."""
-    saturation, explained = figures.saturation, explain_saturation(figures)
-    if saturation is None or explained is None or not (is_used or fills_threads(figures, saturation)):
-        return None
-    named, slots = name_saturated(figures, saturation), name_slots(figures.server)
-    return Finding(
-        code="backend_saturated",
-        severity="warning" if is_used else "info",
-        title=f"The backend {named} is saturated." if named else "A backend is saturated.",
-        evidence=f"{_by_destination(waits, slots)}. {_compare(saturation)}",
-        meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
-        "down, so requests wait for each other in the backend.",
-        clause=explained.cause,
-        change=explained.change,
-    )
+def _list_shares(destinations: Sequence[DestinationFigures]) -> str:
+    """The destinations and their shares; each of many has a small one."""
+    return listed([f"{each.label} ({percent(each.share)})" for each in destinations] or ["many backends"])
 
 
-def _compare(saturation: Saturation) -> str:
-    """What shows that a backend is saturated, as a sentence."""
-    return (
-        f"At {rate(saturation.low)}, the backend worked on {mean_count(saturation.few)} requests at a time, and each "
-        f"took {duration(saturation.few_seconds)}; at {rate(saturation.high)}, it worked on "
-        f"{mean_count(saturation.many)} at a time, and each took {duration(saturation.many_seconds)}."
-    )
-
-
-_MOST_DESTINATIONS = 4
-"""The most destinations that evidence lists."""
-
-
-def _by_destination(waits: WaitFigures, slots: str) -> str:
-    """The busy threads that wait for each destination, their share of all busy ones, and its part of the response time,
-    as a list."""
-    listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
-    if not listed:  # each of many has a small share
-        threads = waits.outside * waits.total
-        return (
-            f"{mean_count(threads)} of {mean_count(waits.total)} busy {slots} ({percent(waits.outside)}) wait for them"
-        )
-    return "; ".join(
-        f"{mean_count(each.threads)}{'' if place else f' of {mean_count(waits.total)} busy {slots}'} "
-        f"({percent(each.share)}) wait for {each.label}{of_request(waits, each.per_request)}"
-        for place, each in enumerate(listed)
-    )
+def _say(write: Callable[[Sequence[DestinationFigures]], str], destinations: Sequence[DestinationFigures]) -> Private:
+    """A text about destinations, and the same without addresses."""
+    names = ["a backend" if set(each.name or each.address) & set(":/@") else each.name for each in destinations]
+    hidden = [replace(each, address="", name=name) for each, name in zip(destinations, names, strict=True)]
+    return Private(write(destinations), write(hidden))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
-from uwsgi_headroom.analysis.advice import Advice, advise_capacity
-from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import GET_CPU, LESS_CHILDREN, OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
-from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.limits import advise
+from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     CPU_WAIT,
@@ -24,10 +25,169 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, numbered, percent
+from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
+from uwsgi_headroom.words.formats import mean_count, name_pids, numbered
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
+
+THROTTLED = (0.1, 0.25)
+"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
+for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
+it by up to a tenth of a second."""
+
+OF_WAIT = 0.03
+"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
+kernel counts a stop once for each CPU, however many threads wait on it."""
+
+FELT = 0.02
+"""Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
+
+LEAST_THROTTLED = 5
+"""Fewer stops than this in a window are no finding: the start of a worker takes as many."""
+
+LEAST_REQUESTS = 20
+"""Fewer say more about themselves than about the CPUs."""
+
+STARVED = 0.6
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
+times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
+priority."""
+
+ENOUGH_IDLE = 0.5
+"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
+
+LOW_CPU, MODERATE_CPU = 1.5, 3.0
+"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
+jumps."""
+
+ALL_SATURATED = Kind(
+    code="interpreter_bound",
+    role="cause",
+    severity="critical",
+    title="The interpreter of every worker is saturated.",
+    evidence="The busiest interpreter[among?  among those of {among}] uses {load} of a CPU; the busiest worker has "
+    "{busy:mean} requests in service[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)]"
+    "[wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest} of the {used} CPUs that the "
+    "workers use.]",
+    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
+    "request takes longer. The workers cannot serve more requests per second.",
+    act="{advice}",
+    clause="[own? threads that serve no request use most of the workers' CPU time][all? the interpreter of every "
+    "worker is saturated]",
+)
+ALL_BUSY = replace(ALL_SATURATED, severity="warning")
+SOME_SATURATED = replace(
+    ALL_BUSY,
+    role="limit",
+    title="[one? The interpreter of worker {one} is saturated.][several? The interpreters of several workers are "
+    "saturated.]",
+    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
+    "request takes longer.",
+    act="If CPUs are free, use more `processes` and fewer `threads`.",
+    clause="",
+)
+
+QUOTA_STOPS = Kind(
+    code="cpu_throttled",
+    role="cause",
+    severity="critical",
+    title="Requests wait for their CPU quota.",
+    evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
+    "{used} of {permitted}[share? ; requests wait for a CPU for {share:percent} of their time]"
+    "[wait? ; {wait}].[roles?  The other programs include uWSGI's own {roles}.]",
+    meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
+    "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
+    "use up this time sooner.",
+    act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted}[most?  to {most}].",
+    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
+    "programs out of the cgroup.",
+    clause="they wait for their CPU quota",
+)
+QUOTA_SLOWS = replace(QUOTA_STOPS, severity="warning")
+
+CPU_WAITED = Kind(
+    code="cpu_wait",
+    role="cause",
+    severity="warning",
+    title="Requests spend most of their time waiting for a CPU.",
+    evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
+    "time ({share:percent})[idle? , while {idle} CPUs are idle][wait? ; {wait}].[roles?  The other programs include "
+    "uWSGI's own {roles}.]",
+    meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
+    "may run. Additional threads or processes would also wait.",
+    act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
+    then="Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
+    "workers may run (`cpu-affinity`).",
+    clause="requests in service wait for a CPU",
+)
+
+CHILDREN = Kind(
+    code="cpu_bound",
+    role="cause",
+    severity="warning",
+    title="Programs that the application starts use all CPUs.",
+    evidence="{workers:worker} {workers:uses|use} {used} of {cpus}[beside? , other programs {beside}][idle? , and "
+    "{idle} are idle]; {serving:mean} requests are in service[share? , {share:percent} of their time waiting for a CPU]"
+    "[wait? ; {wait}].[roles?  The other programs include uWSGI's own {roles}.][rest?  Background threads of the "
+    "workers, which serve no requests, use {rest} CPUs.]",
+    meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
+    act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
+    clause="programs that the application starts use all CPUs",
+)
+WORKERS_USE_ALL = replace(
+    CHILDREN,
+    severity="critical",
+    title="The workers use all the CPU that they can get.",
+    act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
+    "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota}]"
+    "[most?  to {most}][quota? .][host? Add CPUs, or move load to another host.]",
+    then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
+    "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
+    "resources.limits.cpu of a pod.]",
+    clause="[own? threads that serve no request use most of the workers' CPU time][requests? the workers use all the "
+    "CPU that they can get]",
+)
+WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
+OTHERS_USE_ALL = replace(
+    CHILDREN,
+    severity="critical",
+    title="The workers and [role? uWSGI's own {role}][others? other programs] use all CPUs.",
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
+    "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
+    "manager sets.][host? Move the other programs to another host, or add CPUs.]",
+    then="[role? Move this work to another host, or add CPUs. ][more? Then move the other programs to another host, or "
+    "add CPUs. ][rest? Move the work of background threads into a mule or the spooler, or limit their number "
+    "(`OMP_NUM_THREADS`).]",
+    clause="no CPU is idle[role?  beside uWSGI's own {role}]",
+)
+OTHERS_USE_MOST = replace(OTHERS_USE_ALL, severity="warning")
+
+MORE_WORKERS = Kind(
+    code="more_workers_than_cpus",
+    role="note",
+    severity="info",
+    title="There are more busy workers than CPUs.",
+    evidence="{busy} workers are busy, and use {used} of {cpus}; the mean response time is {mean:duration}.",
+    meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
+    "requests would not be served faster.",
+    act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
+)
+
+USED_BY_OTHERS = Kind(
+    code="cpu_used_by_others",
+    role="limit",
+    severity="warning",
+    title="[role? uWSGI's own {role} {processes:uses|use}][others? Other programs use] more CPU than the workers do.",
+    evidence="Of {cpus}, the workers use {used}, other programs use {rest}, and {idle} are idle: the workers can use "
+    "{room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
+    meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
+    "mules, spoolers and routers count as other programs.",
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
+    "to another host, or limit their CPU with a cgroup quota.]",
+    then="[role? Move this work to another host, or limit the CPU that it may use.]",
+)
+OTHERS_BUSY = replace(USED_BY_OTHERS, severity="info")
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
@@ -40,88 +200,32 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     ]
     if not full:
         return
-    everywhere = len(full) == len(active)
-    if len(full) == 1:
-        saturated = f"The interpreter of worker {full[0].worker_id} is"
-    elif everywhere:
-        saturated = f"The interpreters of all {len(full)} workers are"
-    else:
-        saturated = "The interpreters of several workers are"  # which ones changes from window to window
-    only = f"worker {full[0].worker_id}" if len(full) == 1 else ""
-    which = "" if only or everywhere else f" among those of {numbered('worker', [worker.worker_id for worker in full])}"
-    highest = max(worker.interpreter_load or 0 for worker in full)
-    most = max((worker.concurrency or 0) for worker in full)
-    waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
-    yield Finding(
-        code="interpreter_bound",
-        severity="critical" if everywhere and waits else "warning",
-        title=f"{saturated} saturated.",
-        clause=""
-        if not everywhere
-        else OWN_THREADS_COMPUTE
-        if find_cpu_of_own_threads(figures)
-        else f"{saturated[0].lower()}{saturated[1:]} saturated",
-        **add_wait(
-            f"{f'The interpreter of {only}' if only else f'The busiest interpreter{which}'} uses {highest:.2f} of a "
-            f"CPU (an interpreter cannot use more than one); {only or 'the busiest worker'} has {mean_count(most)} "
-            f"requests in service on average{_lock_clause(full)}",
-            figures.flow,
-            describe_own_threads(figures),
-        )._asdict(),
-        meaning="In each worker, only one thread at a time can run Python. The other threads of the worker wait, and "
-        "each request takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
-        **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
-    )
+    ids, own = [worker.worker_id for worker in full], count_own_threads(figures)
+    one = ids[0] if len(ids) == 1 else None
+    waiting = [worker.lock_waiters for worker in full if worker.lock_waiters is not None]
+    facts: Facts = own | {
+        "load": f"{max(worker.interpreter_load or 0 for worker in full):.2f}",
+        "busy": max((worker.concurrency or 0) for worker in full),
+        "waiters": mean_count(max(waiting)) if waiting else "",
+        "among": Private(numbered("worker", ids)) if 1 < len(full) < len(active) else "",
+        "wait": waiting_clause(figures.flow),
+    }
+    if len(full) < len(active):
+        yield SOME_SATURATED.found(facts, one=one, several=one is None, worker_id=one)
+        return
+    kind = ALL_SATURATED if shows_a_limit(figures.flow) or any(map(queues_for_lock, full)) else ALL_BUSY
+    yield kind.found(facts, own=bool(own["rest"]), all=not own["rest"], worker_id=one, **advise(figures))
 
 
-def describe_own_threads(figures: Figures) -> str:
-    """How much CPU threads use that serve no request, as a sentence; empty if that is not most of it."""
+def count_own_threads(figures: Figures) -> Facts:
+    """How much CPU threads use that serve no request, of how much; empty if that is not most of it."""
     rest = find_cpu_of_own_threads(figures)
-    if not rest:
-        return ""
-    used = sum(list_loads(figures))
-    return f" Of the {used:.2f} CPUs that the workers use, background threads, which serve no requests, use {rest:.2f}."
+    return {"rest": rest > 0 and Private(f"{rest:.2f}"), "used": f"{sum(list_loads(figures)):.2f}"}
 
 
-def _see_own_threads(figures: Figures) -> str:
-    """What to do about threads that serve no request beside other programs, as more sentences; empty without any."""
-    return f" {find_computing_thread(figures)}" if find_cpu_of_own_threads(figures) else ""
-
-
-_MORE_PROCESSES = "If CPUs are free, use more `processes` and fewer `threads`."
-
-
-def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
-    """How many threads wait for the lock, as a clause; empty if that is not measured."""
-    waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
-    return f"; at most {mean_count(max(waiting))} of these wait for the interpreter lock" if waiting else ""
-
-
-def _say_in_service(figures: Figures) -> str:
-    """How many requests are in service, as a clause, and how much of their time they wait for a CPU, if that is
-    measured."""
-    waits = figures.waits
-    serving = f"{mean_count(figures.flow.observed or 0.0)} requests"
-    if waits is None:
-        return f"{serving} are in service"
-    return f"{serving} are in service, and spend {percent(waits.share('cpu_wait'))} of their time waiting for a CPU"
-
-
-THROTTLED = (0.1, 0.25)
-"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
-for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
-it by up to a tenth of a second."""
-
-
-OF_WAIT = 0.03
-"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
-kernel counts a stop once for each CPU, however many threads wait on it."""
-
-FELT = 0.02
-"""Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
-
-LEAST_THROTTLED = 5
-"""Fewer stops than this in a window are no finding: the start of a worker takes as many."""
+def see_own_threads(server: ServerRecord) -> Private:
+    """The PID of a worker, whose threads a command lists."""
+    return Private(name_pids([next((worker.local_pid for worker in server.workers if worker.local_pid), None)]), "PID")
 
 
 def find_throttled(figures: Figures) -> Iterator[Finding]:
@@ -137,47 +241,36 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     if part < seen or throttled < LEAST_THROTTLED or is_small or not waits:
         return
     used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
-    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":
-        return  # `find_full_cpus` reports that
+    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":  # `find_full_cpus` reports that
+        return
     severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
-    yield Finding(
-        code="cpu_throttled",
-        severity="critical" if severe else "warning",
-        title="Requests wait for the CPU quota of their container."
-        if quota.cgroup == "/"
-        else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
-        **add_wait(
-            f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
-            f"{duration(window.throttled_seconds or 0.0)} in total; on average, the workers use {used:.2f} of the "
-            f"{_cpus(quota.cpus)} that the quota permits; {_say_in_service(figures)}",
-            figures.flow,
-            describe_busy(figures),
-        )._asdict(),
-        meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, "
-        "all processes that share the quota stop until the next period, even if CPUs are idle. More threads or "
-        "processes would use up this time sooner.",
-        clause="they wait for the CPU quota of "
-        + ("their container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"),
-        change=_raise_quota(figures),
+    yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
+        _describe_wait(figures),
+        part=part,
+        throttled=throttled,
+        periods=periods,
+        used=f"{used:.2f}",
+        permitted=_cpus(quota.cpus),
+        cgroup=quota.cgroup != "/" and Private(quota.cgroup),
+        most=_most(figures, quota),
     )
 
 
-def _raise_quota(figures: Figures) -> str:
-    """How to raise the quota, from what to what. Workers of one interpreter each never use more CPUs than there are
-    workers, so a quota of so many does not stop them."""
-    quota, how = figures.server.quota, "CPUQuota, --cpus, resources.limits.cpu"
-    if quota is None:
-        return f"Raise the CPU quota of uWSGI's cgroup ({how})."
+def _most(figures: Figures, quota: Quota) -> str:
+    """The CPUs to which a quota is raised: workers of one interpreter each never use more than there are workers, so a
+    quota of so many does not stop them. Empty if it permits as many."""
     most = min(quota.most, max(1, len(figures.balance.active)))
-    where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
-    if most <= quota.cpus:
-        step = f"Raise the CPU quota of {where} (now {_cpus(quota.cpus)}; {how})"
-        return f"{step}, or move other programs out of {where}."
-    return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
+    return _cpus(most) if most > quota.cpus else ""
 
 
-LEAST_REQUESTS = 20
-"""Fewer say more about themselves than about the CPUs."""
+def _describe_wait(figures: Figures) -> Facts:
+    """How long requests wait, for a CPU and in the queue, and who else uses the CPUs."""
+    waits = figures.waits
+    return {
+        "share": waits.share("cpu_wait") if waits else None,
+        "wait": waiting_clause(figures.flow),
+        "roles": Private(name_busy(figures)),
+    }
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
@@ -187,31 +280,11 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
     each = (waits.per_request or {}).get("cpu_wait", 0.0) if waits else 0.0
     if waits is None or each < FELT or not are_waits_known(figures) or waits.share("cpu_wait") < MOSTLY:
         return
-    if figures.flow.requests < LEAST_REQUESTS:
+    if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
         return
-    if next(find_throttled(figures), None):
-        return  # it says why
-    idle = (
-        f", {'although' if figures.cpu.idle >= 1 else 'and'} {figures.cpu.idle:.2f} CPUs are idle"
-        if figures.cpu
-        else ""
-    )
-    yield Finding(
-        code="cpu_wait",
-        severity="warning",
-        title="Requests spend most of their time waiting for a CPU.",
-        **add_wait(
-            f"A request is in service for {duration(sum((waits.per_request or {}).values()))} on average, and waits "
-            f"for a CPU for {duration(each)} of this time ({percent(waits.share('cpu_wait'))}){idle}",
-            figures.flow,
-            describe_busy(figures),
-        )._asdict(),
-        meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these "
-        "requests may run. Additional threads or processes would also wait.",
-        change=GET_CPU,
-        clause="requests in service wait for a CPU",
-        of_host=is_full_host(figures),
-    )
+    all_, idle = sum((waits.per_request or {}).values()), f"{figures.cpu.idle:.2f}" if figures.cpu else ""
+    found = CPU_WAITED.found(_describe_wait(figures), all=all_, each=each, idle=idle)
+    yield replace(found, of_host=is_full_host(figures))
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -222,107 +295,103 @@ def is_full_host(figures: Figures) -> bool:
     return is_hardly_any_idle(cpu.idle, cpus.count)
 
 
-STARVED = 0.6
-"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
-times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
-priority."""
-
-
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     """The findings about CPUs that are all in use."""
-    cpus = figures.server.cpus
+    cpus, left, active = figures.server.cpus, figures.cpu, figures.balance.active
     if cpus is None:
         return
-    active = figures.balance.active
-    left, workers = figures.cpu, len(active)
-    used = sum(worker.interpreter_load or 0 for worker in active)
-    if not active and left is not None:  # workers that were replaced in the window are not compared, but use CPU
-        used, workers = left.own, len(figures.window.workers)
-    by_children = are_children_busy(figures)
-    if by_children and left is not None:
-        used = left.own
-    if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
+    used = _sum_use(figures)
+    alone = used >= CPU_FULL * cpus.count
+    if not alone and not lacks_cpu(figures, cpus.count):
         yield from _find_waits(figures)
         return
-    limit = {
-        "affinity": "Widen `cpu-affinity`, or the affinity mask that the service manager sets.",
-        "quota": _raise_quota(figures),
-        "host": "Add CPUs, or move load to another host.",
-    }
-    alone = used >= CPU_FULL * cpus.count
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
-    # Beside others, a short wait in the queue may be that of a burst for a thread.
-    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
-    is_hurt = judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
-    role = find_main_role(figures)
-    others = "" if left is None or left.others is None else f", other programs use {left.others:.2f}"
-    idle = "" if alone or left is None else f"{others}, and {left.idle:.2f} CPUs are idle"
-    shown = used if alone or left is None else left.own  # so that the figures add up
-    yield Finding(
-        code="cpu_bound",
-        severity="critical" if (waits if alone else is_hurt) else "warning",
-        title="Programs that the application starts use all CPUs."
-        if by_children
-        else "The workers use all the CPU that they can get."
-        if alone
-        else f"The workers and uWSGI's own {name_role(role)} use all CPUs."
-        if role
-        else "The workers and other programs use all CPUs.",
-        **add_wait(
-            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {shown:.2f} of {_cpus(cpus.count)}"
-            f"{idle}; {_say_in_service(figures)}",
-            figures.flow,
-            ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
-        )._asdict(),
-        meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
-        change=LESS_CHILDREN
-        if by_children
-        else find_computing_thread(figures)
-        if alone and find_cpu_of_own_threads(figures)
-        else limit[cpus.limited_by]
-        if alone
-        else f"Find out what the {name_role(role)} of this uWSGI {'computes' if role.processes == 1 else 'compute'}, "
-        "and move this work to another host, or add CPUs."
-        if role
-        else f"{limit['affinity']} Then move the other programs to another host.{_see_own_threads(figures)}"
-        if cpus.limited_by == "affinity"
-        else f"{find_computing_thread(figures)} Then move the other programs to another host, or add CPUs."
-        if find_cpu_of_own_threads(figures) > ((left and left.others) or 0.0)
-        else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
-        clause="programs that the application starts use all CPUs"
-        if by_children
-        else OWN_THREADS_COMPUTE
-        if alone and find_cpu_of_own_threads(figures)
-        else "the workers use all the CPU that they can get"
-        if alone
-        else f"no CPU is idle beside uWSGI's own {name_role(role)}"
-        if role
-        else "no CPU is idle",
-        of_host=cpus.limited_by == "host" and (alone or role is None) and not by_children,
-    )
+    yield _full(figures, cpus, used, is_severe=waits if alone else _is_hurt(figures), alone=alone)
     if alone and len(active) > cpus.count:
-        yield Finding(
-            code="more_workers_than_cpus",
-            severity="info",
-            title="There are more busy workers than CPUs.",
-            evidence=f"{len(active)} workers are busy, and use {used:.2f} of {_cpus(cpus.count)}; the mean "
-            f"response time is {duration(figures.flow.response_time or 0)}.",
-            meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
-            "requests would not be served faster.",
-            change=f"If requests mostly compute, do not add `processes`: {max(1, round(cpus.count))} to "
-            f"{max(2, round(2 * cpus.count))} are enough (now {len(figures.server.workers)}).",
+        yield MORE_WORKERS.found(
+            busy=len(active),
+            used=f"{used:.2f}",
+            cpus=_cpus(cpus.count),
+            mean=figures.flow.response_time or 0,
+            fewest=max(1, round(cpus.count)),
+            most=max(2, round(2 * cpus.count)),
+            processes=len(figures.server.workers),
         )
 
 
-ENOUGH_IDLE = 0.5
-"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
+def _sum_use(figures: Figures) -> float:
+    """The CPUs that the workers use. Workers that were replaced in the window are not compared, but use CPU."""
+    active, left = figures.balance.active, figures.cpu
+    if left is not None and (not active or are_children_busy(figures)):
+        return left.own
+    return sum(worker.interpreter_load or 0 for worker in active)
 
-LOW_CPU, MODERATE_CPU = 1.5, 3.0
-"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
-jumps."""
+
+def _is_hurt(figures: Figures) -> bool:
+    """Whether users feel what others use. Beside them, a short wait in the queue may be that of a burst for a
+    thread."""
+    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
+    return judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
+
+
+def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
+    """The finding about CPUs that are all in use, by the workers alone or with others."""
+    left = None if alone else figures.cpu  # so that the figures add up
+    beside, idle = (left.others, left.idle) if left else (None, None)
+    facts = _describe_wait(figures) | {
+        "workers": len(figures.balance.active or figures.window.workers),
+        "used": f"{left.own if left else used:.2f}",
+        "cpus": _cpus(cpus.count),
+        "beside": beside is not None and f"{beside:.2f}",
+        "idle": idle is not None and f"{idle:.2f}",
+        "roles": Private("" if alone else name_busy(figures)),
+        "serving": figures.flow.observed or 0.0,
+        "rest": count_own_threads(figures)["rest"],
+    }
+    of_host = cpus.limited_by == "host" and (alone or find_main_role(figures) is None)
+    if are_children_busy(figures):
+        return CHILDREN.found(facts)
+    if alone:
+        found = (WORKERS_USE_ALL if is_severe else WORKERS_USE_MOST).found(facts | _advise_workers(figures, cpus))
+    else:
+        found = (OTHERS_USE_ALL if is_severe else OTHERS_USE_MOST).found(facts | _advise_others(figures, cpus))
+    return replace(found, of_host=of_host)
+
+
+def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
+    """What gives CPU to workers that use all that they may: one of these facts is known."""
+    own, quota = find_cpu_of_own_threads(figures) > 0, figures.server.quota
+    by = None if own else cpus.limited_by
+    return {
+        "own": own and see_own_threads(figures.server),
+        "affinity": by == "affinity",
+        "quota": by == "quota" and _cpus(quota.cpus if quota else cpus.count),
+        "most": _most(figures, quota) if quota and by == "quota" else "",
+        "host": by == "host",
+        "requests": not own,
+    }
+
+
+def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
+    """The same beside other programs, or beside uWSGI's own processes."""
+    role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
+    is_pinned = role is None and cpus.limited_by == "affinity"
+    is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
+    return {
+        **_name_role(role),
+        "own": is_own and see_own_threads(figures.server),
+        "affinity": is_pinned,
+        "host": role is None and not is_pinned and not is_own,
+        "more": is_pinned or is_own,
+    }
+
+
+def _name_role(use: RoleUse | None) -> Facts:
+    """uWSGI's own processes that use most of the CPU that others use; else these are other programs."""
+    return {"role": use and name_role(use), "processes": use and use.processes, "others": use is None}
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
@@ -337,23 +406,17 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
         return
     own = find_main_role(figures)
-    yield Finding(
-        code="cpu_used_by_others",
-        severity="warning" if room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures) else "info",
-        title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
-        if own
-        else "Other programs use more CPU than the workers do.",
-        evidence=f"Of {_cpus(capacity)}, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, and "
-        f"{cpu.idle:.2f} are idle: the workers can use {factor(room)} the CPU that they use "
-        f"now.{describe_busy(figures)}",
-        meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
-        "mules, spoolers and routers count as other programs.",
-        change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "
-        "and move this work to another host, or limit the CPU that it may use."
-        if own
-        else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
-        of_host=own is None and is_full_host(figures),
+    is_scarce = room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures)
+    found = (USED_BY_OTHERS if is_scarce else OTHERS_BUSY).found(
+        _name_role(own),
+        cpus=_cpus(capacity),
+        used=f"{cpu.own:.2f}",
+        rest=f"{cpu.others:.2f}",
+        idle=f"{cpu.idle:.2f}",
+        room=room,
+        roles=Private(name_busy(figures)),
     )
+    yield replace(found, of_host=own is None and is_full_host(figures))
 
 
 def _may_wait(figures: Figures) -> bool:

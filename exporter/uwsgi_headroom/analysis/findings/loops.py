@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding, Severity
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.analysis.worker_states import kill, show_calls
+from uwsgi_headroom.analysis.worker_states import kill
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import LoopUse, WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, numbered, percent, say_completed
+from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.states import name_activity
 
 HELD = (0.1, 0.25)
@@ -26,6 +30,34 @@ LONG = 3.0
 """Seconds for which one call holds a loop that users notice, however rare it is."""
 
 
+LOOPS_STAND = Kind(
+    code="loop_held",
+    role="cause",
+    severity="critical",
+    title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
+    evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
+    "one of them for {longest}][load? ; this thread used {load} of a CPU]. In this worker, {serving:request} "
+    "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
+    "{others:worker}.]",
+    meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
+    "requests of the worker stop, also those on more async cores.",
+    act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
+    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: ]"
+    "[computes? Move the work of this call out of the event loop into another process, such as a spooler or a mule, or "
+    "let the call yield to other requests between its steps (`gevent.sleep(0)`).][threads? Move this call to a thread "
+    "beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that "
+    "yields to other requests while it waits, from a library for the event loop that uWSGI runs.][gevent? Make this "
+    "call yield to other requests while it waits: `gevent-early-monkey-patch` does this for Python's own functions "
+    "(sockets, locks, sleeping), and a client library that is written in C needs a patch of its own (`psycogreen` for "
+    "psycopg2).]",
+    clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
+    "{doing}]",
+    page_after=60,
+)
+LOOPS_HELD = replace(LOOPS_STAND, severity="warning")
+LOOPS_SEEN = replace(LOOPS_STAND, severity="info")
+
+
 class _Held(NamedTuple):
     """A loop that is held. part: of the time; seconds: for how long one call held it."""
 
@@ -37,12 +69,8 @@ class _Held(NamedTuple):
 
     @property
     def activity(self) -> str:
+        """What the call does; empty if that is not known."""
         return name_activity(*self.use.hold)
-
-    @property
-    def calls(self) -> str:
-        """The calls, with what they do if it is known."""
-        return f"calls that are {self.activity}" if self.activity else "calls"
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -50,36 +78,37 @@ def find(figures: Figures) -> Iterator[Finding]:
     held = _find_held(figures)
     if not held:
         return
-    worst = held[0]
+    worst, blocked = held[0], _find_blocked(figures, held)
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
-    loops = "event loops" if len(alike) > 1 else "event loop"
-    title = f"The {loops} of {numbered('worker', alike)} {'are' if len(alike) > 1 else 'is'} blocked by {worst.calls}"
-    yield Finding(
-        code="loop_held",
-        severity=_judge(figures, held),
-        title=f"{title}.",
-        evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
-        meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
-        "requests of the worker stop.",
-        clause=f"t{title[1:]}" if makes_wait else "",
-        change=_advise(figures, held),
+    state, _, how = worst.use.hold
+    yield _judge(figures, held).found(
+        _describe(figures, worst) | _choose_remedy(figures, worst),
+        alike=alike,
+        others=[each.worker.worker_id for each in held if each.worker.worker_id not in alike],
+        doing=Private(worst.activity, name_activity(state, "", how)),
+        waits=makes_wait,
+        also=makes_wait and bool(worst.activity),
+        calls=see_calls(figures.server, worst.worker.worker_id),
+        blocked=sorted(worker.worker_id for worker in blocked),
+        kill=Private(kill("KILL", blocked), "SIGKILL"),
+        worker_id=alike[0] if len(alike) == 1 else None,
     )
 
 
-def _judge(figures: Figures, held: list[_Held]) -> Severity:
+def _judge(figures: Figures, held: list[_Held]) -> Kind:
     """Critical if nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no
     request was completed, and all that are in service are in loops that are held."""
     always = {each.worker.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
     with_requests = {worker.worker_id for worker in serving if worker.ages}
     if not figures.flow.requests and with_requests and with_requests <= always.keys():
-        return "critical"
+        return LOOPS_STAND
     if serving and len(always) >= len(serving):
         is_long = all(each.seconds >= LONG for each in always.values())
         if is_long or not figures.flow.requests or shows_a_limit(figures.flow):
-            return "critical"
-    return "warning" if held[0].part >= MOSTLY or held[0].seconds >= LONG else "info"
+            return LOOPS_STAND
+    return LOOPS_HELD if held[0].part >= MOSTLY or held[0].seconds >= LONG else LOOPS_SEEN
 
 
 def _find_held(figures: Figures) -> list[_Held]:
@@ -106,22 +135,18 @@ def find_part_held(figures: Figures) -> float | None:
     return held[0].part if held else None
 
 
-def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
-    worker, window = worst.worker, worst.window
+def _describe(figures: Figures, worst: _Held) -> Facts:
+    window = worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
-    pid = worker.local_pid or "unknown"
-    return (
-        f"Calls occupied the thread of worker {worker.worker_id} (PID {pid}) for {percent(worst.part)} of the last "
-        f"{duration(figures.window.observed_seconds)}"
-        + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
-        + ("" if load is None else f"; this thread used {load:.2f} of a CPU")
-        + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
-        f"service, and {say_completed(window.requests)}."
-        + "".join(
-            f" Worker {each.worker.worker_id} was blocked for {percent(each.part)} of the time, by {each.calls}."
-            for each in others[:3]
-        )
-    )
+    return {
+        "worst": worst.worker.worker_id,
+        "part": worst.part,
+        "seconds": figures.window.observed_seconds,
+        "longest": worst.seconds >= 1 and duration(worst.seconds),
+        "load": load is not None and f"{load:.2f}",
+        "serving": len(worst.worker.ages),
+        "completed": window.requests,
+    }
 
 
 def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
@@ -136,38 +161,16 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
     return [each.worker for each in held if each.use.held and is_blocked(each)]
 
 
-def _advise(figures: Figures, held: list[_Held]) -> str:
-    """One change. More cores would only be held as well. A loop that never goes on needs a restart first."""
-    worst, blocked = held[0], _find_blocked(figures, held)
-    see = show_calls(figures.server, worst.worker.worker_id)
-    find_it = f"Find the call with {see}, and "
-    if blocked:
-        which = numbered("worker", sorted(worker.worker_id for worker in blocked))
-        it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
-        find_it = (
-            f"Run {see} to find the call, then restart {which} with {kill('KILL', blocked)} (SIGTERM does not end "
-            f"{it}). This loses {its} requests. Later, "
-        )
+def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
+    """What helps against a call: one of these facts is known. More cores would only be held as well."""
     hold, options = worst.use.hold, figures.server.setup.options
-    if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
-        return (
-            f"{find_it}move the work of this call out of the event loop into another process, such as a spooler or a "
-            "mule. If you cannot move the work, let the call yield to other requests between its steps "
-            "(`gevent.sleep(0)`). More async cores do not help: their requests would also wait."
-        )
-    if hold.how == "file" or hold.state in ("lock", "disk", "child"):
-        return (
-            f"{find_it}move this call to a thread beside the event loop (`gevent.get_hub().threadpool`), or to a "
-            "spooler. More async cores do not help: their requests would also wait."
-        )
-    if options.gevent is None and options.complete:
-        return (
-            f"{find_it}replace the call by one that yields to other requests while it waits, from a library for "
-            "the event loop that uWSGI runs. More async cores do not help: their requests would also wait."
-        )
-    return (
-        f"{find_it}make this call yield to other requests while it waits. The option "
-        "`gevent-early-monkey-patch` does this for Python's own functions (sockets, locks, sleeping). A client library "
-        "that is written in C needs a patch of its own (`psycogreen` for psycopg2). More async cores do not help: "
-        "their requests would also wait."
-    )
+    computes = hold.state in ("cpu", "cpu_wait", "interpreter_lock")
+    threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))
+    yields = not computes and not threads
+    is_other = options.gevent is None and options.complete
+    return {
+        "computes": computes,
+        "threads": threads,
+        "other_loop": yields and is_other,
+        "gevent": yields and not is_other,
+    }

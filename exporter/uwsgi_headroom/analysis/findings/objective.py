@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn, ObjectiveFigures
-from uwsgi_headroom.words.formats import chosen, counted, duration, fine_percent, mean_count
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.template import Facts
+from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
+from uwsgi_headroom.words.formats import chosen, fine_percent
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
 
-_PART = 0.05
-"""Below this share of the misses, a reason is not in the title."""
-
-Reason = Literal["slow", "waited", "lost", "refused"]
-
 WAITED = "too slow only because of the wait in the listen queue"
 """What requests were that missed the objective, and would have kept it without this wait."""
+
+BURNS_FAST = Kind(
+    code="objective_missed",
+    role="harm",
+    severity="critical",
+    title="More than the permitted {permitted} of requests were slower than {threshold}, lost or refused.",
+    evidence="Of {requests} requests in the last {long:duration}, {share:fine_percent} missed the objective (burn "
+    "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
+    "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
+    "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
+    meaning="The error budget is the share of requests that may miss the objective. At this rate, a month's error "
+    "budget lasts {lasts:duration}.",
+    act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
+    "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
+    "[for_killed? Find out what the requests that `harakiri` killed waited for.]"
+    "[for_lost? Check uWSGI's log for the reason why workers exited while they served requests.]"
+    "[for_refused? Follow the advice of the finding about the full listen queue.]",
+    then="[for_slow? Without such a finding, find out what the slow requests wait for.][for_waited? A larger `listen` "
+    "would make requests wait longer.][for_killed? `harakiri` killed {for_killed:worker} with all of their requests.]",
+)
+BURNS = replace(BURNS_FAST, severity="warning")
+BURNS_SLOWLY = replace(BURNS_FAST, severity="info")
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -30,89 +49,29 @@ def find(figures: Figures) -> Iterator[Finding]:
     rates = [burn.rate for burn in objective.windows if burn.rate is not None]
     if len(rates) < len(objective.windows) or min(rates) <= _USED_UP:
         return
-    burns = min(rates) >= SLOW_BURN
-    yield Finding(
-        code="objective_missed",
-        severity="critical" if objective.level == "fast" else "warning" if burns else "info",
-        title=_title(objective, objective.windows[-1]),
-        evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests missed the objective; in "
-        f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
-        meaning="The error budget is the share of requests that may miss the objective. This budget is used up "
-        f"{mean_count(rates[-1])} times as fast as the objective permits: at this rate, a month's error budget lasts "
-        f"{duration(30 * 86400 / rates[-1])}.",
-        change=_advise(figures, objective.windows[0]),
+    burns, short, long = min(rates) >= SLOW_BURN, objective.windows[0], objective.windows[-1]
+    yield (BURNS_FAST if objective.level == "fast" else BURNS if burns else BURNS_SLOWLY).found(
+        _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
+        permitted=fine_percent(1 - objective.slo.objective),
+        threshold=chosen(objective.slo.threshold),
+        requests=long.requests,
+        long=long.seconds,
+        share=long.share,
+        rate=rates[-1],
+        short=short.seconds,
+        short_rate=rates[0],
+        lasts=30 * 86400 / rates[-1],
     )
 
 
-def _reasons(burn: Burn) -> list[Reason]:
-    """Why requests missed the objective, the most frequent reason first."""
-    numbers: dict[Reason, float] = {
-        "slow": burn.slow,
-        "waited": burn.waited,
-        "lost": burn.lost,
-        "refused": burn.refused,
-    }
-    least = max(_PART * sum(numbers.values()), 0.0)
-    found = [reason for reason, number in numbers.items() if number and number >= least]
-    return sorted(found, key=lambda reason: -numbers[reason])
+def _count(burn: Burn) -> dict[str, float]:
+    """Why requests missed the objective."""
+    return {"slow": burn.slow, "waited": burn.waited, "lost": burn.lost, "refused": burn.refused}
 
 
-def _title(objective: ObjectiveFigures, burn: Burn) -> str:
-    threshold = chosen(objective.slo.threshold)
-    what: dict[Reason, str] = {
-        "slow": f"were slower than {threshold}",
-        "waited": f"were slower than {threshold} including the wait in the listen queue",
-        "lost": "were lost",
-        "refused": "were refused",
-    }
-    # In the order of the table, so that the title stays the same while the numbers change.
-    reasons = [text for reason, text in what.items() if reason in _reasons(burn)]
-    return f"More than the permitted {_permitted(objective)} of requests {' or '.join(reasons)}."
-
-
-def _permitted(objective: ObjectiveFigures) -> str:
-    return fine_percent(1 - objective.slo.objective)
-
-
-def _evidence(burn: Burn) -> str:
-    kinds: list[tuple[float, str]] = [
-        (burn.slow, "too slow"),
-        (burn.waited, WAITED),
-        (burn.lost, "lost"),
-        (burn.refused, "refused"),
-    ]
-    (first, why), *others = [kind for kind in kinds if round(kind[0])] or kinds[:1]
-    also = "".join(f", {number:.0f} {what}" for number, what in others)
-    return (
-        f"the last {duration(burn.seconds)}, {first:.0f} of {burn.requests} requests were {why}{also} (burn rate "
-        f"{burn.rate:.1f})"
-    )
-
-
-def _advise(figures: Figures, burn: Burn) -> str:
-    """What to do about most of the misses of the last minutes."""
-    reasons = _reasons(burn)
-    most = reasons[0] if reasons else "slow"
-    if most == "waited":
-        return (
-            "Requests were slow only because they waited in the listen queue: follow the advice of the finding about "
-            "the listen queue, or about busy threads. A larger `listen` would make requests wait longer."
-        )
-    if most == "refused":
-        return "Follow the advice of the finding about the full listen queue, because of which requests were refused."
-    if most == "lost":
-        if figures.window.harakiris:
-            return (
-                "Follow the advice of the finding about `harakiri`, and find out what the killed requests waited for: "
-                f"in the last {duration(figures.window.seconds)}, `harakiri` killed "
-                f"{counted(figures.window.harakiris, 'worker')} with all of their requests."
-            )
-        return (
-            "Check uWSGI's log for the reason why workers exited while they served requests, and follow the advice of "
-            "the finding about lost requests."
-        )
-    return (
-        "Most requests that missed the objective were slow in service: if there is also a finding about threads, "
-        "interpreters, CPU or a backend, follow its advice. Without such a finding, find out what the slow requests "
-        "wait for."
-    )
+def _advise(figures: Figures, burn: Burn) -> Facts:
+    """What most of the misses of the last minutes were: one of these facts is known."""
+    numbers, killed = _count(burn), figures.window.harakiris
+    most = max(numbers, key=lambda reason: numbers[reason])
+    facts: Facts = {f"for_{reason}": reason == most for reason in numbers}
+    return facts | {"for_lost": most == "lost" and not killed, "for_killed": most == "lost" and (killed or None)}

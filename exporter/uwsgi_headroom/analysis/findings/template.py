@@ -24,6 +24,8 @@ class Private(NamedTuple):
     instead: str = ""
 
 
+Facts = dict[str, Fact | Private]
+
 FORMATS: Mapping[str, Callable[..., str]] = {
     "amount": formats.amount,
     "bytes": formats.byte_size,
