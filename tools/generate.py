@@ -13,7 +13,7 @@ from pathlib import Path
 from alerts import __main__ as rules
 from alerts.files import render as render_rules
 from alerts.thresholds import Thresholds
-from tools import kubernetes_files, man_pages, report_example, stylesheet, tables
+from tools import findings_page, kubernetes_files, man_pages, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import complaints
@@ -39,7 +39,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", tables.rules),
     ("severity", "thresholds", tables.knobs),
-    ("troubleshooting", "findings", tables.findings),
+    ("findings", "findings", findings_page.lines),
     ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""

@@ -9,10 +9,9 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 from prometheus_client.metrics_core import Metric
@@ -24,9 +23,6 @@ from alerts.thresholds import Thresholds
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from uwsgi_headroom.analysis import findings as findings_room
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
-from uwsgi_headroom.analysis.findings.kind import Kind as Row
 from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
@@ -287,21 +283,6 @@ MODULES = {
 _VALUE = "…"
 
 
-def findings() -> Iterator[str]:
-    """What each finding says, how severe it is, and its runbook; in the order of their codes.
-
-    Findings are made by functions, so their texts are read from the code: `…` stands for a value. Of several texts that
-    may stand in the middle of a sentence the first is shown, and at its beginning all.
-    """
-    rows = []
-    for code, texts in sorted(read_findings().items()):
-        severities = " or ".join(severity for severity in SEVERITIES if severity in texts.severities)
-        runbook = RUNBOOKS.get(code)
-        to_do = f"[{runbook}](../alerts/runbooks/{runbook}.md)" if runbook else "what the finding says"
-        rows.append((f"`{code}`", severities, "<br>".join(texts.titles), to_do))
-    yield from table(("finding", "severity", "what it says", "what to do"), rows)
-
-
 def rules() -> Iterator[str]:
     rows = [
         (
@@ -314,93 +295,6 @@ def rules() -> Iterator[str]:
         for advice in list_rules()
     ]
     yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
-
-
-@dataclass
-class FindingTexts:
-    """What may stand in the findings of one code."""
-
-    titles: list[str]
-    severities: set[str]
-
-
-def read_findings(folder: Path = FINDINGS) -> dict[str, FindingTexts]:
-    found: dict[str, FindingTexts] = {}
-    for path in sorted(folder.glob("*.py")):
-        tree = ast.parse(path.read_text())
-        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-        for function in functions.values():
-            for call in _calls_of_finding(function):
-                texts = _Texts(function, functions)
-                parts = {keyword.arg: texts.of(keyword.value) for keyword in call.keywords}
-                (code,) = parts["code"]
-                entry = found.setdefault(code, FindingTexts([], set()))
-                entry.titles += [title for title in parts["title"] if title not in entry.titles]
-                entry.severities.update(parts["severity"])
-    for row in list_rows():
-        entry, title = found.setdefault(row.code, FindingTexts([], set())), show_template(row.title)
-        entry.titles += [title] if title not in entry.titles else []
-        entry.severities.add(row.severity)
-    return found
-
-
-def list_rows() -> list[Row]:
-    """The rows of all modules of rules."""
-    modules = [each for _, each in sorted(vars(findings_room).items()) if isinstance(each, ModuleType)]
-    return [row for module in modules for row in vars(module).values() if isinstance(row, Row)]
-
-
-def show_template(template: str) -> str:
-    """A template as a document shows it: with its optional parts, and what a value stands for."""
-    return re.sub(r"\{[^}]*\}", _VALUE, re.sub(r"\[\w+\? ([^]]*)\]", r"\1", template))
-
-
-def _calls_of_finding(function: ast.FunctionDef) -> Iterator[ast.Call]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
-            yield node
-
-
-@dataclass
-class _Texts:
-    """Finds the texts that an expression in a function may be."""
-
-    function: ast.FunctionDef
-    functions: dict[str, ast.FunctionDef]
-
-    def of(self, node: ast.expr) -> list[str]:
-        """All of them; none for what is no text."""
-        match node:
-            case ast.Constant(value=str(text)):
-                return [text]
-            case ast.JoinedStr(values=[first, *others]):
-                rest = "".join(self._parts(value)[0] for value in others)
-                return [part + rest for part in self._parts(first)]
-            case ast.IfExp(body=body, orelse=other):
-                return self.of(body) + self.of(other)
-            case ast.Name(id=name):
-                return [text for value in self._assigned(name) for text in self.of(value)]
-            case ast.Call(func=ast.Name(id=name)) if name in self.functions:
-                called = self.functions[name]
-                inner = _Texts(called, self.functions)
-                returned = [each for each in ast.walk(called) if isinstance(each, ast.Return)]
-                values = [each.value for each in sorted(returned, key=lambda each: each.lineno) if each.value]
-                return [text for value in values for text in inner.of(value)]
-        return []
-
-    def _parts(self, node: ast.expr) -> list[str]:
-        """What a part of a text, in braces or between them, may be."""
-        return self.of(node.value if isinstance(node, ast.FormattedValue) else node) or [_VALUE]
-
-    def _assigned(self, name: str) -> Iterator[ast.expr]:
-        for node in ast.walk(self.function):
-            if isinstance(node, ast.Assign):
-                target, value = node.targets[0], node.value
-                if isinstance(target, ast.Name) and target.id == name:
-                    yield value
-                elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                    names = [each.id if isinstance(each, ast.Name) else "" for each in target.elts]
-                    yield from (value.elts[names.index(name)],) if name in names else ()
 
 
 def imports() -> Iterator[str]:
