@@ -590,7 +590,7 @@ def test_several_workers_are_named_in_the_plural() -> None:
 
 @pytest.mark.parametrize(
     ("saturated", "kind", "worker_id"),
-    [([1], load.SOME_SATURATED, 1), ([1, 2], load.SOME_SATURATED, None), ([1, 2, 3], load.ALL_BUSY, None)],
+    [([1], load.ONE_SATURATED, 1), ([1, 2], load.SOME_SATURATED, None), ([1, 2, 3], load.ALL_BUSY, None)],
 )
 def test_saturated_interpreters_are_named(saturated: list[int], kind: Kind, worker_id: int | None) -> None:
     """A single interpreter is named by its worker; of several, the evidence names the workers."""

@@ -88,7 +88,7 @@ SATURATED = Kind(
     code="backend_saturated",
     role="cause",
     severity="warning",
-    title="[named? The backend {named} is saturated.][unnamed? A backend is saturated.]",
+    title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
     "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part} of the {whole} of a request.]",
@@ -98,7 +98,7 @@ SATURATED = Kind(
     then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
     "{most}].[unnamed?  To see which backend the threads wait for, give your backends names (`--backends`).]",
-    clause="[named? the backend {named} is saturated][unnamed? a backend is saturated]",
+    clause="a backend is saturated[named?  ({named})]",
 )
 SATURATED_AT_TIMES = replace(SATURATED, severity="info")
 
@@ -143,7 +143,7 @@ def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, 
     found = [each for each in waits.destinations if each.label == named]
     return (SATURATED if is_used else SATURATED_AT_TIMES).found(
         _list(figures, waits),
-        named=named and Private(named, saturation.name or "that the threads wait for"),
+        named=Private(named, saturation.name),
         unnamed=not named,
         low=saturation.low,
         few=saturation.few,

@@ -80,13 +80,14 @@ ALL_BUSY = replace(ALL_SATURATED, severity="warning")
 SOME_SATURATED = replace(
     ALL_BUSY,
     role="limit",
-    title="[one? The interpreter of worker {one} is saturated.][several? The interpreters of several workers are "
-    "saturated.]",
+    title="The interpreters of several workers are saturated.",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
     clause="",
 )
+
+ONE_SATURATED = replace(SOME_SATURATED, title="The interpreter of worker {one} is saturated.")
 
 QUOTA_STOPS = Kind(
     code="cpu_throttled",
@@ -152,7 +153,7 @@ WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
 OTHERS_USE_ALL = replace(
     CHILDREN,
     severity="critical",
-    title="The workers and [role? uWSGI's own {role}][others? other programs] use all CPUs.",
+    title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
     "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
     "manager sets.][host? Move the other programs to another host, or add CPUs.]",
@@ -178,7 +179,7 @@ USED_BY_OTHERS = Kind(
     code="cpu_used_by_others",
     role="limit",
     severity="warning",
-    title="[role? uWSGI's own {role} {processes:uses|use}][others? Other programs use] more CPU than the workers do.",
+    title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
     evidence="Of {cpus}, the workers use {used}, other programs use {rest}, and {idle} are idle: the workers can use "
     "{room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
     meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
@@ -211,7 +212,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        yield SOME_SATURATED.found(facts, one=one, several=one is None, worker_id=one)
+        yield ONE_SATURATED.found(facts, one=one, worker_id=one) if one else SOME_SATURATED.found(facts)
         return
     kind = ALL_SATURATED if shows_a_limit(figures.flow) or any(map(queues_for_lock, full)) else ALL_BUSY
     yield kind.found(facts, own=bool(own["rest"]), all=not own["rest"], worker_id=one, **advise(figures))
@@ -390,8 +391,8 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
 
 
 def _name_role(use: RoleUse | None) -> Facts:
-    """uWSGI's own processes that use most of the CPU that others use; else these are other programs."""
-    return {"role": use and name_role(use), "processes": use and use.processes, "others": use is None}
+    """uWSGI's own processes that use most of the CPU that others use."""
+    return {"role": use and name_role(use), "processes": use and use.processes}
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
@@ -409,6 +410,7 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     is_scarce = room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures)
     found = (USED_BY_OTHERS if is_scarce else OTHERS_BUSY).found(
         _name_role(own),
+        others=own is None,
         cpus=_cpus(capacity),
         used=f"{cpu.own:.2f}",
         rest=f"{cpu.others:.2f}",
