@@ -39,6 +39,7 @@ RUNBOOK_OF_ALERT = {
     "UwsgiWillHurt": "",
     "UwsgiHotWorkerSaturated": "UwsgiWorkersUneven",
     "UwsgiHeadroomForecast": "UwsgiHeadroomLow",
+    "UwsgiExporterDown": "UwsgiNotJudged",
 }
 """By an alert: its runbook, where that has another name; empty where each finding has its own."""
 SUMMARIES = {
