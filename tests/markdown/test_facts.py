@@ -8,6 +8,7 @@ from collections import Counter
 
 from tests.alerts.cases.balance import PAGE
 from tests.alerts.cases.files import documents
+
 from tests.support.captured_documents import NAMES
 from tests.support.observations import proven, series, watched
 from tools.environments import ROOT
