@@ -32,7 +32,6 @@ def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
         "docs/configuration.md",
         "docs/metrics.md",
         "docs/alerts.md",
-        "docs/severity.md",
         "docs/installation.md",
         "docs/safety.md",
         "docs/api.md",

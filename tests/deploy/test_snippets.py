@@ -34,7 +34,7 @@ def test_jobs_have_names_that_the_rules_expect(name: str) -> None:
     jobs = [job["job_name"] for job in load(DEPLOY / name)["scrape_configs"]]
     assert jobs
     assert all(job.startswith("uwsgi") for job in jobs)
-    assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "availability.yaml").read_text()
+    assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
 
 
 def test_pods_are_found_by_the_name_of_the_sidecars_port() -> None:
