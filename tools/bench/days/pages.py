@@ -26,6 +26,7 @@ from tools.bench.days.course import STEP, Course, Hurt
 from tools.bench.days.findings import OBJECTIVE, Episode
 from tools.bench.days.healthy import Array
 from tools.environments import ROOT
+from uwsgi_headroom.watch.judging import HOLD_SECONDS
 
 RULES = ROOT / "alerts" / "rules"
 
@@ -93,12 +94,13 @@ class _Scrapes:
 
 
 def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
-    """The pages of critical findings that hold for long enough."""
+    """The pages of critical findings that were seen for long enough. The time for which they were held afterwards does
+    not count, or a burst of seconds would page."""
     return [
-        Page(each.seed, each.code, each.start, each.end, round((each.end - each.start - after) / 60), each.hurt)
+        Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
         for each in episodes
         if each.severity == "critical" and each.code not in _NO_PAGE
-        if each.end - each.start >= (after := PAGE_AFTER.get(each.code, PAGE_AFTER_USUALLY))
+        if (seen := each.end - each.start - HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, PAGE_AFTER_USUALLY))
     ]
 
 
