@@ -138,6 +138,7 @@ def _limits() -> Panels:
             (12, TOP),
             {
                 "alertname": Column(),
+                "code": Column(),
                 "severity": Column(words=severities, width=90),
                 "alertstate": Column(width=90),
             },
