@@ -9,17 +9,13 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
 from prometheus_client.metrics_core import Metric
 
-from alerts.burn_rates import burn_rate, requests
-from alerts.files import FILES
-from alerts.rule import Alert
-from alerts.thresholds import Thresholds
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
@@ -35,6 +31,19 @@ from uwsgi_headroom.metrics.family import group_by_kind
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
+ALERTS = ROOT / "alerts" / "rules" / "alerts.yaml"
+RUNBOOK_OF_ALERT = {
+    "UwsgiUsersHurt": "",
+    "UwsgiWillHurt": "",
+    "UwsgiHotWorkerSaturated": "UwsgiWorkersUneven",
+    "UwsgiHeadroomForecast": "UwsgiHeadroomLow",
+    "UwsgiExporterDown": "UwsgiNotJudged",
+}
+"""By an alert: its runbook, where that has another name; empty where each finding has its own."""
+SUMMARIES = {
+    "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
+    "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
+}
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 """The dashboard that has all marks of events."""
 
@@ -82,48 +91,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-def shipped_alerts() -> Iterator[Alert]:
-    thresholds = Thresholds()
-    for groups in FILES.values():
-        for group in groups(thresholds):
-            yield from (rule for rule in group.rules if isinstance(rule, Alert))
-
-
 def alerts() -> Iterator[str]:
     """The alerts, the most severe first; one row for each name, with the summary of its runbook."""
     order = ("critical", "warning", "info")
-    by_name: dict[str, list[Alert]] = {}
-    for rule in sorted(shipped_alerts(), key=lambda rule: order.index(rule.severity)):
-        by_name.setdefault(rule.alert, []).append(rule)
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    by_name: dict[str, list[str]] = {}
+    for rule in rules:
+        by_name.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
     rows = []
-    for name, rules in by_name.items():
-        severities = " or ".join(rule.severity for rule in rules)
-        hold = " or ".join(dict.fromkeys(rule.hold for rule in rules))
-        summary = (RUNBOOK_FOLDER / f"{name}.md").read_text().split("\n\n")[1]
-        rows.append((f"[{name}](../alerts/runbooks/{name}.md)", severities, summary, hold))
-    yield from table(("alert", "severity", "when", "for"), rows)
-
-
-def budget_of_services() -> Iterator[str]:
-    """A rule that pages for whole services, to be copied, with the thresholds of that for servers."""
-    t = Thresholds()
-    yield f"""```yaml
-groups:
-  - name: budgets of services
-    rules:
-      - alert: ErrorBudgetOfServiceBurning
-        expr: |
-          {burn_rate("service", "1h")} >= {t.burn_page_1h:g}
-          and {burn_rate("service", "5m")} >= {t.burn_page_1h:g}
-          and 300 * {requests("service", "5m")} >= {t.burn_requests}
-        for: {t.burn_hold}
-        labels: {{ severity: critical }}
-```"""
-
-
-def knobs() -> Iterator[str]:
-    rows = [(f"`{field.name}`", f"`{field.default}`", field.metadata["why"]) for field in fields(Thresholds)]
-    yield from table(("threshold", "value", "what it does, and why to change it"), rows)
+    for name, severities in by_name.items():
+        named = [severity for severity in order if any(severity in text for text in severities)]
+        book = RUNBOOK_OF_ALERT.get(name, name)
+        summary = (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1] if book else SUMMARIES[name]
+        rows.append((f"[{name}](../alerts/runbooks/{book}.md)" if book else name, " or ".join(named), summary))
+    yield from table(("alert", "severity", "when"), sorted(rows, key=lambda row: order.index(row[1].split(" or ")[0])))
 
 
 def metrics() -> Iterator[str]:

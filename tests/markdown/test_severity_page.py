@@ -134,11 +134,9 @@ BY_TEXT = {"workers_share_one_cpu": (setup.BUSY,), "vassals_throttled": ()}
 """Findings that warn and stand in the text below the tables."""
 
 ON_CALL = {
-    ("UwsgiCpuBound.md", "cpu_throttled"),
-    ("UwsgiErrorBudgetBurning.md", "objective_missed"),
+    ("UwsgiConcurrencyNearCapacity.md", "saturation"),
     ("UwsgiInterpreterBound.md", "reached"),
     ("UwsgiQueueWaitHigh.md", "noticed"),
-    ("UwsgiWorkersUneven.md", "unevenness_hurts"),
 }
 """Runbooks with numbers of a row."""
 
