@@ -24,10 +24,6 @@ NAMES = sorted(set(re.findall(r"- alert: (\w+)", ALERTS.read_text())))
 SECTIONS = ["What it means", "Verify", "Afterwards"]
 MOST_LINES, MOST_WORDS = 900, 250
 SAY_IT_ALL = {
-    "too_few_requests",
-    "no_process_facts",
-    "no_threads",
-    "queue_not_measurable",
     "large_document",
     "thunder_lock",
     "memory_headroom_low",

@@ -41,7 +41,7 @@ def findings(window_: Window, *uses: RoleUse, memory: Memory | None = None) -> d
 def test_mules_are_no_other_programs() -> None:
     """Where they use most of what others use, they are named, and what to do is about them."""
     finding = findings(beside(0.5, 0.3, 1.2), MULES)["cpu_used_by_others"]
-    assert finding.title == "uWSGI's own mules use more CPU than the workers do."
+    assert finding.title == "Other programs, mostly uWSGI's own mules, use more CPU than the workers do."
     assert "The other programs include uWSGI's own mules (1.10 CPUs)." in finding.evidence
     assert "mules of this uWSGI" in finding.change
     full = findings(starved(beside(0.5, 0.0, 1.5)), MULES)["cpu_bound"]

@@ -217,7 +217,7 @@ def test_an_alert_of_a_finding_without_a_runbook_leads_to_its_server(port: int) 
 
 def test_a_finding_without_a_runbook_leads_nowhere() -> None:
     """The URL is null, also for an unknown code."""
-    assert build.runbook_path("too_few_requests", "shop") is None
+    assert build.runbook_path("thunder_lock", "shop") is None
 
 
 def test_the_runbooks_are_listed(port: int) -> None:
