@@ -35,20 +35,17 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     MANY_STUCK,
-    RESUME,
     are_reloaded,
     are_reloaded_at_once,
     are_stopped_when_idle,
     find_ends,
-    find_failing,
-    find_paused,
     name_slots,
     part_away,
     reach_max_requests,
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.words.formats import duration, name_pids, numbered, percent, rate
+from uwsgi_headroom.words.formats import duration, name_pids, percent, rate
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -99,14 +96,7 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
 
 
 def bring_workers_back(figures: Figures) -> Explanation | None:
-    """What to do first, if workers are paused or down."""
-    if find_paused(figures.server.workers):
-        return Explanation("workers are paused", RESUME)
-    if failing := find_failing(figures):
-        which = numbered("worker", failing)
-        return Explanation(
-            f"{which} cannot start", see_log(figures.server, f"the reason why {which} cannot start", (*STARTS, *ENDS))
-        )
+    """What to do first, if workers are down part of the time."""
     away = part_away(figures) or 0.0
     if away < AWAY and not _lacks_the_replaced(figures, away):
         return None

@@ -21,15 +21,6 @@ from uwsgi_headroom.words.formats import name_pids
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
 
-FAILING = 3
-"""A worker that ends this often without serving a request in between cannot start."""
-
-RESUME = (
-    "Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: the "
-    "next `p` or SIGTSTP pauses all workers again."
-)
-"""The advice about paused workers."""
-
 
 def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     """The command that shows what the threads of a worker do, in backticks: of this one, or of the one with the most
@@ -80,18 +71,6 @@ def part_away(figures: Figures) -> float | None:
     up = [worker.up_seconds for worker in figures.window.workers]
     observed = figures.window.observed_seconds * len(up)
     return None if not observed else max(0.0, 1 - sum(up) / observed)
-
-
-def find_failing(figures: Figures) -> list[int]:
-    """The ids of workers that ended repeatedly, serve nothing in between, and are not up now."""
-    up = {worker.worker_id for worker in figures.server.workers if worker.state == "accepting"}
-    return [
-        worker.worker_id
-        for worker in figures.window.workers
-        if worker.worker_id not in up
-        and worker.respawns - figures.window.reloads >= FAILING
-        and worker.requests < worker.respawns
-    ]
 
 
 def find_paused(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
