@@ -237,10 +237,9 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     waits = waits_for_cpu(figures, CPU_WAIT, is_throttled=True) if are_waits_known(figures) else part >= alone
     waiting = (figures.waits.threads.get("cpu_wait", 0.0) if figures.waits else 0.0) * window.observed_seconds
     is_small = (window.throttled_seconds or 0.0) < OF_WAIT * waiting
-    if part < seen or throttled < LEAST_THROTTLED or is_small or not waits:
-        return
     used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
-    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":  # `find_full_cpus` reports that
+    is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
+    if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
     severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
     yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
