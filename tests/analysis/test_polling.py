@@ -70,4 +70,4 @@ def test_the_cores_are_the_limit() -> None:
     assert computing.headroom.first == "hottest_interpreter"
     found = collect_findings(polling)
     assert "interpreter_bound" not in {each.code for each in found}
-    assert "uWSGI looks for one without a pause: that is why worker 1 uses 0.95 of a CPU." in found[0].evidence
+    assert "uWSGI looks for one without a pause: that is how worker 1 can use 0.95 CPUs." in found[0].evidence
