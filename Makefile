@@ -32,10 +32,10 @@ lint:  ## check style, formatting and types
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
-	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
+	.venv/bin/mypy -p uwsgi_headroom -p app -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
-generate:  ## write all generated files that are committed: rules, dashboards, manual pages, tables in documents
+generate:  ## write all generated files that are committed: dashboards, manual pages, tables in documents
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/python -m tools.generate
 

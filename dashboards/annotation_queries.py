@@ -41,7 +41,8 @@ def alerts(scope: Scope, *more: str) -> Builder[AnnotationQuery]:
     since = scope.of("ALERTS_FOR_STATE", *matchers)
     fired = scope.of("ALERTS", *matchers, 'alertstate="firing"')
     began = f"max_over_time({since}{RATE}) * 1000 and ignoring (alertstate) max_over_time({fired}{RATE})"
-    return _mark("Alerts", _with_subject(began), "red", "{{alertname}}", "{{severity}}: {{subject}}")
+    named = f'label_join({_with_subject(began)}, "alert", " ", "alertname", "code")'
+    return _mark("Alerts", named, "red", "{{alert}}", "{{severity}}: {{subject}}")
 
 
 def reloads(scope: Scope) -> Builder[AnnotationQuery]:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from alerts.thresholds import Thresholds
 from dashboards.boards import affinity, capacity, fleet, server
 
-FILES: dict[str, Callable[[Thresholds], Dashboard]] = {
+FILES: dict[str, Callable[[], Dashboard]] = {
     "fleet.json": fleet.dashboard,
     "server.json": server.dashboard,
     "affinity.json": affinity.dashboard,
@@ -19,9 +18,9 @@ FILES: dict[str, Callable[[Thresholds], Dashboard]] = {
 }
 
 
-def render(thresholds: Thresholds) -> dict[str, str]:
+def render() -> dict[str, str]:
     """The text of every dashboard, by its file's name."""
-    return {name: _json(board(thresholds)) for name, board in FILES.items()}
+    return {name: _json(board()) for name, board in FILES.items()}
 
 
 def _json(board: Dashboard) -> str:

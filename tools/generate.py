@@ -10,10 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from alerts import __main__ as rules
-from alerts.files import render as render_rules
-from alerts.thresholds import Thresholds
-from tools import kubernetes_files, man_pages, report_example, stylesheet, tables
+from tools import findings_page, kubernetes_files, man_pages, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import complaints
@@ -26,7 +23,6 @@ _REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render" / "template
 
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
-    ("alerts", "budget", tables.budget_of_services),
     ("api", "documents", tables.api_documents),
     ("safety", "bounds", tables.bounds),
     ("complaints", "complaints", complaints.lines),
@@ -38,22 +34,19 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("log", "messages", tables.log_messages),
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", tables.rules),
-    ("severity", "thresholds", tables.knobs),
-    ("troubleshooting", "findings", tables.findings),
+    ("findings", "findings", findings_page.lines),
     ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
 
 
 def generated_files() -> Iterator[tuple[Path, str]]:
-    """Yields the path and text of each file, with the shipped thresholds; dashboards only on Python 3.11 and later."""
-    for name, text in render_rules(Thresholds()).items():
-        yield rules.RULES / name, text
+    """Yields the path and text of each file; dashboards only on Python 3.11 and later."""
     if sys.version_info >= (3, 11):
         from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
         from dashboards.files import render as render_dashboards  # noqa: PLC0415
 
-        for name, text in render_dashboards(Thresholds()).items():
+        for name, text in render_dashboards().items():
             yield dashboards.OUT / name, text
     yield from kubernetes_files.committed()
     yield from _documents()

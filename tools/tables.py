@@ -9,24 +9,16 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
+import yaml
 from prometheus_client.metrics_core import Metric
 
-from alerts.burn_rates import burn_rate, requests
-from alerts.files import FILES
-from alerts.rule import Alert
-from alerts.thresholds import Thresholds
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from uwsgi_headroom.analysis import findings as findings_room
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
-from uwsgi_headroom.analysis.findings.kind import Kind as Row
 from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
@@ -39,6 +31,19 @@ from uwsgi_headroom.metrics.family import group_by_kind
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
+ALERTS = ROOT / "alerts" / "rules" / "alerts.yaml"
+RUNBOOK_OF_ALERT = {
+    "UwsgiUsersHurt": "",
+    "UwsgiWillHurt": "",
+    "UwsgiHotWorkerSaturated": "UwsgiWorkersUneven",
+    "UwsgiHeadroomForecast": "UwsgiHeadroomLow",
+    "UwsgiExporterDown": "UwsgiNotJudged",
+}
+"""By an alert: its runbook, where that has another name; empty where each finding has its own."""
+SUMMARIES = {
+    "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
+    "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
+}
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 """The dashboard that has all marks of events."""
 
@@ -86,48 +91,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-def shipped_alerts() -> Iterator[Alert]:
-    thresholds = Thresholds()
-    for groups in FILES.values():
-        for group in groups(thresholds):
-            yield from (rule for rule in group.rules if isinstance(rule, Alert))
-
-
 def alerts() -> Iterator[str]:
     """The alerts, the most severe first; one row for each name, with the summary of its runbook."""
     order = ("critical", "warning", "info")
-    by_name: dict[str, list[Alert]] = {}
-    for rule in sorted(shipped_alerts(), key=lambda rule: order.index(rule.severity)):
-        by_name.setdefault(rule.alert, []).append(rule)
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    by_name: dict[str, list[str]] = {}
+    for rule in rules:
+        by_name.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
     rows = []
-    for name, rules in by_name.items():
-        severities = " or ".join(rule.severity for rule in rules)
-        hold = " or ".join(dict.fromkeys(rule.hold for rule in rules))
-        summary = (RUNBOOK_FOLDER / f"{name}.md").read_text().split("\n\n")[1]
-        rows.append((f"[{name}](../alerts/runbooks/{name}.md)", severities, summary, hold))
-    yield from table(("alert", "severity", "when", "for"), rows)
-
-
-def budget_of_services() -> Iterator[str]:
-    """A rule that pages for whole services, to be copied, with the thresholds of that for servers."""
-    t = Thresholds()
-    yield f"""```yaml
-groups:
-  - name: budgets of services
-    rules:
-      - alert: ErrorBudgetOfServiceBurning
-        expr: |
-          {burn_rate("service", "1h")} >= {t.burn_page_1h:g}
-          and {burn_rate("service", "5m")} >= {t.burn_page_1h:g}
-          and 300 * {requests("service", "5m")} >= {t.burn_requests}
-        for: {t.burn_hold}
-        labels: {{ severity: critical }}
-```"""
-
-
-def knobs() -> Iterator[str]:
-    rows = [(f"`{field.name}`", f"`{field.default}`", field.metadata["why"]) for field in fields(Thresholds)]
-    yield from table(("threshold", "value", "what it does, and why to change it"), rows)
+    for name, severities in by_name.items():
+        named = [severity for severity in order if any(severity in text for text in severities)]
+        book = RUNBOOK_OF_ALERT.get(name, name)
+        summary = (RUNBOOK_FOLDER / f"{book}.md").read_text().split("\n\n")[1] if book else SUMMARIES[name]
+        rows.append((f"[{name}](../alerts/runbooks/{book}.md)" if book else name, " or ".join(named), summary))
+    yield from table(("alert", "severity", "when"), sorted(rows, key=lambda row: order.index(row[1].split(" or ")[0])))
 
 
 def metrics() -> Iterator[str]:
@@ -287,21 +264,6 @@ MODULES = {
 _VALUE = "…"
 
 
-def findings() -> Iterator[str]:
-    """What each finding says, how severe it is, and its runbook; in the order of their codes.
-
-    Findings are made by functions, so their texts are read from the code: `…` stands for a value. Of several texts that
-    may stand in the middle of a sentence the first is shown, and at its beginning all.
-    """
-    rows = []
-    for code, texts in sorted(read_findings().items()):
-        severities = " or ".join(severity for severity in SEVERITIES if severity in texts.severities)
-        runbook = RUNBOOKS.get(code)
-        to_do = f"[{runbook}](../alerts/runbooks/{runbook}.md)" if runbook else "what the finding says"
-        rows.append((f"`{code}`", severities, "<br>".join(texts.titles), to_do))
-    yield from table(("finding", "severity", "what it says", "what to do"), rows)
-
-
 def rules() -> Iterator[str]:
     rows = [
         (
@@ -314,93 +276,6 @@ def rules() -> Iterator[str]:
         for advice in list_rules()
     ]
     yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
-
-
-@dataclass
-class FindingTexts:
-    """What may stand in the findings of one code."""
-
-    titles: list[str]
-    severities: set[str]
-
-
-def read_findings(folder: Path = FINDINGS) -> dict[str, FindingTexts]:
-    found: dict[str, FindingTexts] = {}
-    for path in sorted(folder.glob("*.py")):
-        tree = ast.parse(path.read_text())
-        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-        for function in functions.values():
-            for call in _calls_of_finding(function):
-                texts = _Texts(function, functions)
-                parts = {keyword.arg: texts.of(keyword.value) for keyword in call.keywords}
-                (code,) = parts["code"]
-                entry = found.setdefault(code, FindingTexts([], set()))
-                entry.titles += [title for title in parts["title"] if title not in entry.titles]
-                entry.severities.update(parts["severity"])
-    for row in list_rows():
-        entry, title = found.setdefault(row.code, FindingTexts([], set())), show_template(row.title)
-        entry.titles += [title] if title not in entry.titles else []
-        entry.severities.add(row.severity)
-    return found
-
-
-def list_rows() -> list[Row]:
-    """The rows of all modules of rules."""
-    modules = [each for _, each in sorted(vars(findings_room).items()) if isinstance(each, ModuleType)]
-    return [row for module in modules for row in vars(module).values() if isinstance(row, Row)]
-
-
-def show_template(template: str) -> str:
-    """A template as a document shows it: with its optional parts, and what a value stands for."""
-    return re.sub(r"\{[^}]*\}", _VALUE, re.sub(r"\[\w+\? ([^]]*)\]", r"\1", template))
-
-
-def _calls_of_finding(function: ast.FunctionDef) -> Iterator[ast.Call]:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
-            yield node
-
-
-@dataclass
-class _Texts:
-    """Finds the texts that an expression in a function may be."""
-
-    function: ast.FunctionDef
-    functions: dict[str, ast.FunctionDef]
-
-    def of(self, node: ast.expr) -> list[str]:
-        """All of them; none for what is no text."""
-        match node:
-            case ast.Constant(value=str(text)):
-                return [text]
-            case ast.JoinedStr(values=[first, *others]):
-                rest = "".join(self._parts(value)[0] for value in others)
-                return [part + rest for part in self._parts(first)]
-            case ast.IfExp(body=body, orelse=other):
-                return self.of(body) + self.of(other)
-            case ast.Name(id=name):
-                return [text for value in self._assigned(name) for text in self.of(value)]
-            case ast.Call(func=ast.Name(id=name)) if name in self.functions:
-                called = self.functions[name]
-                inner = _Texts(called, self.functions)
-                returned = [each for each in ast.walk(called) if isinstance(each, ast.Return)]
-                values = [each.value for each in sorted(returned, key=lambda each: each.lineno) if each.value]
-                return [text for value in values for text in inner.of(value)]
-        return []
-
-    def _parts(self, node: ast.expr) -> list[str]:
-        """What a part of a text, in braces or between them, may be."""
-        return self.of(node.value if isinstance(node, ast.FormattedValue) else node) or [_VALUE]
-
-    def _assigned(self, name: str) -> Iterator[ast.expr]:
-        for node in ast.walk(self.function):
-            if isinstance(node, ast.Assign):
-                target, value = node.targets[0], node.value
-                if isinstance(target, ast.Name) and target.id == name:
-                    yield value
-                elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                    names = [each.id if isinstance(each, ast.Name) else "" for each in target.elts]
-                    yield from (value.elts[names.index(name)],) if name in names else ()
 
 
 def imports() -> Iterator[str]:

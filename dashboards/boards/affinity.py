@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Row, page
 from dashboards.panels import threshold_colours
@@ -21,7 +20,7 @@ TALL = 8
 """Height of the tables: shows six workers; scroll for the others."""
 
 
-def dashboard(t: Thresholds) -> Dashboard:
+def dashboard() -> Dashboard:
     """Builds the dashboard."""
     whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
@@ -34,7 +33,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 "",
                 [
                     figure(affinity.USABLE, 4, threshold_colours.none()),
-                    figure(affinity.USED, 5, threshold_colours.cpu(t), decimals=0),
+                    figure(affinity.USED, 5, threshold_colours.cpu(), decimals=0),
                     figure(affinity.OTHERS, 5, threshold_colours.none(), decimals=0),
                     figure(affinity.PINNED, 5, threshold_colours.none()),
                     figure(affinity.SHARING, 5, threshold_colours.any_is("red")),
@@ -52,7 +51,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "CPUs allowed": whole,
                             "Last CPU": whole,
                             "Moves seen": whole,
-                            "CPU": Column("percentunit", 0, threshold_colours.interpreter(t), 1.0),
+                            "CPU": Column("percentunit", 0, threshold_colours.interpreter(), 1.0),
                             "Voluntary switches": rate,
                             "Involuntary switches": rate,
                         },
@@ -77,7 +76,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 [
                     by_worker(affinity.SWITCHES, 8),
                     by_worker(affinity.WAITS, 8),
-                    by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full(t)),
+                    by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full()),
                 ],
             ),
         ],

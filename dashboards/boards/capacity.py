@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.builders import table as tables
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, Times, page
 from dashboards.panels import threshold_colours
@@ -27,7 +26,7 @@ _DASHED = (("custom.lineStyle", {"fill": "dash", "dash": [8, 6]}), ("custom.line
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def dashboard(t: Thresholds) -> Dashboard:
+def dashboard() -> Dashboard:
     """Builds the dashboard."""
     return page(
         links.CAPACITY,
@@ -39,25 +38,23 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(history.HEADROOM, 7, threshold_colours.headroom(t), named=True, decimals=2),
-                    figure(history.USED, 4, threshold_colours.utilization(t), decimals=0),
-                    figure(history.USUAL, 5, threshold_colours.utilization(t), decimals=0),
+                    figure(history.HEADROOM, 7, threshold_colours.headroom(), named=True, decimals=2),
+                    figure(history.USED, 4, threshold_colours.utilization(), decimals=0),
+                    figure(history.USUAL, 5, threshold_colours.utilization(), decimals=0),
                     figure(history.GROWTH, 4, threshold_colours.none(), decimals=1),
                     figure(history.DAYS, 4, threshold_colours.none(), empty="no rules?"),
                 ],
             ),
-            Row("What is the trend?", _trend(t)),
+            Row("What is the trend?", _trend()),
             Row(
                 "How often is a limit close, and when?",
                 [
-                    bars(
-                        history.days_by_headroom(t), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands(t)
-                    ),
+                    bars(history.days_by_headroom(), (8, 9), threshold_colours.none(), decimals=0, overrides=_bands()),
                     lines(
-                        history.HEADROOMS, 16, logarithmic=True, threshold=threshold_colours.headroom_low(t), step="1d"
+                        history.HEADROOMS, 16, logarithmic=True, threshold=threshold_colours.headroom_low(), step="1d"
                     ),
                     matrix(
-                        history.week(t),
+                        history.week(),
                         (24, 9),
                         rows="weekday",
                         columns="hour",
@@ -76,19 +73,19 @@ def dashboard(t: Thresholds) -> Dashboard:
                     lines(history.WAIT_THREADS, 12, stacked=True, overrides=wait_states(), step="1d"),
                 ],
             ),
-            Row("What should the meeting's minutes say?", [_minutes(t)]),
+            Row("What should the meeting's minutes say?", [_minutes()]),
         ],
         MONTHS,
     )
 
 
-def _trend(t: Thresholds) -> Panels:
+def _trend() -> Panels:
     peaks = matching("/peak$/", ("custom.drawStyle", "points"), ("custom.showPoints", "always"), *_NEUTRAL)
     trends = matching("/trend$/", *_DASHED)
-    near = threshold_colours.near_capacity(t)
+    near = threshold_colours.near_capacity()
     return [
         lines(history.DAILY, 12, overrides=[peaks], at_least=1, threshold=near, step="1d"),
-        lines(history.trend(t), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
+        lines(history.trend(), 12, overrides=[trends], at_least=1, threshold=near, step="1d"),
     ]
 
 
@@ -102,8 +99,8 @@ def _objective() -> Panels:
     ]
 
 
-def _bands(t: Thresholds) -> Sequence[Override]:
-    names = [series.legend for series in history.days_by_headroom(t).series]
+def _bands() -> Sequence[Override]:
+    names = [series.legend for series in history.days_by_headroom().series]
     colours = ("red", "orange", GOLD, "green", BLUE)
     return [
         named(name, ("color", {"mode": "fixed", "fixedColor": colour}))
@@ -111,10 +108,10 @@ def _bands(t: Thresholds) -> Sequence[Override]:
     ]
 
 
-def _minutes(t: Thresholds) -> tables.Panel:
-    busy = Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=165)
+def _minutes() -> tables.Panel:
+    busy = Column("percentunit", 0, threshold_colours.utilization(), 1.0, width=165)
     return table(
-        history.minutes(t),
+        history.minutes(),
         (24, 8),
         {
             "server": Column(links=links.to_server(now=True)),
@@ -125,7 +122,7 @@ def _minutes(t: Thresholds) -> tables.Panel:
         },
         {
             "First limit": Column(width=160),
-            "Least headroom": Column(TIMES, 2, threshold_colours.headroom(t), width=130),
+            "Least headroom": Column(TIMES, 2, threshold_colours.headroom(), width=130),
             "Busiest day's p95": busy,
             "Peak": busy,
             "Most requests": Column("reqps", 1, width=130),

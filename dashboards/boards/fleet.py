@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Row, page
 from dashboards.panels import threshold_colours, verdicts
@@ -23,13 +22,13 @@ NARROW = {"First limit": 100, "Headroom": 88, "Threads busy": 113, "Requests": 8
 """Widths in pixels of columns beside the words of verdicts: on a screen of 1440 pixels, no column is cut off."""
 
 
-def dashboard(t: Thresholds) -> Dashboard:
+def dashboard() -> Dashboard:
     """Builds the dashboard."""
     columns = {
         "First limit": Column(width=125, wraps=True),
-        "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=90),
+        "Headroom": Column(TIMES, 1, threshold_colours.headroom(), width=90),
         fleet.UNTIL_WAIT: Column(TIMES, 1, width=145),
-        "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=145),
+        "Threads busy": Column("percentunit", 0, threshold_colours.utilization(), 1.0, width=145),
         "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=145),
         "Queue wait": Column("s", width=95),
         "Response time": Column("s", width=115),
@@ -54,9 +53,9 @@ def dashboard(t: Thresholds) -> Dashboard:
                         empty="0",
                         overrides=coloured({name: verdicts.COLOURS[name] for name in verdict.RANKS}),
                     ),
-                    figure(fleet.LEAST, 4, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
+                    figure(fleet.LEAST, 4, threshold_colours.headroom(), named=True, decimals=1, empty="-"),
                     figure(fleet.FIRING, 4, threshold_colours.any_is("red"), empty="none"),
-                    figure(fleet.THREADS, 4, threshold_colours.utilization(t), decimals=0),
+                    figure(fleet.THREADS, 4, threshold_colours.utilization(), decimals=0),
                     figure(fleet.QUEUE_WAIT, 4, threshold_colours.none(), named=True),
                 ],
             ),
@@ -88,7 +87,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                 "How did it change?",
                 [
                     lines(
-                        fleet.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low(t)
+                        fleet.HEADROOM, 12, logarithmic=True, beside=True, threshold=threshold_colours.headroom_low()
                     ),
                     lines(fleet.UTILIZATION, 12, most=1, beside=True),
                 ],
@@ -103,7 +102,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         {
                             **columns,
                             "p95": Column("s", width=80),
-                            "Budget burns": Column(TIMES, 1, threshold_colours.burns(t), width=110),
+                            "Budget burns": Column(TIMES, 1, threshold_colours.burns(), width=110),
                             "Servers": Column(width=70),
                         },
                         called=called,

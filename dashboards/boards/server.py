@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
 from dashboards.panels import threshold_colours, verdicts
@@ -48,18 +47,18 @@ STATES = {
 }
 
 
-def dashboard(t: Thresholds) -> Dashboard:
+def dashboard() -> Dashboard:
     """Builds the dashboard."""
     return page(
         links.SERVER,
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
         annotation_queries.every(ONE),
-        [Row("", _first_screen(t)), *_questions(t)],
+        [Row("", _first_screen()), *_questions()],
     )
 
 
-def _first_screen(t: Thresholds) -> Panels:
+def _first_screen() -> Panels:
     """What is wrong and what to do; what users feel; where the time goes. As on the exporter's page."""
     threads = [plain("available", threshold_colours.PLAIN), dashed("configured", threshold_colours.PLAIN)]
     # Pale with an edge: on the exporter's page it is hatched, which tells it from the state of the next colour.
@@ -79,7 +78,7 @@ def _first_screen(t: Thresholds) -> Panels:
             6,
             threshold_colours.none(),
             named=True,
-            overrides=[named("in the queue", ("thresholds", threshold_colours.queue_wait(t).build()))],
+            overrides=[named("in the queue", ("thresholds", threshold_colours.queue_wait().build()))],
         ),
         figure(
             verdict.SERVED,
@@ -92,7 +91,7 @@ def _first_screen(t: Thresholds) -> Panels:
         figure(
             objective.NOW,
             6,
-            threshold_colours.burns(t),
+            threshold_colours.burns(),
             named=True,
             decimals=1,
             empty="-",
@@ -112,14 +111,14 @@ def _first_screen(t: Thresholds) -> Panels:
                     "full",
                     ("unit", "percentunit"),
                     ("decimals", 0),
-                    ("thresholds", threshold_colours.ever_full(t).build()),
+                    ("thresholds", threshold_colours.ever_full().build()),
                 )
             ],
         ),
         figure(
             limit_signals.HEADROOM,
             4,
-            threshold_colours.headroom(t),
+            threshold_colours.headroom(),
             named=True,
             decimals=1,
             empty="-",
@@ -130,15 +129,16 @@ def _first_screen(t: Thresholds) -> Panels:
     ]
 
 
-def _limits(t: Thresholds) -> Panels:
+def _limits() -> Panels:
     severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
     return [
-        bars(limit_signals.LIMITS, (12, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
+        bars(limit_signals.LIMITS, (12, TOP), threshold_colours.utilization(), most=1, decimals=0, called="limit"),
         table(
             limit_signals.ALERTS,
             (12, TOP),
             {
                 "alertname": Column(),
+                "code": Column(),
                 "severity": Column(words=severities, width=90),
                 "alertstate": Column(width=90),
             },
@@ -146,14 +146,14 @@ def _limits(t: Thresholds) -> Panels:
             called={"alertname": "Alert of", "alertstate": "state"},
             empty="no alerts",
         ),
-        figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(t), decimals=0),
+        figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(), decimals=0),
         figure(balance.COST_NOW, 6, threshold_colours.costly(), decimals=0),
         figure(affinity.OTHERS, 6, threshold_colours.none(), decimals=0),
         figure(processes.ROOM, 6, threshold_colours.at_least_one()),
     ]
 
 
-def _questions(t: Thresholds) -> Sequence[Row]:
+def _questions() -> Sequence[Row]:
     capacity = [
         named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)),
         dashed("configured", threshold_colours.PLAIN),
@@ -168,7 +168,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
         Row(
             "How full is it, and which limit comes first?",
             [
-                *_limits(t),
+                *_limits(),
                 lines(limit_signals.CONCURRENCY, 9, overrides=[*capacity, *load]),
                 heat_map(limit_signals.OCCUPANCY, 8),
                 lines(
@@ -176,7 +176,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     7,
                     logarithmic=True,
                     overrides=[*limits(), dashed(limit_signals.UNTIL_WAIT, GREY)],
-                    threshold=threshold_colours.headroom_low(t),
+                    threshold=threshold_colours.headroom_low(),
                 ),
             ],
             folded=True,
@@ -190,13 +190,13 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             ],
             folded=True,
         ),
-        Row("How long do requests take, and do they keep the objective?", _objective(t), folded=True),
+        Row("How long do requests take, and do they keep the objective?", _objective(), folded=True),
         Row(
             "Do the workers share the load evenly, and does it cost anything?",
             [
                 by_worker(balance.SHARES, 8, stacked=True, most=1),
                 shares(balance.SHARES_NOW, 6),
-                lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=threshold_colours.uneven(t)),
+                lines(balance.UNEVENNESS, 5, at_least=2, overrides=unevenness, threshold=threshold_colours.uneven()),
                 lines(
                     balance.COST,
                     5,
@@ -206,7 +206,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                 ),
                 by_worker(balance.RESPONSE_TIMES, 12, step="1m"),
                 by_worker(balance.BUSY_THREADS, 12),
-                by_worker(balance.INTERPRETERS, 12, at_least=1, threshold=threshold_colours.interpreter_full(t)),
+                by_worker(balance.INTERPRETERS, 12, at_least=1, threshold=threshold_colours.interpreter_full()),
                 by_worker(waits.INTERPRETER_LOCK, 12, at_least=1),
             ],
             folded=True,
@@ -239,7 +239,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
     ]
 
 
-def _objective(t: Thresholds) -> Panels:
+def _objective() -> Panels:
     threshold = dashed("threshold", "red")
     waited = coloured({"p50": OLIVE, "p95": BLUE, "p99": PURPLE, "mean": GREY, "oldest": ORANGE})
     percentiles = coloured({"p50": OLIVE, "p90": GOLD, "p95": BLUE, "p99": PURPLE, "mean": GREY})
@@ -254,11 +254,11 @@ def _objective(t: Thresholds) -> Panels:
             overrides=[*coloured({"good": BLUE}), dashed("objective", "red")],
         ),
         lines(
-            objective.burn(t),
+            objective.burn(),
             8,
             at_least=2,
             overrides=coloured({"5m": GREY, "1h": BLUE, "6h": PURPLE}),
-            threshold=threshold_colours.burning(t),
+            threshold=threshold_colours.burning(),
         ),
         figure(
             objective.BUDGET,

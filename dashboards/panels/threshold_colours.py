@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
-from alerts.thresholds import Thresholds
+from dashboards import thresholds
 from uwsgi_headroom.analysis.findings import COSTLY
 
 FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
@@ -22,44 +22,44 @@ def none() -> ThresholdsConfig:
     return _steps(PLAIN)
 
 
-def headroom(t: Thresholds) -> ThresholdsConfig:
+def headroom() -> ThresholdsConfig:
     """Critical at the use of a limit that pages once requests wait; a warning where headroom is low."""
-    return _steps(CRITICAL, (1 / t.near_capacity, WARNING), (t.headroom_low, FINE))
+    return _steps(CRITICAL, (1 / thresholds.NEAR_CAPACITY, WARNING), (thresholds.HEADROOM_LOW, FINE))
 
 
-def headroom_low(t: Thresholds) -> ThresholdsConfig:
+def headroom_low() -> ThresholdsConfig:
     """Low headroom, as lines in a graph."""
-    return _steps("transparent", (1 / t.near_capacity, CRITICAL), (t.headroom_low, WARNING))
+    return _steps("transparent", (1 / thresholds.NEAR_CAPACITY, CRITICAL), (thresholds.HEADROOM_LOW, WARNING))
 
 
-def utilization(t: Thresholds) -> ThresholdsConfig:
+def utilization() -> ThresholdsConfig:
     """The thresholds of `headroom`, for the used part of a limit."""
-    return _steps(FINE, (1 / t.headroom_low, WARNING), (t.near_capacity, CRITICAL))
+    return _steps(FINE, (1 / thresholds.HEADROOM_LOW, WARNING), (thresholds.NEAR_CAPACITY, CRITICAL))
 
 
-def near_capacity(t: Thresholds) -> ThresholdsConfig:
+def near_capacity() -> ThresholdsConfig:
     """The utilization that pages once requests wait, as a line in a graph."""
-    return _steps("transparent", (t.near_capacity, CRITICAL))
+    return _steps("transparent", (thresholds.NEAR_CAPACITY, CRITICAL))
 
 
-def interpreter(t: Thresholds) -> ThresholdsConfig:
+def interpreter() -> ThresholdsConfig:
     """A warning where threads begin to wait for an interpreter's lock, critical where they mostly wait for it."""
-    return _steps(FINE, (t.uneven_interpreter, WARNING), (t.interpreter_full, CRITICAL))
+    return _steps(FINE, (thresholds.INTERPRETER_BUSY, WARNING), (thresholds.INTERPRETER_FULL, CRITICAL))
 
 
-def interpreter_full(t: Thresholds) -> ThresholdsConfig:
+def interpreter_full() -> ThresholdsConfig:
     """Saturation of an interpreter, as a line in a graph."""
-    return _steps("transparent", (t.interpreter_full, CRITICAL))
+    return _steps("transparent", (thresholds.INTERPRETER_FULL, CRITICAL))
 
 
-def uneven(t: Thresholds) -> ThresholdsConfig:
+def uneven() -> ThresholdsConfig:
     """The hot ratio that is a ticket under load, as a line in a graph."""
-    return _steps("transparent", (t.uneven_ratio, CRITICAL))
+    return _steps("transparent", (thresholds.UNEVEN, CRITICAL))
 
 
-def hot(t: Thresholds) -> ThresholdsConfig:
+def hot() -> ThresholdsConfig:
     """The hot ratio as a verdict: never critical, because unevenness alone does no harm."""
-    return _steps(FINE, (t.uneven_ratio, WARNING))
+    return _steps(FINE, (thresholds.UNEVEN, WARNING))
 
 
 def costly() -> ThresholdsConfig:
@@ -72,15 +72,15 @@ def costly_line() -> ThresholdsConfig:
     return _steps("transparent", (COSTLY, WARNING))
 
 
-def burning(t: Thresholds) -> ThresholdsConfig:
+def burning() -> ThresholdsConfig:
     """Burn rates that are a page over an hour and over six hours, and one that uses up the budget, as lines in a
     graph."""
-    return _steps("transparent", (1, WARNING), (t.burn_page_6h, CRITICAL), (t.burn_page_1h, CRITICAL))
+    return _steps("transparent", (1, WARNING), (thresholds.BURNS_HOURS, CRITICAL), (thresholds.BURNS_AN_HOUR, CRITICAL))
 
 
-def burns(t: Thresholds) -> ThresholdsConfig:
+def burns() -> ThresholdsConfig:
     """A warning where the budget is used up before its time, critical where it is a page."""
-    return _steps(FINE, (1, WARNING), (t.burn_page_1h, CRITICAL))
+    return _steps(FINE, (1, WARNING), (thresholds.BURNS_AN_HOUR, CRITICAL))
 
 
 def used_up() -> ThresholdsConfig:
@@ -98,10 +98,10 @@ def spent() -> ThresholdsConfig:
     return _steps("transparent", (0, CRITICAL))
 
 
-def ever_full(t: Thresholds) -> ThresholdsConfig:
+def ever_full() -> ThresholdsConfig:
     """The part of the time with a full queue: a ticket if there is any, a page from `queue_full` on. No verdict at 0:
     requests may wait in a queue that is never full."""
-    return _steps(PLAIN, (0.0001, WARNING), (t.queue_full, CRITICAL))
+    return _steps(PLAIN, (0.0001, WARNING), (thresholds.QUEUE_FULL, CRITICAL))
 
 
 def refused() -> ThresholdsConfig:
@@ -109,15 +109,15 @@ def refused() -> ThresholdsConfig:
     return _steps(PLAIN, (0.0001, CRITICAL))
 
 
-def queue_wait(t: Thresholds) -> ThresholdsConfig:
+def queue_wait() -> ThresholdsConfig:
     """The wait in the listen queue: a warning where users notice it however long a request takes, critical where it may
     be a page."""
-    return _steps(PLAIN, (t.queue_wait_seconds, WARNING), (t.queue_wait_severe_seconds, CRITICAL))
+    return _steps(PLAIN, (thresholds.QUEUE_WAIT, WARNING), (thresholds.QUEUE_WAIT_SEVERE, CRITICAL))
 
 
-def cpu(t: Thresholds) -> ThresholdsConfig:
+def cpu() -> ThresholdsConfig:
     """A warning where the use of CPUs is a ticket."""
-    return _steps(FINE, (t.cpu_full, WARNING))
+    return _steps(FINE, (thresholds.CPU_FULL, WARNING))
 
 
 def at_least_one() -> ThresholdsConfig:

@@ -5,10 +5,10 @@ Uses the exporter's windowed figures, and so needs no recording rules.
 
 from __future__ import annotations
 
-from alerts.recording.response_times import COMMON_BUCKETS
 from dashboards.selector import BY_SERVER, BY_SERVICE, COARSE, FLEET, WINDOW, in_words, with_service
 from dashboards.signal import TIMES, Series, signal
 from dashboards.signals.verdict import RANKED
+from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
 least of the four limits counts. A limit of which less than 1 % is used has no meaningful headroom, so an idle server
@@ -49,7 +49,11 @@ _TIME_BY_SERVICE = (
 """Total time divided by the requests that took time: by Little's law, L / W of them per second."""
 
 
-_BUCKETS = with_service(FLEET.over("uwsgi_response_time_seconds_bucket", "$window", COMMON_BUCKETS))
+_BOUNDS = "|".join(f"{bound:g}|{bound}" if bound % 1 == 0 else f"{bound:g}" for bound in BUCKET_BOUNDS)
+_COMMON = f'le=~"{_BOUNDS}|[+]Inf"'
+"""Matches the bounds that every server has. The threshold of an objective is another bound of one server: in a sum over
+servers, its bucket would count the requests of this server only."""
+_BUCKETS = with_service(FLEET.over("uwsgi_response_time_seconds_bucket", "$window", _COMMON))
 _COMPLETED = with_service(FLEET.over("uwsgi_response_time_seconds_count", "$window"))
 
 

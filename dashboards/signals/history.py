@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from alerts.thresholds import Thresholds
+from dashboards import thresholds
 from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
 from dashboards.signal import TIMES, Series, Signal, signal
 from dashboards.signals.waits import LEAST_SHOWN, in_order
 
 DAY = 86400
-_RULES = "Empty without the recording rules of `alerts/rules` (recording.yaml and daily.yaml)."
+_RULES = "Empty without the recording rules of `alerts/rules/recording.yaml`."
 _PEAK = FLEET.of("server:uwsgi_utilization:max1d")
 _P95 = FLEET.of("server:uwsgi_utilization:p95_1d")
 _LEAST = FLEET.of("server:uwsgi_headroom:min1d")
@@ -132,7 +132,7 @@ WAIT_THREADS = signal(
 )
 
 
-def trend(t: Thresholds) -> Signal:
+def trend() -> Signal:
     """The day's p95 and the least-squares line through it: its mean, plus its slope times the distance from the mean
     time. (`predict_linear` with `@ end()` gives no straight line, because each step has other samples.)
     """
@@ -142,12 +142,12 @@ def trend(t: Thresholds) -> Signal:
         "Trend of the day's p95",
         "percentunit",
         f"""The day's p95 of the fullest server of each service, and its trend line if there are at least
-        {t.forecast_days} days. For a forecast, choose a time range that ends in the future (now-90d to now+30d): the
-        line continues. {_MIDNIGHT} {_RULES}""",
+        {thresholds.FORECAST_DAYS} days. For a forecast, choose a time range that ends in the future (now-90d to
+        now+30d): the line continues. {_MIDNIGHT} {_RULES}""",
         Series(_WORST, "{{service}}"),
         Series(
             f"avg_over_time({days}) + deriv({days}) * (time() - avg_over_time({times}))\n"
-            f"and count_over_time({days}) >= {t.forecast_days}",
+            f"and count_over_time({days}) >= {thresholds.FORECAST_DAYS}",
             "{{service}} trend",
         ),
     )
@@ -157,13 +157,13 @@ def _most(daily: str) -> str:
     return with_service(f"max_over_time({daily}{RANGE})")
 
 
-def week(t: Thresholds) -> Signal:
+def week() -> Signal:
     """Utilization by weekday and hour: every half hour gets the number of its hour in the week as a label, and equal
     labels are one series. (1113 is Tuesday at 13; one label joins faster than two.)
     """
     local = "vector(time() + 3600 * $utc_offset)"
     hour = f"1000 + (day_of_week({local}) + 6) % 7 * 100 + hour({local})"
-    busy = FLEET.of(f"server:uwsgi_utilization:ratio_rate{t.window}")
+    busy = FLEET.of("server:uwsgi_utilization:ratio_rate5m")
     expression = f"""
 label_replace(label_replace(
   quantile_over_time(0.95, (max({busy}) * on () group_left (moment) count_values("moment", {hour}))[$__range:30m]),
@@ -180,9 +180,9 @@ label_replace(label_replace(
     )
 
 
-def days_by_headroom(t: Thresholds) -> Signal:
+def days_by_headroom() -> Signal:
     """Server-days in bands of headroom; one band begins at the rules' threshold of low headroom."""
-    bounds = [1.0, t.headroom_low, 2.0, 5.0]
+    bounds = [1.0, thresholds.HEADROOM_LOW, 2.0, 5.0]
     least = f"min {BY_SERVER} ({with_service(_LEAST)})"
 
     def days(name: str, condition: str) -> Series:
@@ -200,18 +200,18 @@ def days_by_headroom(t: Thresholds) -> Signal:
     )
 
 
-def minutes(t: Thresholds) -> Signal:
+def minutes() -> Signal:
     """A table with a line for each server, for the minutes of a meeting."""
     p95 = f"max {BY_SERVER} ({with_service(_P95)})"
     lowest = in_words(with_service(f"min_over_time({_LEAST}{RANGE})"))
-    enough = f"count_over_time(({p95}){_DAILY}) >= {t.forecast_days}"
+    enough = f"count_over_time(({p95}){_DAILY}) >= {thresholds.FORECAST_DAYS}"
     return signal(
         "For the minutes",
         "none",
         f"""A line for each server, the least headroom first. Over the time range: the least headroom and its limit,
         threads busy in the worst day's p95 and at the peak, most requests per second, and the growth of the p95 in 30
-        days (as a part of its threads; with at least {t.forecast_days} days of history). To copy the table: panel menu,
-        Inspect, Data. {_RULES}""",
+        days (as a part of its threads; with at least {thresholds.FORECAST_DAYS} days of history). To copy the table:
+        panel menu, Inspect, Data. {_RULES}""",
         Series(
             f"sort(sum {BY_SERVER.replace(')', ', limit)')} (bottomk {BY_SERVER} (1, {lowest})))",
             "Least headroom",

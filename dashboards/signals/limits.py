@@ -84,5 +84,5 @@ ALERTS = signal(
     "none",
     """Alerts of this project's rules that are firing, and then those that are pending. Empty means no alert, or that
     the rules are not loaded.""",
-    Series(f"sort_desc(max by (alertname, severity, alertstate) ({_URGENT}))", "Alert", now=True),
+    Series(f"sort_desc(max by (alertname, code, severity, alertstate) ({_URGENT}))", "Alert", now=True),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.thresholds import Thresholds
+from dashboards import thresholds
 from dashboards.selector import ONE, RATE, WINDOW
 from dashboards.signal import TIMES, Series, Signal, signal
 from dashboards.signals.users import QUEUE_WAIT
@@ -85,13 +85,13 @@ WAIT = signal(
 )
 
 
-def burn(t: Thresholds) -> Signal:
+def burn() -> Signal:
     """The burn rate, and what it takes to be a page."""
     return signal(
         "Burn rate of the error budget",
         TIMES,
         f"""The share of bad requests divided by the share that the objective permits, over several windows. At 1x, the
-        budget of 30 days lasts 30 days. The page needs {t.burn_page_1h:g}x over 1 h and 5 min, or {t.burn_page_6h:g}x
-        over 6 h and 30 min; the ticket looks at days. {_NO_OBJECTIVE}""",
+        budget of 30 days lasts 30 days. The page needs {thresholds.BURNS_AN_HOUR:g}x over 1 h and 5 min, or
+        {thresholds.BURNS_HOURS:g}x over 6 h and 30 min; the ticket looks at days. {_NO_OBJECTIVE}""",
         *(Series(f"{_bad(window)} / (1 - {_OBJECTIVE})", window) for window in ("5m", "1h", "6h")),
     )

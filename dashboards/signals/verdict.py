@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from alerts.alerting.queue import TCP
 from dashboards.selector import BY_SERVER, FLEET, IDENTITY, ONE, WINDOW, Scope, with_service
 from dashboards.signal import PER_SECOND, Series, signal
 
@@ -15,19 +14,19 @@ FELT = {
 }
 """What users feel, among servers of one verdict: who is refused comes before who waits."""
 
-_TCP = f'socket=~"{TCP}"'
+_TCP = r'socket=~"([^/@\\\\].*)?:[0-9]+"'
+"""Matches TCP sockets: names of UNIX sockets begin with /, @ or a backslash."""
 _INFO, _SINCE = "uwsgi_verdict_info", "uwsgi_verdict_since_time_seconds"
 
 
-def _with_act(series: str) -> str:
-    """The series with the label `do`, which a table shows in other words than `cause`."""
-    return f'label_replace({series}, "do", "$1", "cause", "(.*)")'
+_FINDINGS = "uwsgi_finding_since_time_seconds"
+_ON = f"on ({', '.join(IDENTITY)})"
 
 
 def _since(scope: Scope) -> str:
     """When each verdict began, in milliseconds; 0 where that was before the exporter watched the server."""
     info = scope.of(_INFO)
-    return f"({info} * 0 + on ({', '.join(IDENTITY)}) group_left () 1000 * {scope.of(_SINCE)}) or {info} * 0"
+    return f"({info} * 0 + {_ON} group_left () 1000 * {scope.of(_SINCE)}) or {info} * 0"
 
 
 def _with(verdict: str, *more: str) -> str:
@@ -38,9 +37,13 @@ def _with(verdict: str, *more: str) -> str:
 VERDICT = signal(
     "Verdict",
     "none",
-    """What the exporter judges, and the first thing to do. `uwsgi-headroom check` and the exporter's page say more:
-    which worker, which backend, which number. The words are those of the code in `uwsgi_verdict_info`.""",
-    Series(f"max by (verdict, harm, cause, do) ({_with_act(_since(ONE))})", "Since", now=True),
+    """What the exporter's judge finds, and what to do, as `uwsgi-headroom check` and the exporter's page say it.""",
+    Series(
+        f"max by (verdict, title, act) (1000 * {ONE.of(_FINDINGS)} * {_ON} group_left (verdict) {ONE.of(_INFO)})"
+        f"\nor on () max by (verdict) ({_since(ONE)})",
+        "Since",
+        now=True,
+    ),
 )
 _FELT = [
     f"{RANKS[name] + more} * " + _with(name, f'harm=~"{codes}"')
@@ -48,9 +51,13 @@ _FELT = [
     for codes, more in FELT.items()
 ]
 _RANKED = "\nor ".join([*_FELT, *(f"{rank} * {_with(name)}" for name, rank in RANKS.items())])
-_LABELS = BY_SERVER.replace(")", ", verdict, harm, cause, do)")
-RANKED = Series(f"sort_desc(max {_LABELS} ({with_service(_with_act(f'({_RANKED})'))}))", "Rank", now=True)
-"""Each server with its verdict, the worst first."""
+_PAGES, _TICKETS = (FLEET.of(_FINDINGS, f'urgency="{urgency}"') for urgency in ("page", "ticket"))
+_WORST = f"topk by ({', '.join(IDENTITY)}) (1, {_PAGES} or ({_TICKETS} unless {_ON} {_PAGES})) ^ 0"
+"""One finding of each server that has any, with the value 1: a page before a ticket, and then the latest."""
+_LABELS = BY_SERVER.replace(")", ", verdict, title, act)")
+_FOUND = f"(({_RANKED}) * {_ON} group_left (title, act) {_WORST} or {_ON} ({_RANKED}))"
+RANKED = Series(f"sort_desc(max {_LABELS} ({with_service(_FOUND)}))", "Rank", now=True)
+"""Each server with its verdict and a finding, the worst first."""
 
 NUMBERS = signal(
     "Servers by verdict",

@@ -8,6 +8,7 @@ import contextlib
 import email
 import email.policy
 import json
+import re
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,7 @@ from typing import Any, cast
 
 import yaml
 
-from alerts import files
-from alerts.thresholds import Thresholds, changed
+from tests.support.promtool import RULES
 from tests.support.stand_in_web_server import Reply, StandIn, stand_in
 from tools.environments import ROOT
 
@@ -27,39 +27,16 @@ FOLDER = ROOT / "alerts" / "alertmanager"
 CONFIG = FOLDER / "alertmanager.yml"
 SECRETS = "/etc/alertmanager/secrets"
 
-HURRIED = (
-    "window=20s",
-    "load_keep=5s",
-    "down_hold=2s",
-    "queue_full_range=5s",
-    "queue_full_hold=5s",
-    "queue_filling_hold=10s",
-    "queue_wait_hold=10s",
-    "hot_worker_hold=4s",
-    "uneven_hold=8s",
-    "near_capacity_hold=5s",
-    "shared_cpu_hold=5s",
-    "stuck_hold=5s",
-    "standstill_range=20s",
-    "standstill_hold=5s",
-    "harakiri_hold=5s",
-    "respawn_hold=5s",
-    "queue_not_measurable_hold=5s",
-)
-"""Durations for a Prometheus that scrapes and evaluates every second.
 
-Some durations stay as shipped: those of memory, forecast and headroom, which need hours of figures; those of bound
-interpreters and CPUs, of gaps between samples and of an exporter that is down, because all of these occur on a small
-busy machine; and those of exceptions, which clients cause that are ended in the middle of a response.
-"""
-
-
-def rules(directory: Path, *assignments: str) -> list[Path]:
-    """Writes the rule files into a directory, with short durations and these thresholds (`NAME=VALUE`)."""
-    made = files.render(changed(Thresholds(), [*HURRIED, *assignments]))
-    for name, text in made.items():
-        (directory / name).write_text(text)
-    return [directory / name for name in made]
+def rules(directory: Path) -> list[Path]:
+    """Writes the rule files into a directory, with seconds instead of minutes, for a Prometheus that scrapes and
+    evaluates every second. Hours and days stay."""
+    paths = []
+    for path in (RULES / "recording.yaml", RULES / "alerts.yaml"):
+        text = re.sub(r"for: \d+m$", "for: 2s", path.read_text(), flags=re.MULTILINE)
+        paths.append(directory / path.name)
+        paths[-1].write_text(re.sub(r"\[(5|10)m\]", "[20s]", text))
+    return paths
 
 
 def alertmanager(received: Receiver, mails: Mailbox, secrets: Path) -> dict[str, Any]:

@@ -46,11 +46,10 @@ def test_no_secret_is_in_the_configuration() -> None:
     [
         ("alertname=UwsgiDown severity=critical job=uwsgi instance=a:9238 server=shop", "page"),
         ("alertname=UwsgiHotWorkerSaturated severity=critical job=uwsgi instance=a:9238 server=shop", "page"),
-        ("alertname=UwsgiListenQueueOverflowing severity=critical server=shop cluster=west", "page"),
+        ("alertname=UwsgiUsersHurt severity=critical server=shop cluster=west", "page"),
         ("alertname=UwsgiWorkersUneven severity=warning job=uwsgi instance=a:9238 server=shop", "ticket"),
         ("alertname=UwsgiExporterDown severity=warning job=uwsgi instance=a:9238", "ticket"),
         ("alertname=UwsgiHeadroomForecast severity=info job=uwsgi server=shop", "info"),
-        ("alertname=UwsgiQueueNotMeasurable severity=info job=uwsgi server=shop", "info"),
         ("alertname=SomethingElse", "ticket"),
         ("alertname=UwsgiDown severity=disaster", "ticket"),
     ],
@@ -168,7 +167,7 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
 @pytest.mark.integration
 def test_a_page_without_links(running: Running) -> None:
     """Where no address is known, there is no link, and nothing leads to an empty address."""
-    page = alert("UwsgiRequestStuck", "critical", "nolinks")
+    page = alert("UwsgiUsersHurt", "critical", "nolinks")
     page["annotations"] = {name: page["annotations"][name] for name in ("summary", "description")}
     running.post(page)
     assert "Runbook" not in running.slack("of nolinks")["text"]
@@ -180,13 +179,13 @@ def test_a_page_without_links(running: Running) -> None:
 @pytest.mark.integration
 def test_a_page_is_taken_back(running: Running) -> None:
     """When the alert ends, Slack says so and how long it lasted, and PagerDuty's incident is resolved."""
-    saturated = alert("UwsgiConcurrencyNearCapacity", "critical", "mended", startsAt=two_hours_ago())
+    saturated = alert("UwsgiUsersHurt", "critical", "mended", startsAt=two_hours_ago())
     running.post(saturated)
     (first,) = running.wait("of mended", "/pagerduty")
     running.slack("of mended")
     running.post(over(saturated))
     slack = running.slack("of mended", count=2)
-    assert slack["title"] == "RESOLVED: UwsgiConcurrencyNearCapacity of mended on 10.0.0.1:9238."
+    assert slack["title"] == "RESOLVED: UwsgiUsersHurt of mended on 10.0.0.1:9238."
     assert slack["color"] == "good"
     assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 2 h\. ", slack["text"])
     _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)
@@ -219,12 +218,12 @@ def test_one_notification_for_a_service(running: Running) -> None:
     """A notification has all machines and alerts of a service, the first in full; another service gets its own."""
     machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
     running.post(
-        *(alert("UwsgiConcurrencyNearCapacity", "critical", "fleet", instance=machine) for machine in machines),
-        alert("UwsgiConcurrencyNearCapacity", "critical", "lonely"),
+        *(alert("UwsgiUsersHurt", "critical", "fleet", instance=machine) for machine in machines),
+        alert("UwsgiUsersHurt", "critical", "lonely"),
     )
     assert "more" not in running.slack("of lonely")["text"]
     slack = running.slack("of fleet")
-    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of fleet on 10.0.0.11:9238. And 12 more."
+    assert slack["title"] == "CRITICAL: UwsgiUsersHurt of fleet on 10.0.0.11:9238. And 12 more."
     lines = slack["text"].splitlines()
     assert lines.count("Numbers of fleet, and what to do first.") == 1
     assert lines[3] == "*12 more of the same service:*"
@@ -248,39 +247,21 @@ def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
 
 
 DOWN, EXPORTER = ("UwsgiDown", "critical"), ("UwsgiExporterDown", "warning")
+HURT, WILL_HURT = ("UwsgiUsersHurt", "critical"), ("UwsgiWillHurt", "warning")
 HOT, UNEVEN = ("UwsgiHotWorkerSaturated", "critical"), ("UwsgiWorkersUneven", "warning")
-NEAR, LOW, FORECAST = (
-    ("UwsgiConcurrencyNearCapacity", "critical"),
-    ("UwsgiHeadroomLow", "warning"),
-    ("UwsgiHeadroomForecast", "info"),
-)
-OVERFLOWING, FILLING, WAIT, SEVERE_WAIT = (
-    ("UwsgiListenQueueOverflowing", "critical"),
-    ("UwsgiListenQueueFilling", "warning"),
-    ("UwsgiQueueWaitHigh", "warning"),
-    ("UwsgiQueueWaitHigh", "critical"),
-)
+LOW, FORECAST = ("UwsgiHeadroomLow", "warning"), ("UwsgiHeadroomForecast", "info")
 BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetBurning", "warning")
-OF_FEW, STUCK, PAUSED = (
-    ("UwsgiQueueWaitOfFew", "warning"),
-    ("UwsgiRequestStuck", "critical"),
-    ("UwsgiWorkersPaused", "warning"),
-)
-LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("source", "held_back"),
     [
-        (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST, BUDGET]),
-        (EXPORTER, [DOWN, HOT, UNEVEN, FORECAST]),
+        (DOWN, [HURT, WILL_HURT, HOT, UNEVEN, LOW, FORECAST, BUDGET]),
+        (EXPORTER, [DOWN, HURT, UNEVEN, FORECAST]),
+        (HURT, [WILL_HURT, UNEVEN, LOW, FORECAST]),
         (HOT, [UNEVEN, LOW]),
-        (NEAR, [LOW, FORECAST, WAIT, OF_FEW]),
-        (OVERFLOWING, [FILLING, WAIT]),
-        (WAIT, [OF_FEW]),
-        (STUCK, [PAUSED]),
-        (LOOP, [LOST]),
+        (LOW, [FORECAST]),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -305,39 +286,43 @@ def test_what_explains_holds_back_the_rest(
 
 @pytest.mark.integration
 def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
-    """A page mutes the ticket of the same server and socket; the ticket of another socket is sent."""
-    sockets = {"full": "/run/a.sock", "short": "/run/b.sock"}
+    """A page mutes the ticket of the same name and pattern; the ticket of another pattern is sent."""
     machine = "10.0.2.1:9238"
     page, held_back, other = (
-        alert("UwsgiListenQueueOverflowing", severity, server, instance=machine)
-        for severity, server in (("critical", "queues"), ("warning", "queues"), ("warning", "queues"))
+        alert("UwsgiServersMissing", severity, "", instance=machine) for severity in ("critical", "warning", "warning")
     )
-    page["labels"]["socket"] = held_back["labels"]["socket"] = sockets["full"]
-    other["labels"]["socket"] = sockets["short"]
-    wait, severe = (alert(*of, server="waits", instance=machine) for of in (WAIT, SEVERE_WAIT))
-    budgets = [alert(*of, server="waits", instance=machine) for of in (BUDGET, SLOW_BURN)]
-    running.post(page, held_back, other, wait, severe, *budgets)
-    running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/slack")
-    running.wait(f"UwsgiQueueWaitHigh of waits on {machine}", "/slack")
-    (ticket,) = running.wait(f"UwsgiListenQueueOverflowing of queues on {machine}", "/webhook")
-    assert [alert["labels"]["socket"] for alert in ticket["alerts"]] == [sockets["short"]]
-    running.wait(f"UwsgiErrorBudgetBurning of waits on {machine}", "/slack")
-    for name in ("UwsgiQueueWaitHigh", "UwsgiErrorBudgetBurning"):
-        assert not running.find_bodies(f"{name} of waits on {machine}", "/webhook")
+    for missing, pattern in ((page, "/run/a"), (held_back, "/run/a"), (other, "/run/b")):
+        missing["labels"]["pattern"] = pattern
+    running.post(page, held_back, other, *(alert(*of, server="burns", instance=machine) for of in (BUDGET, SLOW_BURN)))
+    running.wait(f"UwsgiServersMissing of  on {machine}", "/slack")
+    *_, ticket = running.wait(f"UwsgiServersMissing of  on {machine}", "/webhook")
+    assert [labels["pattern"] for alert in ticket["alerts"] if "pattern" in (labels := alert["labels"])] == ["/run/b"]
+    running.wait(f"UwsgiErrorBudgetBurning of burns on {machine}", "/slack")
+    assert not running.find_bodies(f"UwsgiErrorBudgetBurning of burns on {machine}", "/webhook")
+
+
+@pytest.mark.integration
+def test_the_ticket_about_uneven_workers_says_whether_they_hurt(running: Running) -> None:
+    """The judge's ticket about them mutes the plain one; its ticket about something else does not."""
+    for server, code in (("hurts", "unevenness_hurts"), ("leaks", "memory_growing")):
+        judged = alert(*WILL_HURT, server=server)
+        judged["labels"]["code"] = code
+        running.post(judged, alert(*UNEVEN, server=server))
+    for words in ("UwsgiWillHurt of hurts", "UwsgiWillHurt of leaks", "UwsgiWorkersUneven of leaks"):
+        running.wait(words, "/webhook")
+    assert not running.find_bodies("UwsgiWorkersUneven of hurts", "/webhook")
 
 
 @pytest.mark.integration
 def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
     """A group that still fires lists its alerts that have ended."""
-    ended, stays = (
-        alert("UwsgiConcurrencyNearCapacity", "critical", "half", instance=f"10.0.0.{host}:9238") for host in (1, 2)
-    )
+    ended, stays = (alert("UwsgiUsersHurt", "critical", "half", instance=f"10.0.0.{host}:9238") for host in (1, 2))
     running.post(ended, stays)
     running.slack("of half")
     running.post(over(ended))
     slack = running.slack("of half", count=2)
-    assert slack["title"] == "CRITICAL: UwsgiConcurrencyNearCapacity of half on 10.0.0.2:9238."
+    assert slack["title"] == "CRITICAL: UwsgiUsersHurt of half on 10.0.0.2:9238."
     assert slack["text"].splitlines()[-2:] == [
         "*Resolved meanwhile:*",
-        "• UwsgiConcurrencyNearCapacity of half on 10.0.0.1:9238.",
+        "• UwsgiUsersHurt of half on 10.0.0.1:9238.",
     ]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from alerts import compat
 from tests.support import promtool
 from tests.support.exporter import exporter
 from tests.support.observations import everything, series, up
@@ -28,7 +28,8 @@ CAPTURED: dict[str, str] = json.loads(Path(__file__).with_name("uwsgi_exporter.j
 `stats_uri` the directory."""
 
 MIGRATION = ROOT / "alerts" / "MIGRATION.md"
-RECORDED = [*compat.OF_WORKERS, *compat.OF_SERVERS]
+(_GROUP,) = yaml.safe_load((promtool.RULES / "compat-uwsgi-exporter.yaml").read_text())["groups"]
+RECORDED = [rule["record"] for rule in _GROUP["rules"]]
 
 OTHERWISE = {
     ("signal_handled", "uwsgi_worker_idle"): "a worker may handle a uWSGI signal and still be idle",

@@ -51,35 +51,6 @@ def test_without_waits_neither_is_advised(threads: int) -> None:
         assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
 
 
-def test_the_right_is_named_once_with_its_price() -> None:
-    """One finding says what to grant to see the waits permanently, and that this is close to root."""
-    finding = judged(full())["waits_not_known"]
-    assert finding.severity == "info"
-    assert finding.evidence == "No permission to see what uWSGI's threads wait for."
-    assert finding.change.startswith(
-        "To see at all times what the threads wait for, give the exporter CAP_SYS_PTRACE and "
-    )
-    assert "close to root (docs/waits.md#rights)" in finding.change
-
-
-def test_the_reason_is_not_named_where_no_advice_depends_on_it() -> None:
-    """A server with free threads has no finding about waits, nor one whose interpreters are the limit."""
-    calm = window(60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)))
-    assert judged(calm) == {}
-    assert "waits_not_known" not in judged(full(load=0.6))
-
-
-def test_threads_of_unknown_use_are_not_called_busy() -> None:
-    """Where it is known neither whether the only thread was in service nor whether requests wait, nothing is advised,
-    and so nothing is missing for advice."""
-    server = Server(processes=1, threads=1, cpus=8.0)
-    facts = replace(server.read(AT).host, waits=HIDDEN)
-    unknown = window(60, worker(1, 100, cpu=1.0, busy=None))
-    assert "waits_not_known" not in findings_by_code(unknown, server, host=facts, address=STATS)
-    busy = window(60, worker(1, 100, cpu=1.0, busy=60.0))
-    assert "waits_not_known" in findings_by_code(busy, server, host=facts, address=STATS)
-
-
 def test_busy_interpreters_are_evidence_for_processes() -> None:
     """They compute, whatever else they wait for, and each process has an interpreter of its own."""
     assert judged(full(load=0.46))["saturation"].change.startswith("Raise `processes` from 4 to 8")
@@ -108,10 +79,6 @@ def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     assert not advises_more(finding)
     assert "`py-spy dump --pid 101`" in finding.change
     assert "sudo" not in finding.change
-    assert (
-        judged(mostly, seen)["waits_not_known"].evidence
-        == "At least one thread waits for several backends at once, or on a socket whose other end is not known."
-    )
     assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 
 
@@ -159,8 +126,6 @@ def test_hidden_processes_hide_waits() -> None:
     reason = "the stats server is on another machine: run the exporter there"
     by_code = findings_by_code(full(load=0), server, host=HostFacts(off=reason), address=STATS)
     assert COMMAND in by_code["saturation"].change
-    assert by_code["waits_not_known"].evidence == "The stats server is on another machine: run the exporter there."
-    assert by_code["waits_not_known"].change == ""
 
 
 @pytest.mark.parametrize(

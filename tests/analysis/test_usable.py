@@ -111,7 +111,7 @@ def test_threshold_of_a_noticed_wait() -> None:
 
 @pytest.mark.parametrize(("threads", "hard"), [(1, "5.0x"), (4, "1.5x"), (8, "1.3x"), (32, "1.1x")])
 def test_the_headroom_at_which_none_is_usable(threads: int, hard: str) -> None:
-    """At a response time of 100 ms, as the runbook of UwsgiHeadroomLow says."""
+    """At a response time of 100 ms and random arrivals."""
     assert factor(1 / highest_utilization(threads, noticed_wait(0.1) / 0.1)) == hard
 
 

@@ -83,14 +83,15 @@ def test_an_event_of_another_kind_makes_no_mark(tmp_path: Path) -> None:
 def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path: Path) -> None:
     """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
-    of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "severity": "warning", "worker_id": "3"}
+    of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "code": "x", "severity": "warning", "worker_id": "3"}
     series: dict[str, str] = {}
     expected: list[dict[str, object]] = []
     for alert, worker in ((labels, ""), (of_worker, "worker 3")):
         series["ALERTS" + _labels(**alert, alertstate="firing")] = "1 1"
         series["ALERTS_FOR_STATE" + _labels(**alert)] = "900 900"
         subject = f"shop 10.0.0.1:9238 {worker}"
-        own = {**alert, "subject": subject, **({"worker": worker} if worker else {})}
+        named = f"{alert['alertname']} {alert.get('code', '')}"
+        own = {**alert, "alert": named, "subject": subject, **({"worker": worker} if worker else {})}
         expected.append({"labels": _labels(**own), "value": 900_000})
     asked = {"expr": _mark("Alerts"), "eval_time": f"{STEP}s", "exp_samples": expected}
     assert evaluate(tmp_path, series, f"{STEP}s", [asked]) == ""

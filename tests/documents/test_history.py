@@ -60,7 +60,7 @@ def test_percentiles_cover_half_a_minute() -> None:
     """In slices of 10 s, a percentile is that of the requests of 30 s, as far as these are known."""
     times = steady(120).history(120, 12).response_times
     assert times.requests == [30, 60] + [90] * 9  # 3 per second, from the first reading on
-    assert set(times.finest) == {0.4}
+    assert set(times.finest) == {0.8}
 
 
 def test_no_history_yet() -> None:

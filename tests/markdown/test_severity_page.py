@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
-from tools.tables import read_findings
+from tools.findings_page import list_rows
 from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
@@ -134,11 +134,9 @@ BY_TEXT = {"workers_share_one_cpu": (setup.BUSY,), "vassals_throttled": ()}
 """Findings that warn and stand in the text below the tables."""
 
 ON_CALL = {
-    ("UwsgiCpuBound.md", "cpu_throttled"),
-    ("UwsgiErrorBudgetBurning.md", "objective_missed"),
+    ("UwsgiConcurrencyNearCapacity.md", "saturation"),
     ("UwsgiInterpreterBound.md", "reached"),
     ("UwsgiQueueWaitHigh.md", "noticed"),
-    ("UwsgiWorkersUneven.md", "unevenness_hurts"),
 }
 """Runbooks with numbers of a row."""
 
@@ -202,8 +200,8 @@ def test_every_finding_that_warns_has_a_row() -> None:
     """Those that may be a warning or critical, and no others."""
     first_cells = [line.split(" | ")[0] for line in (ROOT / PAGE).read_text().splitlines() if line.startswith("| `")]
     listed = {code for cell in first_cells for code in re.findall(r"`([a-z_]+)`", cell)}
-    warning = {code for code, texts in read_findings().items() if not texts.severities <= {"info"}}
-    assert warning - BY_TEXT.keys() == listed & read_findings().keys()
+    warning = {row.code for row in list_rows() if row.severity != "info"}
+    assert warning - BY_TEXT.keys() == listed & {row.code for row in list_rows()}
 
 
 def sentences(page: Path) -> Iterator[str]:

@@ -62,7 +62,7 @@ def test_stuck_threads_are_counted_by_the_setting() -> None:
 
 
 def test_event_streams_do_not_count_as_stuck_while_async_cores_are_free() -> None:
-    """UwsgiRequestStuck goes by this figure: five of twenty cores that hold a request are no harm, all of them are."""
+    """Five of twenty cores that hold a request are no harm, all of them are."""
     threads = replace(proven("gevent"), stuck_seconds=-1e9)
     assert threads.reading
     setup = Setup(Options(gevent=10), 4096, "async", None, False)

@@ -1,48 +1,20 @@
-"""Findings and imports are read from the source as it is, for docs/troubleshooting.md and docs/design.md."""
+"""Rows and imports, for docs/findings.md and docs/design.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tools.tables import read_findings, read_imports
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
-
-MODULE = """
-def find(figures):
-    word = "many" if figures else "few"
-    title, evidence = f"Requests wait {figures:.1f} s.", "Much."
-    yield Finding(code="waits", severity="critical" if figures else "warning", title=title, evidence=evidence)
-    yield Finding(code="waits", severity=_severity(figures), title=f"{word} wait.", evidence="")
-    yield Finding(code="is_short", severity="info", title=_title(figures), evidence="")
-
-def _severity(figures):
-    return "info"
-
-def _title(figures):
-    if figures:
-        return f"There is {figures}."
-    return "There is none."
-"""
+from tools.findings_page import lines, list_rows, show
+from tools.tables import read_imports
+from uwsgi_headroom.analysis.findings import RUNBOOKS
 
 
-def test_texts_are_found_wherever_they_stand(tmp_path: Path) -> None:
-    """In conditions, variables and functions of the module; values are dots."""
-    (tmp_path / "queue.py").write_text(MODULE)
-    findings = read_findings(tmp_path)
-    assert findings["waits"].titles == ["Requests wait … s.", "many wait.", "few wait."]
-    assert findings["waits"].severities == {"critical", "warning", "info"}
-    assert findings["is_short"].titles == ["There is ….", "There is none."]
-
-
-def test_every_finding_has_its_texts() -> None:
-    """Each says something, with a severity that there is; and each that has a runbook is among them."""
-    findings = read_findings()
-    assert RUNBOOKS.keys() <= findings.keys()
-    for code, texts in findings.items():
-        assert all(title.strip("… .") for title in texts.titles), code
-        assert texts.titles, code
-        assert texts.severities, code
-        assert texts.severities <= set(SEVERITIES), code
+def test_a_page_has_every_row() -> None:
+    """Each code that has a runbook is among them; values are dots, and optional parts in brackets."""
+    assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
+    page = "\n".join(lines())
+    assert all(f"### {row.code}\n" in page for row in list_rows())
+    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
 
 
 def test_imports_are_read_by_folder(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
     ("text", "html"),
     [
         ("One line\nand another & more.", "<p>One line and another &amp; more.</p>"),
-        ("## Fix", "<h2>Fix</h2>"),
+        ("## Verify", "<h2>Verify</h2>"),
         ("Set `a < b`.", "<p>Set <code>a &lt; b</code>.</p>"),
         ("See [it](UwsgiDown.md).", '<p>See <a href="/r/UwsgiDown">it</a>.</p>'),
         ("* a\n  b\n* c", "<ul><li><p>a b</p><li><p>c</p></ul>"),
@@ -86,11 +86,10 @@ def test_every_runbook_can_be_rendered(book) -> None:
     runbook = split_runbook(book.read_text())
     assert runbook.title == book.stem
     assert render_inline(runbook.summary, STYLE)
-    assert render_inline(runbook.needs, STYLE)
     assert render_blocks(runbook.body, STYLE).count("<h2>") == 3
 
 
 def test_a_file_that_is_no_runbook_is_refused() -> None:
-    """A runbook without the paragraph about its placeholders is refused."""
+    """A runbook without a summary is refused."""
     with pytest.raises(UnknownMarkdownError, match="not a runbook"):
-        split_runbook("# A\n\nb\n\nc\n\nd")
+        split_runbook("# A\n\n## b\n\nc")

@@ -6,8 +6,6 @@ from typing import get_args
 
 import pytest
 
-from dashboards.causes import CAUSES, NO_CAUSE
-from tools.tables import read_findings
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
@@ -34,17 +32,6 @@ from uwsgi_headroom.words.states import (
 
 GRAFANA = ("#ffffff", "#111217", "#181b1f")
 """The grounds of Grafana's panels, light and dark."""
-
-
-def test_every_cause_has_its_words() -> None:
-    """What a verdict can be about has a name and a first act; a code that only informs is no verdict."""
-    can_be = {code for code, texts in read_findings().items() if texts.severities & {"warning", "critical"}}
-    assert set(CAUSES) == {NO_CAUSE, "down", *can_be}
-    for code, cause in CAUSES.items():
-        assert (cause.act == "") is (code == NO_CAUSE)
-        assert len(cause.name) <= 60
-        assert len(cause.act) <= 72
-        assert not (cause.name + cause.act).endswith(".")
 
 
 def test_every_state_has_its_words() -> None:

@@ -63,12 +63,6 @@ def add_capacity(figures: Figures) -> str:
     return advise_capacity(figures).change
 
 
-def lacks_evidence(figures: Figures) -> bool:
-    """Whether `add_capacity` advises neither more threads nor more processes, because it is not known what the threads
-    wait for, and nothing else shows what would help."""
-    return find_proven_step(figures) is None
-
-
 def find_proven_step(figures: Figures) -> Explanation | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 

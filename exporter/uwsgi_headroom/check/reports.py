@@ -88,9 +88,18 @@ def render_lines(server: Server) -> Iterator[str]:
     for place, finding in enumerate(server.findings, 1):
         yield ""
         yield from _finding(place, finding, server)
+    if not_known := [each for each in server.unknown if each.what not in _NO_LOSS]:
+        yield ""
+        for each in not_known:
+            of = f" of {each.socket}" if each.socket else ""
+            yield from _section("not known", f"{each.what}{of}: {each.why}")
     if server.what_if:
         yield ""
         yield from _what_if(server.what_if)
+
+
+_NO_LOSS = ("figures", "residency")
+"""What is not known and no reader of a report misses."""
 
 
 def _identify(server: Server) -> str:

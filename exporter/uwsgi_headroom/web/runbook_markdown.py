@@ -26,11 +26,10 @@ class UnknownMarkdownError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
-    """The parts of a runbook. summary: what is wrong, and the effect on users; needs: what its placeholders mean."""
+    """The parts of a runbook. summary: what is wrong, and the effect on users."""
 
     title: str
     summary: str
-    needs: str
     body: str
 
 
@@ -44,11 +43,11 @@ class Style:
 
 
 def split_runbook(text: str) -> Runbook:
-    """Split a runbook into its title, its two opening paragraphs, and the rest. Raises UnknownMarkdownError."""
-    title, summary, needs, body = text.split("\n\n", 3)
-    if not title.startswith("# ") or not needs.startswith("In commands"):
+    """Split a runbook into its title, its opening paragraph, and the rest. Raises UnknownMarkdownError."""
+    title, summary, body = text.split("\n\n", 2)
+    if not title.startswith("# ") or not body.startswith("## "):
         raise UnknownMarkdownError(f"not a runbook: {title!r}")
-    return Runbook(title.removeprefix("# "), summary, needs, body)
+    return Runbook(title.removeprefix("# "), summary, body)
 
 
 def render_blocks(text: str, style: Style) -> str:

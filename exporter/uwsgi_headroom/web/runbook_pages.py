@@ -1,7 +1,8 @@
 """Serves the runbooks at `/runbooks/`. Alerts and findings link to the exporter that provides their figures.
 
 `/runbooks/NAME` is a page for people, filled in for a server with `?server=NAME&worker=ID`; `/runbooks/NAME.md` is its
-Markdown source. A page needs no scripts, and has the style of the live page. In the repository the files are in
+Markdown source. Alerts link to the code of their finding: `/runbooks/CODE` is its runbook, or the server's page where
+the finding needs none. A page needs no scripts, and has the style of the live page. In the repository the files are in
 `alerts/runbooks`, beside the rules; the package has a symbolic link to that folder, which setuptools follows, so that
 wheels and source distributions contain the files.
 """
@@ -16,9 +17,10 @@ from importlib import resources
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from uwsgi_headroom.analysis.findings import RUNBOOKS
 from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import bounds, live_page
@@ -30,6 +32,9 @@ from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 _RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
 """Apart from documents: a request may name any server and worker, so requests with many names would take the places of
 the page."""
+
+_CODE = re.compile("[a-z_]+")
+"""The code of a finding."""
 
 _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
@@ -55,11 +60,15 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         return await _show(fleet, builds, request, "", lambda target: render_list(load_runbooks(), target))
 
     async def show_page(request: Request) -> Response:
-        name = request.path_params["name"]
+        code = request.path_params["name"]
+        name = RUNBOOKS.get(code, code)
         runbook = load_runbooks().get(name)
-        if runbook is None:
+        if runbook is None and not _CODE.fullmatch(code):
             return _missing()
         server = read_parameter(request, "server")
+        if runbook is None:
+            is_watched = any(watch.name == server for watch in fleet.watches())
+            return RedirectResponse(live_page.path(server)) if is_watched else _missing()
         return await _show(fleet, builds, request, name, lambda target: render_runbook(runbook, target, server))
 
     return [

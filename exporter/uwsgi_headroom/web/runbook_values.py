@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from html import escape
 from unicodedata import bidirectional
 
-from uwsgi_headroom.documents import build
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.setup import find_systemd_unit
 from uwsgi_headroom.reading import Reading
@@ -24,7 +23,6 @@ from uwsgi_headroom.watch.watch import Watch
 
 MEANINGS = {
     "SERVER": "the name of the uWSGI server (the label `server`)",
-    "SERVER_API": "the address of its JSON document on the exporter (`http://HOST:9238/api/v1/servers/NAME`)",
     "STATS": "the address of its stats server",
     "EXPORTER": "the exporter's address, `http://HOST:9238`",
     "MASTER_PID": "the PID of uWSGI's master",
@@ -32,7 +30,7 @@ MEANINGS = {
     "WORKER_PIDS": "the PIDs of all workers",
     "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
 }
-"""The meaning of each placeholder, as in the runbooks' paragraph `In commands`."""
+"""The meaning of each placeholder."""
 
 PIDS = {"MASTER_PID", "WORKER_PID", "WORKER_PIDS"}
 
@@ -97,7 +95,7 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
     if "?" not in address:  # a query may contain a token
         values["STATS"] = address
     if exporter:
-        values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
+        values["EXPORTER"] = exporter
     workers = _living_workers(reading) if watch.state == "up" else []
     only = workers[0] if len(workers) == 1 else None
     worker = next((worker for worker in workers if str(worker.worker_id) == chosen), only)

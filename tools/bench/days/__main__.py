@@ -50,7 +50,7 @@ def simulate(seeds: Iterable[int]) -> Verdicts:
         days.append(ran.day)
         episodes += findings.judge_day(ran)
         stretches += pages.find_stretches(ran)
-    return Verdicts(days, episodes, pages.find_pages(stretches))
+    return Verdicts(days, episodes, [*pages.judged_pages(episodes), *pages.find_pages(stretches)])
 
 
 SHOWN = 12

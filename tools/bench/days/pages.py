@@ -1,4 +1,5 @@
-"""Finds the pages that the shipped rules would have sent: the real rules, evaluated by promtool.
+"""Finds the pages that the shipped rules would have sent: those of the judge, from the findings of the day, and the
+others by the real rules, evaluated by promtool.
 
 A whole day of a server takes promtool many seconds. So the rules are evaluated every minute over the stretches of a day
 in which a figure comes near a threshold of a page (about half of it), or the server is away, with the time before them
@@ -20,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from alerts.thresholds import Thresholds
 from tests.support.monitoring import find
 from tools.bench.days.course import STEP, Course, Hurt
-from tools.bench.days.findings import OBJECTIVE
-from tools.bench.days.healthy import QUEUE, Array
+from tools.bench.days.findings import OBJECTIVE, Episode
+from tools.bench.days.healthy import Array
 from tools.environments import ROOT
+from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS
 
 RULES = ROOT / "alerts" / "rules"
 
@@ -37,7 +38,14 @@ _MARKS = int(SCRAPE / STEP)
 BEFORE, AFTER = 20, 15
 """Minutes of a stretch before and after what is near: the longest window and hold, and the time that a page stays."""
 
-_T = Thresholds()
+PAGE_AFTER, PAGE_AFTER_USUALLY = {"request_stuck": 0.0, "clients_refused": 60.0}, 300.0
+"""Seconds for which a critical finding must hold before it pages."""
+
+_NO_PAGE = {"objective_missed"}
+"""Findings for which UwsgiErrorBudgetBurning pages."""
+
+_BURNS = ((5, 60, 14.4), (30, 360, 6.0))
+"""Minutes of the short and of the long window, and the burn rate that pages."""
 
 
 @dataclass(frozen=True)
@@ -84,30 +92,30 @@ class _Scrapes:
         total = self[name] if self[name].ndim == 1 else self[name].sum(axis=0)
         return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - minutes)])
 
-    def length(self) -> Array:
-        return np.concatenate([[0.0], self.course.length[_MARKS - 1 :: _MARKS]])
+
+def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
+    """The pages of critical findings that were seen for long enough. The time for which they were held afterwards does
+    not count, or a burst of seconds would page."""
+    return [
+        Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
+        for each in episodes
+        if each.severity == "critical" and each.code not in _NO_PAGE
+        if (seen := each.end - each.start - HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, PAGE_AFTER_USUALLY))
+    ]
 
 
 def find_stretches(course: Course) -> Iterator[Stretch]:
+    """The stretches in which a rule may page: the server is away, or its error budget burns."""
     day, scrapes = course.day, _Scrapes(course)
-    requests, queue = scrapes.grown("requests", 5), scrapes.grown("queue", 5)
-    near = (queue / np.maximum(requests, 1) >= _T.queue_wait_severe_seconds / 2) & (queue > 0)
-    near |= scrapes.grown("queue_full", 2) >= _T.queue_full / 2 * 120
-    near |= scrapes.grown("busy", 5) >= 0.8 * _T.near_capacity * day.capacity * 300
-    near |= (scrapes.length() >= 1) & (scrapes.grown("requests", 1) <= 2)
-    cpu = scrapes["cpu"]
-    near[5:] |= (cpu[:, 5:] - cpu[:, :-5]).max(axis=0) >= 0.75 * _T.interpreter_full * 300
-    spawned = scrapes["respawns"]
-    near[5:] |= (spawned[:, 5:] - spawned[:, :-5]).max(axis=0) >= _T.respawns / 2
+    near = np.zeros(len(scrapes["observed"]), dtype=bool)
     for away in day.away:
         if away.worker is None:
             near[int(away.start // SCRAPE) : int(away.end // SCRAPE) + 2] = True
     before = np.full(len(near), BEFORE)
-    if day.threshold:
-        for short, long, rate in ((5, 60, _T.burn_page_1h), (30, 360, _T.burn_page_6h)):
-            burns = np.minimum(_burn(scrapes, short), _burn(scrapes, long)) >= rate / 2
-            near |= burns
-            before[burns] = np.maximum(before[burns], long + 5)
+    for short, long, rate in _BURNS if day.threshold else ():
+        burns = np.minimum(_burn(scrapes, short), _burn(scrapes, long)) >= rate / 2
+        near |= burns
+        before[burns] = np.maximum(before[burns], long + 5)
     last = len(near) - 1
     stretches: list[tuple[int, int]] = []
     for minute in np.flatnonzero(near).tolist():
@@ -132,20 +140,15 @@ class _Exposition:
         self._stretch = stretch
         self._day, self._scrapes = stretch.course.day, _Scrapes(stretch.course)
         self._scraped = np.arange(len(self._scrapes["observed"])) * float(SCRAPE)
-        self._away = np.zeros((self._day.processes, len(self._scraped)))
         self._up = np.ones(len(self._scraped))
         for away in self._day.away:
-            then = (self._scraped >= away.start) & (self._scraped < away.end)
-            self._away[slice(None) if away.worker is None else slice(away.worker, away.worker + 1), then] = 1
             if away.kind == "restart":
-                self._up[then] = 0
+                self._up[(self._scraped >= away.start) & (self._scraped < away.end)] = 0
 
     def series(self) -> Iterator[Mapping[str, str]]:
         """Yields the series as promtool reads them: values from the first minute on."""
-        yield from self._of_server()
-        yield from self._of_cpus_and_queue()
-        for worker in range(self._day.processes):
-            yield from self._of_worker(worker)
+        yield self._one("up", 1)
+        yield self._one("uwsgi_up", self._up)
         if self._day.threshold:
             yield from self._of_objective()
 
@@ -158,47 +161,6 @@ class _Exposition:
         else:
             text = " ".join(f"{round(float(value), 4):.15g}" for value in values[first : last + 1])
         return {"series": f"{name}{{{selector}}}", "values": text}
-
-    def _of_server(self) -> Iterator[Mapping[str, str]]:
-        day, scrapes, one = self._day, self._scrapes, self._one
-        up = day.processes - self._away.sum(axis=0)
-        yield one("up", 1)
-        yield one("uwsgi_up", self._up)
-        yield one("uwsgi_threads_configured", day.capacity)
-        yield one("uwsgi_threads_available", day.threads * up)
-        yield one("uwsgi_threads_ceiling", day.capacity)
-        yield one("uwsgi_threads_stuck", 0)
-        yield one("uwsgi_workers", up, state="idle")
-        yield one("uwsgi_workers_without_application", 0)
-        yield one("uwsgi_server_reloads_total", scrapes["reloads"])
-        yield one("uwsgi_full_occupancy_seconds_total", scrapes["full"])
-        yield one("uwsgi_exporter_observed_seconds_total", scrapes["observed"])
-        yield one("uwsgi_exporter_sample_gap_seconds_total", self._scraped - scrapes["observed"])
-
-    def _of_cpus_and_queue(self) -> Iterator[Mapping[str, str]]:
-        scrapes, one, socket = self._scrapes, self._one, "/run/app.sock"
-        yield one("uwsgi_cpus_usable", self._day.cpus)
-        yield one("uwsgi_host_facts_available", 1)
-        yield one("uwsgi_cpu_used_by_workers_seconds_total", scrapes["cpu"].sum(axis=0))
-        yield one("uwsgi_cpu_available_idle_seconds_total", scrapes["idle"])
-        yield one("uwsgi_cpu_used_by_others_seconds_total", scrapes["others"])
-        yield one("uwsgi_socket_queue_length", scrapes.length(), socket=socket)
-        yield one("uwsgi_socket_max_queue_length", QUEUE, socket=socket)
-        yield one("uwsgi_socket_queue_seconds_total", scrapes["queue"], socket=socket)
-        yield one("uwsgi_socket_queue_full_seconds_total", scrapes["queue_full"], socket=socket)
-
-    def _of_worker(self, worker: int) -> Iterator[Mapping[str, str]]:
-        scrapes, one, own = self._scrapes, self._one, str(worker + 1)
-        yield one("uwsgi_worker_accepting", 1 - self._away[worker], worker_id=own)
-        yield one("uwsgi_worker_threads", self._day.threads, worker_id=own)
-        yield one("uwsgi_worker_requests_total", scrapes["requests"][worker], worker_id=own)
-        yield one("uwsgi_worker_static_requests_total", 0, worker_id=own)
-        yield one("uwsgi_worker_running_time_seconds_total", scrapes["running"][worker], worker_id=own)
-        yield one("uwsgi_worker_busy_thread_seconds_total", scrapes["busy"][worker], worker_id=own)
-        yield one("uwsgi_worker_cpu_seconds_total", scrapes["cpu"][worker], worker_id=own, mode="user")
-        yield one("uwsgi_worker_harakiri_total", 0, worker_id=own)
-        yield one("uwsgi_worker_respawns_total", 1 + scrapes["respawns"][worker], worker_id=own)
-        yield one("uwsgi_worker_lost_requests_total", 0, worker_id=own)
 
     def _of_objective(self) -> Iterator[Mapping[str, str]]:
         scrapes, one = self._scrapes, self._one

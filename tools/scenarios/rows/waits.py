@@ -29,7 +29,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            also=("queue_wait", "waits_not_known"),
+            also=("queue_wait",),
             words=("sudo", "a lock of the application", "a backend", "slow clients"),
             not_words=("raise `threads`", "raise `processes`"),
             limits=("threads",),
@@ -111,7 +111,7 @@ ROWS = (
     Scenario(
         "stats over TCP, as another user",
         Server(2, 2, tcp_stats=True),
-        Expected("ok", also=("no_process_facts",), limits=("threads",)),
+        Expected("ok", limits=("threads",)),
         (Load(part=0.3, io_ms=100),),
         as_nobody=True,
         resized=True,

@@ -28,12 +28,11 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, HOLD_UP, OF_WAITING, find_harm
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.objective import WAITED
-from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.worker_states import find_outside_holder
 from uwsgi_headroom.record import EmperorRecord
 
@@ -57,7 +56,6 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     evenness.find,
     load.find_full_interpreters,
     static_files.find,
-    waits.find_unknown,
     waits.find,
     lock_waits.find,
     backend_waits.find,
@@ -86,9 +84,6 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [finding for finding in collected if finding.code != "request_stuck"]  # a restart would not help
     if any(finding.severity != "info" for finding in collected):  # it may be a symptom, and is no news beside these
         collected = [finding for finding in collected if finding.code != "unevenness_harmless"]
-    are_held_up = any(finding.code in HOLD_UP and finding.severity != "info" for finding in collected)
-    if are_held_up or is_standing(figures.flow):  # more requests would not show more
-        collected = [finding for finding in collected if finding.code != "too_few_requests"]
     collected = code_lines.name_lines(figures, collected)
     ranked = sorted(collected, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
     return diagnosis.diagnose(figures, ranked)

@@ -83,9 +83,6 @@ CAUSES = (
 BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 """The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
 
-HOLD_UP = (*BROKEN, "request_stuck", "no_application")
-"""What keeps workers from taking their share of the requests, or from serving them."""
-
 FILL_THREADS = (
     "harakiri",
     "waits_for_threads",

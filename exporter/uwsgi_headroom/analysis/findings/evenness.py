@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
+from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
@@ -45,16 +45,6 @@ the others'."""
 HELD = (10.0, 0.5)
 """So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
 they have taken up to now, and of so many busy threads on average."""
-
-TOO_FEW = Kind(
-    code="too_few_requests",
-    role="note",
-    severity="info",
-    title="Too few requests to judge how evenly the workers share them.",
-    evidence="{completed:request} {completed:was|were} completed in {seconds:duration}; at least {more} more are "
-    "needed.",
-    meaning="To see more requests, measure for longer (with `check`: a larger `--seconds`).",
-)
 
 HURTS_MUCH = Kind(
     code="unevenness_hurts",
@@ -136,18 +126,15 @@ HARMLESS = replace(
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding about how evenly the workers share the requests."""
-    balance, workers = figures.balance, len(figures.balance.active)
-    if workers < 2:
+    balance = figures.balance
+    if len(balance.active) < 2:
         return
-    loaded, needed = _most_loaded(figures), max(36 * (workers - 1), 2 * ENOUGH_REQUESTS)
+    loaded = _most_loaded(figures)
     is_uneven = balance.hot_ratio is not None and balance.hot_ratio >= max(UNEVEN, balance.noise_floor or 0.0)
     if balance.hottest is None or balance.noise_floor is None or not is_uneven:
-        # 36 (N-1) requests bring the noise floor down to a hot ratio of 1.8 at most.
-        if figures.flow.requests < needed:
-            facts: Facts = {"completed": figures.flow.requests, "more": needed - figures.flow.requests}
-            yield TOO_FEW.found(facts, seconds=figures.window.seconds)
+        return
     # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
-    elif loaded and balance.cost is not None and balance.cost >= COSTLY and _slower(figures, loaded):
+    if loaded and balance.cost is not None and balance.cost >= COSTLY and _slower(figures, loaded):
         yield _hurts(figures, loaded)
     elif not any(worker.ending for worker in figures.server.workers):  # that is why they take none
         yield _explain(figures, balance.hottest, loaded)

@@ -1,4 +1,4 @@
-"""Defines what a finding is, and which runbook belongs to it: that of the alert for the same problem, if any."""
+"""Defines what a finding is, and which runbook belongs to it, if any."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def first_act(change: str) -> str:
 
 RUNBOOKS = {
     "was_down": "UwsgiDown",
-    "workers_paused": "UwsgiWorkersPaused",
-    "unevenness_hurts": "UwsgiHotWorkerSaturated",
+    "workers_paused": "UwsgiRequestStuck",
+    "unevenness_hurts": "UwsgiWorkersUneven",
     "uneven": "UwsgiWorkersUneven",
     "unevenness_harmless": "UwsgiWorkersUneven",
     "saturation": "UwsgiConcurrencyNearCapacity",
@@ -109,20 +109,19 @@ RUNBOOKS = {
     "waits_for_threads": "UwsgiLockBound",
     "sleeps_again": "UwsgiConcurrencyNearCapacity",
     "waits_for_backend": "UwsgiConcurrencyNearCapacity",
-    "waits_not_known": "UwsgiConcurrencyNearCapacity",
     "cpu_throttled": "UwsgiCpuBound",
     "cpu_wait": "UwsgiCpuBound",
     "cpu_bound": "UwsgiCpuBound",
     "cpu_used_by_others": "UwsgiHostFull",
     "more_workers_than_cpus": "UwsgiCpuBound",
-    "workers_share_one_cpu": "UwsgiWorkersShareOneCpu",
+    "workers_share_one_cpu": "UwsgiCpuBound",
     "clients_refused": "UwsgiListenQueueOverflowing",
-    "queue_filling": "UwsgiListenQueueFilling",
+    "queue_filling": "UwsgiListenQueueOverflowing",
     "queue_wait": "UwsgiQueueWaitHigh",
-    "queue_not_measurable": "UwsgiQueueNotMeasurable",
+    "became_slower": "UwsgiSlower",
     "objective_missed": "UwsgiErrorBudgetBurning",
     "request_stuck": "UwsgiRequestStuck",
-    "harakiri": "UwsgiHarakiri",
+    "harakiri": "UwsgiRequestsLost",
     "out_of_memory": "UwsgiRequestsLost",
     "requests_lost": "UwsgiRequestsLost",
     "requests_rejected": "UwsgiRequestsRejected",
@@ -131,12 +130,12 @@ RUNBOOKS = {
     "connection_shared": "UwsgiConnectionShared",
     "descriptors_used_up": "UwsgiDescriptorsLow",
     "output_blocked": "UwsgiOutputBlocked",
-    "respawn_loop": "UwsgiRespawnLoop",
+    "respawn_loop": "UwsgiRequestsLost",
     "workers_ended": "UwsgiRequestsLost",
     "recycled_together": "UwsgiQueueWaitHigh",
     "memory_recycled": "UwsgiWorkerMemoryGrowing",
     "no_application": "UwsgiNoApplication",
-    "workers_missing": "UwsgiRespawnLoop",
+    "workers_missing": "UwsgiRequestsLost",
     "exceptions": "UwsgiExceptionsHigh",
     "clients_left": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, Private, fill
+from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
@@ -89,16 +89,6 @@ LONG_WAIT = replace(
 )
 SHORT_WAIT = replace(LONG_WAIT, severity="warning")
 
-NOT_MEASURABLE = Kind(
-    code="queue_not_measurable",
-    role="note",
-    severity="info",
-    title="The listen queue of {name} cannot be measured.",
-    evidence="{why}.",
-    meaning="It is not known whether requests wait in this queue. uWSGI itself reports the length of a queue only for "
-    "TCP sockets.",
-)
-
 TABLE_DROPS = Kind(
     code="connections_tracked",
     role="harm",
@@ -139,8 +129,6 @@ def find(figures: Figures) -> Iterator[Finding]:
                 )
     yield from _wait(figures)
     yield from _tracked(figures)
-    for name, why in [(name, each.reason or "") for name, each in queues.items() if each.queue is None]:
-        yield NOT_MEASURABLE.found(name=name, why=Private(f"{why[:1].upper()}{why[1:]}"))
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:

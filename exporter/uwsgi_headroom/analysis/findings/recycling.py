@@ -200,8 +200,7 @@ def _tell_too_low(
 
 
 def find_recycled_together(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests` at the same time, or take long to end, so that requests
-    wait."""
+    """The finding about workers that reach `max-requests` together, or take long to end, so that requests wait."""
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return

@@ -34,24 +34,6 @@ SHARE_ONE_CPU = Kind(
     "container, uWSGI counts the host's CPUs, not the container's.",
 )
 BUSY_SHARE_ONE_CPU = replace(SHARE_ONE_CPU, severity="warning")
-NO_PROCESS_FACTS = Kind(
-    code="no_process_facts",
-    role="note",
-    severity="info",
-    title="The CPU use, memory and affinity of the workers are not visible.",
-    evidence="{why}.",
-    meaning="The load of the interpreters, the CPU headroom and the effect of uneven shares of the requests are "
-    "therefore unknown.",
-)
-NO_THREADS = Kind(
-    code="no_threads",
-    role="note",
-    severity="info",
-    title="uWSGI does not report its threads.",
-    evidence="uWSGI's stats do not list the threads: `stats-no-cores` is set.",
-    meaning="The number of busy threads, the age of requests and the capacity are therefore unknown.",
-    act="Remove `stats-no-cores`, unless this would make the stats document very large.",
-)
 LARGE_DOCUMENT = Kind(
     code="large_document",
     role="setting",
@@ -88,10 +70,6 @@ def find(figures: Figures) -> Iterator[Finding]:
     server = figures.server
     if sharing := count_workers_sharing_one_cpu(server):
         yield (BUSY_SHARE_ONE_CPU if _is_busy(figures) else SHARE_ONE_CPU).found(sharing=sharing)
-    if why := server.processes_off:
-        yield NO_PROCESS_FACTS.found(why=Private(f"{why[0].upper()}{why[1:]}"))
-    if figures.configured is None and server.workers:
-        yield NO_THREADS.found()
     if server.document_bytes > UNIX_SOCKET_ROOM:
         yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
     if server.thunder_lock and (figures.configured or 0) > len(server.workers):

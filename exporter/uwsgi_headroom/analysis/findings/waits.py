@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from uwsgi_headroom.analysis.advice import lacks_evidence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, list_gaps, of_request, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import mean_threads, name_pids
@@ -41,17 +39,6 @@ LEAST_BLOCKED = 0.9
 
 OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
-
-NOT_KNOWN = Kind(
-    code="waits_not_known",
-    role="note",
-    severity="info",
-    title="What the threads wait for is not known, so more threads may not help.",
-    evidence="{why}.",
-    meaning="More threads help if requests wait for a backend that can take more requests at once. If requests wait "
-    "for a single lock, for a backend at its limit, or for slow clients, more threads would also wait.",
-    act="[remedy? To see at all times what the threads wait for, {remedy}.]",
-)
 
 OUTPUT_STOPS = Kind(
     code="output_blocked",
@@ -160,16 +147,6 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield from _shared(figures, waits)
         yield from _clients(figures, waits)
         yield from _tries(figures, waits)
-
-
-def find_unknown(figures: Figures) -> Iterator[Finding]:
-    """What the advice on capacity lacks: how to see permanently what the threads wait for."""
-    used = (figures.flow.observed or 0.0) / figures.ceiling if figures.ceiling else 0.0
-    if not (used >= THREADS_BUSY or shows_a_limit(figures.flow)) or not lacks_evidence(figures):
-        return
-    gaps = list_gaps(figures.server) or ("what the threads wait for is known for only a part of the time",)
-    why, _, remedy = (gaps[0], "", "") if figures.server.processes_off else gaps[0].partition(": ")
-    yield NOT_KNOWN.found(why=Private(f"{why[0].upper()}{why[1:]}"), remedy=Private(remedy))
 
 
 def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:

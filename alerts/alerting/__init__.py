@@ -1,1 +1,0 @@
-"""The alerts, one module per subject. Pages are few and about symptoms; tickets are about causes."""

@@ -1,1 +1,0 @@
-"""Cases of alerts whose input is the counters of many workers."""
