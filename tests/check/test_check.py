@@ -172,7 +172,7 @@ def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout
     assert "Too few requests" in ran.stdout
-    assert "at least 200 more requests are needed" in ran.stdout
+    assert "at least 200 more are needed" in ran.stdout
 
 
 def test_interrupted_it_judges_what_it_has_seen() -> None:

@@ -96,7 +96,7 @@ QUOTA_STOPS = Kind(
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
     "{used} of {permitted}[share? ; requests wait for a CPU for {share:percent} of their time]"
-    "[wait? ; {wait}].[roles?  The other programs include uWSGI's own {roles}.]",
+    "[wait? ; {wait}].",
     meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
     "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
     "use up this time sooner.",
@@ -113,8 +113,7 @@ CPU_WAITED = Kind(
     severity="warning",
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
-    "time ({share:percent})[idle? , while {idle} CPUs are idle][wait? ; {wait}].[roles?  The other programs include "
-    "uWSGI's own {roles}.]",
+    "time ({share:percent})[idle? , while {idle} CPUs are idle][wait? ; {wait}].",
     meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
     "may run. Additional threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
@@ -130,8 +129,7 @@ CHILDREN = Kind(
     title="Programs that the application starts use all CPUs.",
     evidence="{workers:worker} {workers:uses|use} {used} of {cpus}[beside? , other programs {beside}][idle? , and "
     "{idle} are idle]; {serving:mean} requests are in service[share? , {share:percent} of their time waiting for a CPU]"
-    "[wait? ; {wait}].[roles?  The other programs include uWSGI's own {roles}.][rest?  Background threads of the "
-    "workers, which serve no requests, use {rest} CPUs.]",
+    "[wait? ; {wait}].[rest?  Background threads of the workers, which serve no requests, use {rest} CPUs.]",
     meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
@@ -169,7 +167,7 @@ MORE_WORKERS = Kind(
     role="note",
     severity="info",
     title="There are more busy workers than CPUs.",
-    evidence="{busy} workers are busy, and use {used} of {cpus}; the mean response time is {mean:duration}.",
+    evidence="{busy} workers are busy, and use {used} of {cpus}.",
     meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
     "requests would not be served faster.",
     act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
@@ -239,10 +237,9 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     waits = waits_for_cpu(figures, CPU_WAIT, is_throttled=True) if are_waits_known(figures) else part >= alone
     waiting = (figures.waits.threads.get("cpu_wait", 0.0) if figures.waits else 0.0) * window.observed_seconds
     is_small = (window.throttled_seconds or 0.0) < OF_WAIT * waiting
-    if part < seen or throttled < LEAST_THROTTLED or is_small or not waits:
-        return
     used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
-    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":  # `find_full_cpus` reports that
+    is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
+    if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
     severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
     yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
@@ -265,13 +262,9 @@ def _most(figures: Figures, quota: Quota) -> str:
 
 
 def _describe_wait(figures: Figures) -> Facts:
-    """How long requests wait, for a CPU and in the queue, and who else uses the CPUs."""
-    waits = figures.waits
-    return {
-        "share": waits.share("cpu_wait") if waits else None,
-        "wait": waiting_clause(figures.flow),
-        "roles": Private(name_busy(figures)),
-    }
+    """How long requests wait, for a CPU and in the queue."""
+    share = figures.waits.share("cpu_wait") if figures.waits else None
+    return {"share": share, "wait": waiting_clause(figures.flow)}
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
@@ -316,7 +309,6 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             busy=len(active),
             used=f"{used:.2f}",
             cpus=_cpus(cpus.count),
-            mean=figures.flow.response_time or 0,
             fewest=max(1, round(cpus.count)),
             most=max(2, round(2 * cpus.count)),
             processes=len(figures.server.workers),
@@ -348,7 +340,6 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
         "cpus": _cpus(cpus.count),
         "beside": beside is not None and f"{beside:.2f}",
         "idle": idle is not None and f"{idle:.2f}",
-        "roles": Private("" if alone else name_busy(figures)),
         "serving": figures.flow.observed or 0.0,
         "rest": count_own_threads(figures)["rest"],
     }

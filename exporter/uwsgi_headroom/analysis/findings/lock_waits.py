@@ -163,7 +163,8 @@ HELD_ASLEEP = Kind(
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
     evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load} of a CPU; busy "
-    "threads of all workers spend {share:percent} of their time in this wait{of_request}.",
+    "threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background threads, "
+    "which serve no requests, use {rest} of the {used} CPUs that the workers use.]",
     meaning="The thread that holds the lock waits for something without releasing the lock. The usual cause is an "
     "extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
@@ -183,9 +184,6 @@ HELD_COMPUTING = replace(
 HELD_BY_OWN_THREADS = replace(
     HELD_ASLEEP,
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
-    evidence="In worker {worker}, {waiters:mean} threads wait for the lock; busy threads spend {share:percent} of "
-    "their time in this wait{of_request}.[rest?  Background threads, which serve no requests, use {rest} of the {used} "
-    "CPUs that the workers use.]",
     meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
     "for these 5 ms each time that it needs the lock.",
     act="Run `top -H -p {pid}` to find the threads that serve no request.",
@@ -335,26 +333,26 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     share = waits.share("interpreter_lock")
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
     held = [worker for worker in figures.balance.active if _is_held(worker, REACHED if is_long else LITTLE)]
-    ready = waits.threads.get("cpu_wait", 0.0)
-    lacks_cpu = ready > max(waits.threads.get("cpu", 0.0), HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
+    ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
+    lacks_cpu = ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
         return
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    facts: Facts = {
+    facts = count_own_threads(figures) | {
         "worker": worst.worker_id,
         "waiters": worst.lock_waiters or 0.0,
+        "load": f"{worst.interpreter_load:.2f}",
         "share": share,
         "of_request": of_request(waits, waits.each("interpreter_lock")),
     }
-    own, load = count_own_threads(figures), f"{worst.interpreter_load:.2f}"
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
-    if own["rest"]:
-        yield HELD_BY_OWN_THREADS.found(facts | own, pid=see_own_threads(figures.server))
+    if facts["rest"]:
+        yield HELD_BY_OWN_THREADS.found(facts, pid=see_own_threads(figures.server))
     elif _may_compute(worst, figures.server):
-        yield HELD_COMPUTING.found(facts, load=load, native=native)
+        yield HELD_COMPUTING.found(facts, native=native)
     else:
         more = raise_processes(figures, is_modelled=False)
-        yield HELD_ASLEEP.found(facts, load=load, native=native, more=more.change, settings=more.settings)
+        yield HELD_ASLEEP.found(facts, native=native, more=more.change, settings=more.settings)
 
 
 def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
