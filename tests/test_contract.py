@@ -21,6 +21,7 @@ OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "
 NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass", "uwsgi_log"} | {
     "uwsgi_modifier1",
     "uwsgi_read_timeout",
+    "uwsgi_request_buffering",
 }
 """Other things with such a name: this package and a folder of it, the Go exporter, nginx's words."""
 

@@ -11,6 +11,7 @@ import yaml
 from tests.support.captured_documents import NAMES
 from tests.support.observations import proven, series, watched
 from tools.environments import ROOT
+from tools.findings_page import list_rows
 from tools.scenarios.rows import ROWS
 from tools.tables import ALERTS
 from uwsgi_headroom.arguments.commands import make_command_line
@@ -51,6 +52,15 @@ def test_the_alert_that_is_shown_is_what_the_rules_say() -> None:
     case = yaml.safe_load((ROOT / "alerts" / "tests" / "judge.test.yaml").read_text())["tests"][0]
     *_, shown = [fired["exp_annotations"] for asked in case["alert_rule_test"] for fired in asked["exp_alerts"]]
     assert " ".join(f"{shown['summary']} {shown['description']}".split()) in text_of("docs/alerts.md")
+
+
+def test_the_readme_shows_what_the_judge_says_of_the_incident() -> None:
+    """Title, act and evidence of the alert on the hot worker."""
+    page = (ROOT / "tests" / "frozen" / "pages" / "evenness.txt").read_text().partition("\n\n")[0]
+    title, said = page.splitlines()[2].removeprefix("CRITICAL "), page.rpartition("/metrics: ")[2]
+    act_and_evidence = said.removeprefix(f"{title} ")
+    assert title in text_of("README.md").replace("> ", "")
+    assert act_and_evidence in text_of("README.md").replace("> ", "")
 
 
 def test_there_are_four_dashboards() -> None:
@@ -151,7 +161,7 @@ def test_keys_of_top() -> None:
 def test_findings_of_each_limit() -> None:
     """docs/limits.md names findings that there are, and every limit of the headroom."""
     text = (ROOT / "docs" / "limits.md").read_text()
-    known = {row[0].strip("`") for row in rows("docs/troubleshooting.md", "finding")}
+    known = {row.code for row in list_rows()}
     named = [
         code
         for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)

@@ -141,7 +141,11 @@ def test_what_alerts_say_is_fixed() -> None:
     assert named() == [("queue_wait", "4 wait.", False)]
     look(hold, [replace(CAUSE.found(n=8), harms=(PAGED.found(n=8),))], 15.0)
     assert named() == [("application_lock", "8 wait for it.", False)]
-    hold_at = 60.0
+    hold_at = 62.0
+    assert named() == [("application_lock", "8 wait for it.", False)]  # it was seen for 10 s only
+    cause = [replace(CAUSE.found(n=8), harms=(PAGED.found(n=8),))]
+    for hold_at in (20.0, 40.0, 60.0):
+        look(hold, cause, hold_at)
     assert named() == [("application_lock", "8 wait for it.", True)]
     deeper = replace(CAUSE.found(n=9), code="request_stuck", harms=(PAGED.found(n=9),))
     hold_at = 65.0
@@ -152,7 +156,9 @@ def test_what_alerts_say_is_fixed() -> None:
 def test_alerts_know_five_problems() -> None:
     """The worst; what is good to know is none."""
     many = [replace(PAGED.found(n=1), code=f"problem_{number}", severity="warning") for number in range(6)]
-    hold = seen([PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")])
+    findings = [PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")]
+    hold = seen(findings)
+    look(hold, findings, 155.0)
     assert [(held.named.severity, page) for held, page in hold.alerts(160.0)] == [
         ("critical", True),
         *[("warning", False)] * 4,

@@ -1,6 +1,6 @@
 """What is usual at an hour: the time of a request at the same hour of the days before.
 
-It explains a change, and judges nothing. The alert UwsgiSlowerThanUsual takes its days and fewest requests from here.
+It explains a change, and judges nothing. The alert UwsgiSlower takes its days and fewest requests from here.
 """
 
 from __future__ import annotations

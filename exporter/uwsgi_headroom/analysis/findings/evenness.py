@@ -56,7 +56,7 @@ HURTS_MUCH = Kind(
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
     meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
-    "interpreter lock. If all workers had equal shares, the mean response time would be {saved:duration} "
+    "interpreter lock (GIL). If all workers had equal shares, the mean response time would be {saved:duration} "
     "({cost:percent}) shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`.]"
     "[one? Let every worker take requests from the same sockets.][split? Use more processes and fewer threads, such as "

@@ -49,10 +49,11 @@ class Held:
         """Whether it has begun. looked_at: when the server was last looked at."""
         return self.looks >= AGREE or (self.seen == looked_at and at - self.first >= BEGIN_SECONDS)
 
-    def is_page(self, at: float) -> bool:
-        """Whether it has been critical for as long as its row says."""
+    @property
+    def is_page(self) -> bool:
+        """Whether it was seen to be critical for as long as its row says: that it is held afterwards does not count."""
         page_after = self.named.kind.page_after if self.named.kind else PAGE_AFTER
-        return self.named.severity == "critical" and at - self.critical >= page_after
+        return self.named.severity == "critical" and self.seen - self.critical >= page_after
 
 
 class Hold:
@@ -88,7 +89,7 @@ class Hold:
         order = sorted(begun, key=lambda held: (SEVERITIES.index(held.named.severity), held.since))
         by_code = {held.named.code: held for held in reversed(order)}
         apart = [held for held in order if by_code[held.named.code] is held]
-        return [(held, held.is_page(at)) for held in apart[:MOST_ALERTS]]
+        return [(held, held.is_page) for held in apart[:MOST_ALERTS]]
 
     def since(self, code: str) -> float | None:
         """The start (epoch seconds) of the present finding with this code; None if there is none."""
@@ -121,7 +122,7 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
     looks = held.looks + (at > held.seen)
     named = held.named
     if (finding.kind, finding.code, finding.severity) != (named.kind, named.code, named.severity):
-        is_fixed = held.is_page(at) and finding.severity == named.severity
+        is_fixed = held.is_page and finding.severity == named.severity
         named = named if is_fixed else finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
     return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=at if turned else held.critical)

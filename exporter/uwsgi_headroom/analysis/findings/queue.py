@@ -52,7 +52,7 @@ QUEUE_FULL = Kind(
     "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
     act="{advice}",
     then="{longer}",
-    page_after=60,
+    page_after=75,
 )
 QUEUE_FULL_AT_TIMES = replace(
     QUEUE_FULL, severity="warning", title="Clients are refused at {name}, whose listen queue is full at times."
