@@ -26,7 +26,8 @@ from tools.bench.days.course import STEP, Course, Hurt
 from tools.bench.days.findings import OBJECTIVE, Episode
 from tools.bench.days.healthy import Array
 from tools.environments import ROOT
-from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS
+from tools.findings_page import list_rows
+from uwsgi_headroom.analysis.findings import hold
 
 RULES = ROOT / "alerts" / "rules"
 
@@ -38,8 +39,8 @@ _MARKS = int(SCRAPE / STEP)
 BEFORE, AFTER = 20, 15
 """Minutes of a stretch before and after what is near: the longest window and hold, and the time that a page stays."""
 
-PAGE_AFTER, PAGE_AFTER_USUALLY = {"request_stuck": 0.0, "clients_refused": 60.0}, 300.0
-"""Seconds for which a critical finding must hold before it pages."""
+PAGE_AFTER = {row.code: row.page_after for row in list_rows() if row.severity == "critical"}
+"""Seconds for which a critical finding must be seen before it pages."""
 
 _NO_PAGE = {"objective_missed"}
 """Findings for which UwsgiErrorBudgetBurning pages."""
@@ -100,7 +101,7 @@ def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
         Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
         for each in episodes
         if each.severity == "critical" and each.code not in _NO_PAGE
-        if (seen := each.end - each.start - HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, PAGE_AFTER_USUALLY))
+        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, hold.PAGE_AFTER))
     ]
 
 
