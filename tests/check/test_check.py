@@ -166,13 +166,12 @@ def test_every_thread_busy_is_critical() -> None:
     assert "in the listen queue" in ran.stdout
 
 
-def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
-    """Without requests nothing is concluded; the message says how many requests are needed."""
+def test_an_idle_server_is_fine() -> None:
+    """Without requests nothing is concluded."""
     with uwsgi("--processes", "2") as server:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout
-    assert "Too few requests" in ran.stdout
-    assert "at least 200 more are needed" in ran.stdout
+    assert "No requests yet: headroom not known" in " ".join(ran.stdout.split())
 
 
 def test_interrupted_it_judges_what_it_has_seen() -> None:

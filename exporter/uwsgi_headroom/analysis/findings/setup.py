@@ -61,7 +61,7 @@ SETTINGS_HURT = Kind(
     severity="info",
     title="Some settings of this uWSGI will cause trouble later.",
     evidence="{titles}",
-    act="Run `uwsgi-headroom review{which}`: it prints the lines to add to uWSGI's configuration.",
+    act="Run `uwsgi-headroom review[which?  {which}]`: it prints the lines to add to uWSGI's configuration.",
 )
 
 
@@ -76,7 +76,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield THUNDER_LOCK.found()
     warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
-        which = f" {shlex.quote(server.address)}" if server.address else ""
+        which = shlex.quote(server.address) if server.address else ""
         yield SETTINGS_HURT.found(titles=" ".join(warnings[:_MOST_SETTINGS]), which=Private(which))
 
 
