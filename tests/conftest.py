@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import logging
@@ -54,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs slow files first, so that none of them runs last: those of the rules, which promtool simulates, then those
     that wait for real servers."""
     items.sort(key=lambda item: (item.path.parent.name != "alerts", item.get_closest_marker("integration") is None))
+
+
+LONGEST_SECONDS = 400
+"""A test that takes longer hangs: its process prints where, and ends, so that the test fails and the others go on."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Ends a test that hangs."""
+    faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ import msgspec
 
 from uwsgi_headroom.tune import load as package_load
 from uwsgi_headroom.tune.load import Tally, ask, connect
+from uwsgi_headroom.within import within
 
 MOST_IN_FLIGHT = 2000
 """Requests of an open loop at once; further ones are left out and counted."""
@@ -97,7 +98,7 @@ class Kept:
     async def ask(self, path: str, patience: float) -> int | str:
         """Makes a request; returns its status, or why it has none."""
         try:
-            return await asyncio.wait_for(self._ask(path), patience)
+            return await within(patience, self._ask(path))
         except (asyncio.TimeoutError, OSError, asyncio.IncompleteReadError, ValueError) as error:
             return type(error).__name__
 

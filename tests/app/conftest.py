@@ -16,7 +16,7 @@ from tests.app.served import Served
 from tests.support import real_uwsgi
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     """Runs uWSGI with app/uwsgi.ini on a free port, with the Flask of the tests, however uWSGI was built."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:

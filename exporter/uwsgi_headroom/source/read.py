@@ -21,6 +21,7 @@ from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
 from uwsgi_headroom.source.room import NoRoomError, Share
 from uwsgi_headroom.source.silence import explain_silence
 from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
+from uwsgi_headroom.within import within
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",
@@ -86,7 +87,7 @@ async def read_document(
 
 async def _resolve(address: Tcp | Http, timeout: float) -> Sequence[AddressInfo]:
     try:
-        found = await asyncio.wait_for(resolve_host(address.host, address.port), timeout)
+        found = await within(timeout, resolve_host(address.host, address.port))
     except asyncio.TimeoutError:
         raise SourceError(
             "timeout",
@@ -110,7 +111,7 @@ async def _read(
     if sys.version_info >= (3, 11):  # without a task of its own
         async with asyncio.timeout(seconds):
             return await _read_other(address, addresses, share)
-    return await asyncio.wait_for(_read_other(address, addresses, share), seconds)
+    return await within(seconds, _read_other(address, addresses, share))
 
 
 async def _read_other(address: Tcp | Http | File, addresses: Sequence[AddressInfo], share: Share) -> Answer:

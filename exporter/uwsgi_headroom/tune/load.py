@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from uwsgi_headroom.within import within
+
 Address = str | tuple[str, int]  # path of a UNIX socket, or host and port
 RETRY = 0.05  # seconds after which a client asks again when it got no answer
 REDIRECT, FAILED = 300, 500  # the lowest status of each
@@ -87,7 +89,7 @@ async def ask(address: Address, target: str, patience: float | None = None, late
     try:
         with connect(address) as sock:
             asked = _exchange(sock, target, late)
-            return await (asyncio.wait_for(asked, patience) if patience else asked)
+            return await (within(patience, asked) if patience else asked)
     except asyncio.TimeoutError:
         return "timeout"
     except (ValueError, IndexError):

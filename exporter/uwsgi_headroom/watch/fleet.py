@@ -35,6 +35,7 @@ from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.watch.worker_places import WorkerPlaces
+from uwsgi_headroom.within import within
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -143,7 +144,7 @@ class Fleet:
                 self._maker.places.keep({watch.reader for watch in watches})
                 self._progress.end_turn(watches)
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), GLOB_SECONDS)
+                    await within(GLOB_SECONDS, self._changed.wait())
                 self._changed.clear()
                 matches = await asyncio.to_thread(self._globbed.expand)  # a directory may be large, or slow
                 if not self._paused and not self._changed.is_set():

@@ -1,0 +1,60 @@
+"""A limited wait ends when it should, and a cancellation is never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from uwsgi_headroom.within import within
+
+
+async def after(seconds: float, result: str | Exception) -> str:
+    await asyncio.sleep(seconds)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def test_a_result_an_error_and_a_timeout() -> None:
+    """They are those of the work; after the time, the work has ended, too."""
+    assert asyncio.run(within(60, after(0, "done"))) == "done"
+    with pytest.raises(ValueError, match="wrong"):
+        asyncio.run(within(60, after(0, ValueError("wrong"))))
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(within(0.01, work()))
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_cancellation_at_any_moment_is_kept(turns: int) -> None:
+    """Also if the work ends in the same turn of the loop, as that of clients without a pause does."""
+
+    async def scenario() -> bool:
+        ready = asyncio.Event()
+
+        async def client() -> None:
+            await within(60, ready.wait())
+            await asyncio.sleep(60)
+
+        task = asyncio.ensure_future(client())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ready.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task}, timeout=30)
+        return task.cancelled()
+
+    assert asyncio.run(scenario())
