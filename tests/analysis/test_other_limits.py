@@ -118,10 +118,11 @@ def test_a_loop_that_calls_hold_is_used_for_that_part_of_the_time(part: float, f
 
 def test_under_a_rate_limit_threads_are_no_headroom() -> None:
     """Requests that mostly sleep fill half of the threads or more: more load may only sleep as well."""
-    half = sentence(correct_headroom(figures(minute(10.0, "sleep"))))
-    assert "unless a rate limit or retries make requests wait." in half
-    assert "rate limit" not in sentence(correct_headroom(figures(minute(6.0, "sleep"))))
-    assert "rate limit" not in sentence(correct_headroom(figures(minute(10.0, "backend"))))
+    half = correct_headroom(figures(minute(10.0, "sleep")))
+    assert half.headroom.sleeps
+    assert "rate limit" not in sentence(half)  # the line about headroom says it
+    assert not correct_headroom(figures(minute(6.0, "sleep"))).headroom.sleeps
+    assert not correct_headroom(figures(minute(10.0, "backend"))).headroom.sleeps
 
 
 def test_errors_leave_no_headroom_that_is_known() -> None:

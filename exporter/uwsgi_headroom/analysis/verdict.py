@@ -7,7 +7,6 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit, OtherLimit
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.shortages import UNLESS_LIMITED
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
@@ -67,10 +66,7 @@ def verdict_sentence(
     if room.first is not None and room.factor is not None:
         if room.first == "cpu" and room.factor <= NO_ROOM:
             return "No CPU is idle: other programs use the rest, and more load competes with them."
-        return (
-            f"{_room_clause(room.factor, gives_out(room.first, slots), room.is_upper_bound, usable)}"
-            f"{UNLESS_LIMITED if room.sleeps else ''}{unseen}."
-        )
+        return f"{_room_clause(room.factor, gives_out(room.first, slots), room.is_upper_bound, usable)}{unseen}."
     if room.far and not room.no_requests:
         return f"Nearly idle: headroom over 100x{unseen}."
     return _name_not_known(room)
