@@ -179,13 +179,13 @@ def test_a_page_without_links(running: Running) -> None:
 @pytest.mark.integration
 def test_a_page_is_taken_back(running: Running) -> None:
     """When the alert ends, Slack says so and how long it lasted, and PagerDuty's incident is resolved."""
-    saturated = alert("UwsgiUsersHurt", "critical", "mended", startsAt=two_hours_ago())
+    saturated = alert("UwsgiUsersHurt", "critical", "repaired", startsAt=two_hours_ago())
     running.post(saturated)
-    (first,) = running.wait("of mended", "/pagerduty")
-    running.slack("of mended")
+    (first,) = running.wait("of repaired", "/pagerduty")
+    running.slack("of repaired")
     running.post(over(saturated))
-    slack = running.slack("of mended", count=2)
-    assert slack["title"] == "RESOLVED: UwsgiUsersHurt of mended on 10.0.0.1:9238."
+    slack = running.slack("of repaired", count=2)
+    assert slack["title"] == "RESOLVED: UwsgiUsersHurt of repaired on 10.0.0.1:9238."
     assert slack["color"] == "good"
     assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 2 h\. ", slack["text"])
     _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)

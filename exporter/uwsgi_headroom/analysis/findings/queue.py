@@ -146,8 +146,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
 
 
 def _count_drops(window: Window, name: str) -> Facts:
-    """How often the kernel dropped a connection to this server, and how often it may have been another's, which is not
-    told apart in an earlier version's history."""
+    """How often the kernel dropped a connection to this server, and how often it may have been another's: history of an
+    earlier version has only the sum."""
     overflows, tcp = window.overflows, is_tcp(name)
     known: Facts = {"dropped": None, "others": None, "tcp": tcp, "unix": not tcp}
     if not tcp or overflows is None:
