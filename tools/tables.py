@@ -240,7 +240,6 @@ def tune_flags() -> Iterator[str]:
 
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-FINDINGS = PACKAGE / "analysis" / "findings"
 
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",

@@ -16,7 +16,6 @@ from uwsgi_headroom.analysis.destinations import (
     UNKNOWN,
     DestinationFigures,
     list_main,
-    see_backends,
 )
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
@@ -45,7 +44,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.words.formats import duration, name_pids, percent, rate
+from uwsgi_headroom.words.formats import duration, name_pids, percent
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -301,22 +300,6 @@ def _explain_clients(figures: Figures) -> Explanation | None:
     )
 
 
-def explain_saturation(figures: Figures) -> Explanation | None:
-    """What to do about a saturated backend; None if none is known to be."""
-    saturation = figures.saturation
-    if saturation is None:
-        return None
-    named = name_saturated(figures, saturation)
-    what = f"the backend {named}" if named else "a backend"
-    which = "" if named else " To see which backend the threads wait for, give your backends names (`--backends`)."
-    return Explanation(
-        f"{what} is saturated",
-        f"{see_backends(_list_saturated(figures, saturation))}. If the problem began with a deploy, roll the deploy "
-        f"back. Then make the queries to {named or 'the backend'} faster or fewer, or give {named or 'the backend'} "
-        f"more capacity. More threads or processes would also wait{_say_most(figures, saturation)}.{which}",
-    )
-
-
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
     found = _list_saturated(figures, saturation)
@@ -336,12 +319,6 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
     """Whether half of the threads waited for a saturated backend, on average, while the rate was high. It is then close
     to what the backend completes at most; else it is the mean of short bursts and the time between them."""
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
-
-
-def _say_most(figures: Figures, saturation: Saturation) -> str:
-    return (
-        f", and uWSGI can hardly serve more than {rate(saturation.high)}" if fills_threads(figures, saturation) else ""
-    )
 
 
 OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CPU time"
@@ -366,13 +343,3 @@ def _find_own_threads(figures: Figures) -> Explanation | None:
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
     return Explanation(OWN_THREADS_COMPUTE, find_computing_thread(figures))
-
-
-LESS_CHILDREN = "Start fewer programs at the same time, for example through a job queue, or add CPUs."
-"""The advice about programs that requests start and wait for."""
-
-GET_CPU = (
-    "Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`). Check how much CPU uWSGI's "
-    "cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the workers may run (`cpu-affinity`)."
-)
-"""The advice about requests that wait for a CPU where it is not known who has it."""

@@ -104,14 +104,6 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-WAIT_FOR_THREADS = "the threads wait for background threads of their worker"
-"""The cause of waits for which no request is responsible, as a clause."""
-
-
-WAIT_ALONE = "the threads wait on locks or events that no other thread of their worker can release"
-"""The same, where the workers have no other threads."""
-
-
 def have_no_other_threads(figures: Figures) -> bool:
     """Whether the workers are known to have no threads but those that serve requests: what a request waits for there,
     another request, another process or a timeout has to end."""

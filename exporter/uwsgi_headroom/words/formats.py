@@ -198,16 +198,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def counted_or_no(count: int, noun: str) -> str:
-    """The same in a sentence: `no worker`, `1 worker`, `2 workers`."""
-    return counted(count, noun) if count else f"no {noun}"
-
-
-def say_completed(count: int) -> str:
-    """How many requests were completed, as a clause."""
-    return f"{counted_or_no(count, 'request')} {'was' if count <= 1 else 'were'} completed"
-
-
 def repeated(count: int) -> str:
     """How often: `once`, `2 times`."""
     return "once" if count == 1 else f"{count:,} times"
