@@ -1,16 +1,15 @@
 """After any cancellation at any await, the next read, scrape and close work."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support import bad_servers
 from tests.support.cancellation import cancelling, everywhere
 from tests.support.captured_documents import document
+from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.fleet import Fleet
@@ -45,7 +44,7 @@ async def works(reader: Reader) -> None:
     await reader.close()
 
 
-def test_a_read_in_flight(addresses: list[str]) -> None:
+def test_a_read_in_flight(addresses):
     """If a read is cancelled, it starts again for callers that wait."""
 
     async def scenario(place: int) -> bool:
@@ -59,7 +58,7 @@ def test_a_read_in_flight(addresses: list[str]) -> None:
 
 
 @pytest.mark.parametrize("end", [Reader.pause, Reader.close])
-def test_a_pause_at_any_moment(addresses: list[str], end: Callable[[Reader], Awaitable[None]]) -> None:
+def test_a_pause_at_any_moment(addresses, end):
     """After a pause or close at any turn of the event loop, the reader works again."""
 
     async def scenario(place: int) -> bool:
@@ -79,7 +78,7 @@ def test_a_pause_at_any_moment(addresses: list[str], end: Callable[[Reader], Awa
 
 
 @pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
-def test_callers_that_wait_for_a_reader(addresses: list[str], function: Callable[[Reader], Awaitable[object]]) -> None:
+def test_callers_that_wait_for_a_reader(addresses, function):
     """Callers that wait for a read, a pause or a close may be cancelled."""
 
     async def scenario(place: int) -> bool:
@@ -104,13 +103,10 @@ async def fleet_works(fleet: Fleet, names: list[str]) -> None:
     """The fleet samples and observes every server, and closes."""
     fleet.resume()
     before = {watch: watch.integrals.totals.samples for watch in fleet.watches()}
-    sampling = asyncio.create_task(fleet.run())
-    while any(watch.integrals.totals.samples <= samples for watch, samples in before.items()):  # noqa: ASYNC110 - no event
-        await asyncio.sleep(0.001)
-    observations = await fleet.observe()
-    assert [observation.name for observation in observations if observation.reading] == names
-    sampling.cancel()
-    await fleet.close()
+    async with sampling(fleet):
+        await until(lambda: all(watch.integrals.totals.samples > samples for watch, samples in before.items()))
+        observations = await fleet.observe()
+        assert [observation.name for observation in observations if observation.reading] == names
 
 
 def make_fleet(addresses: list[str]) -> Fleet:
@@ -118,17 +114,17 @@ def make_fleet(addresses: list[str]) -> Fleet:
 
 
 @pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
-def test_the_sampling_of_a_fleet(addresses: list[str], function: Callable[..., object]) -> None:
+def test_the_sampling_of_a_fleet(addresses, function):
     """If the sampling of all servers, of one server, or one read is cancelled, all servers are still sampled."""
 
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
         with cancelling(function, place) as cancellation:
-            sampling = asyncio.create_task(fleet.run())
+            running = asyncio.create_task(fleet.run())
             for _ in range(100):
                 await asyncio.sleep(0)
-            sampling.cancel()
-            await asyncio.wait({sampling})
+            running.cancel()
+            await asyncio.wait({running})
         await fleet_works(fleet, NAMES)
         return cancellation.happened
 
@@ -136,15 +132,15 @@ def test_the_sampling_of_a_fleet(addresses: list[str], function: Callable[..., o
 
 
 @pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
-def test_callers_that_wait_for_a_fleet(addresses: list[str], function: Callable[[Fleet], Awaitable[object]]) -> None:
+def test_callers_that_wait_for_a_fleet(addresses, function):
     """If a scrape or a pause is cancelled, the fleet still works."""
 
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
-        sampling = asyncio.create_task(fleet.run())
+        running = asyncio.create_task(fleet.run())
         with cancelling(function, place) as cancellation, contextlib.suppress(asyncio.CancelledError):
             await asyncio.ensure_future(function(fleet))
-        sampling.cancel()
+        running.cancel()
         await fleet_works(fleet, NAMES)
         return cancellation.happened
 

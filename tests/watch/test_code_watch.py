@@ -1,7 +1,5 @@
 """Looks at code beside the samples: as often as their cost permits, and never to the harm of anything else."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace
@@ -31,13 +29,9 @@ def watched(setting: CodeSetting, budget: CpuBudget | None = None) -> Watch:
     ("setting", "cost", "pause"),
     [(CodeSetting(), 0.004, 1.0), (CodeSetting(), 0.06, 10.0), (CHECK, 0.004, 0.1), (CHECK, 0.02, 0.4)],
 )
-def test_a_look_that_costs_much_lowers_the_rate(
-    monkeypatch: pytest.MonkeyPatch, setting: CodeSetting, cost: float, pause: float
-) -> None:
-    """So no server takes more than its share of a CPU; the next cheap look raises the rate again. A look that saw
-    nothing for a reason costs as well."""
+def test_a_look_that_costs_much_lowers_the_rate(monkeypatch, setting, cost, pause):
+    """No server takes more than its share of a CPU, and the next cheap look raises the rate again."""
     watch = watched(setting)
-    assert watch.code
     costs = iter((cost, 0.0))
 
     async def look(*_: object) -> CodeLook:
@@ -50,7 +44,7 @@ def test_a_look_that_costs_much_lowers_the_rate(
     assert watch.code.pause == setting.seconds
 
 
-def test_an_error_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_is_logged_once(monkeypatch, caplog):
     """It ends neither the looks nor the watching. So does a reason why nothing is seen; a change of it is logged."""
     outcomes: list[CodeLook | Exception] = [
         *[ValueError("torn")] * 3,
@@ -69,7 +63,6 @@ def test_an_error_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest
 
     async def watch_until_seen() -> Watch:
         watch = watched(QUICK)
-        assert watch.code
         looking = asyncio.create_task(watch.code.run())
         for _ in range(10_000):
             await asyncio.sleep(0.001)
@@ -91,7 +84,7 @@ def test_an_error_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest
     assert watch.state == "up"
 
 
-def test_a_server_that_is_down_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_down_is_not_looked_at(monkeypatch):
     """Its processes may be others by now."""
 
     async def look(*_: object) -> CodeLook:
@@ -99,37 +92,30 @@ def test_a_server_that_is_down_is_not_looked_at(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(CodeWatch, "ask", look)
     watch = watched(QUICK)
-    assert watch.code
-    assert watch.reading
     watch.reading = replace(watch.reading, at=watch.reading.at - 60)
     asyncio.run(watch.code.look())
     assert watch.code.history.of(0.0, 1.0).looks == 0
 
 
-def test_it_is_turned_on_and_off() -> None:
-    """A reload changes how code is looked at, or whether: nothing of before is left; the same setting changes
-    nothing."""
-
-    async def turn() -> None:
-        watch = watched(CodeSetting())
-        sampling = asyncio.create_task(watch.sample())
-        await asyncio.sleep(0)
-        first, task = watch.code, watch._looking
-        assert task
-        watch.set_code(CodeSetting())
-        assert (watch.code, watch._looking) == (first, task)
-        watch.set_code(CodeSetting(("/srv/",)))
-        assert watch.code is not first
-        second = watch._looking
-        assert second
-        watch.set_code(None)
-        assert (watch.code, watch._looking) == (None, None)
-        watch.set_code(CodeSetting())
-        third = watch._looking
-        assert third
-        sampling.cancel()
-        await asyncio.wait({task, second, third, sampling})
-        assert all(each.cancelled() for each in (task, second, third, sampling))
-        await watch.reader.close()
-
-    asyncio.run(turn())
+async def test_it_is_turned_on_and_off():
+    """Nothing of before is left after a reload that changes it; the same setting changes nothing."""
+    watch = watched(CodeSetting())
+    sampling = asyncio.create_task(watch.sample())
+    await asyncio.sleep(0)
+    first, task = watch.code, watch._looking
+    assert task
+    watch.set_code(CodeSetting())
+    assert (watch.code, watch._looking) == (first, task)
+    watch.set_code(CodeSetting(("/srv/",)))
+    assert watch.code is not first
+    second = watch._looking
+    assert second
+    watch.set_code(None)
+    assert (watch.code, watch._looking) == (None, None)
+    watch.set_code(CodeSetting())
+    third = watch._looking
+    assert third
+    sampling.cancel()
+    await asyncio.wait({task, second, third, sampling})
+    assert all(each.cancelled() for each in (task, second, third, sampling))
+    await watch.reader.close()

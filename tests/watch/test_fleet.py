@@ -1,7 +1,5 @@
 """A fleet has a reader for each configured server, and for each socket that its globs match over time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -14,6 +12,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
+from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
@@ -51,20 +50,20 @@ def globbing(pattern: str, *more: str, hands: MovableClock | None = None) -> Fle
     return Fleet(servers, clock=(hands or MovableClock()).clock)
 
 
-def test_named_servers_in_their_order() -> None:
+def test_named_servers_in_their_order():
     """Servers come in the order of the configuration, with the same reader each time."""
     fleet = globbing("b=/run/b", "a=tcp://localhost:1")
     assert names(fleet) == ["b", "a"]
     assert fleet.watches()[0] is fleet.watches()[0]
 
 
-def test_servers_share_one_reading_of_the_machine() -> None:
+def test_servers_share_one_reading_of_the_machine():
     """The machine's CPU time is read once for all servers."""
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
 
 
-def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
+def test_sockets_found_are_named_after_their_files(tmp_path):
     """Every matching socket is a server named after its file; other files are not servers."""
     (tmp_path / "file.stats").write_text("")
     (tmp_path / "folder.stats").mkdir()
@@ -73,7 +72,7 @@ def test_sockets_found_are_named_after_their_files(tmp_path: Path) -> None:
         assert names(globbing(f"{tmp_path}/*.stats")) == ["api.v2", "shop"]
 
 
-def test_a_refresh_finds_new_sockets(tmp_path: Path) -> None:
+def test_a_refresh_finds_new_sockets(tmp_path):
     """A new socket becomes a server at the next refresh, and existing readers stay."""
     fleet = globbing(f"{tmp_path}/*.stats")
     assert names(fleet) == []
@@ -86,68 +85,45 @@ def test_a_refresh_finds_new_sockets(tmp_path: Path) -> None:
             assert fleet.watches()[1] is first
 
 
-def test_sampling_finds_new_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
     """While the fleet samples, a new socket becomes a server without further calls."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
     fleet = globbing(f"{tmp_path}/*.stats")
-
-    async def found() -> list[str]:
-        while not fleet.watches():  # noqa: ASYNC110 - a fleet has no event for it
-            await asyncio.sleep(0)
-        return [watch.name for watch in fleet.watches()]
-
-    async def look() -> list[str]:
-        sampling = asyncio.create_task(fleet.run())
+    async with sampling(fleet):
         await asyncio.sleep(0)  # the first refresh is done
         assert fleet.watches() == []
-        try:
-            with listening(tmp_path / "shop.stats"):
-                return await asyncio.wait_for(found(), 60)
-        finally:
-            sampling.cancel()
-            await fleet.close()
-
-    assert asyncio.run(look()) == ["shop"]
+        with listening(tmp_path / "shop.stats"):
+            await until(fleet.watches)
+            assert [watch.name for watch in fleet.watches()] == ["shop"]
 
 
-def test_a_paused_fleet_finds_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
     """A socket that appears during a pause is found after the pause, because it would be read at once."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.001)
     fleet = globbing(f"{tmp_path}/*.stats")
-
-    async def look() -> None:
-        await fleet.pause()
-        sampling = asyncio.create_task(fleet.run())
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-        assert fleet.watches() == []
-        fleet.resume()
-        while not fleet.watches():  # noqa: ASYNC110 - a fleet has no event for it
-            await asyncio.sleep(0)
-        sampling.cancel()
-        await fleet.close()
-
     with listening(tmp_path / "shop.stats"):
-        asyncio.run(asyncio.wait_for(look(), 60))
+        await fleet.pause()
+        async with sampling(fleet):
+            await asyncio.sleep(0.03)
+            assert fleet.watches() == []
+            fleet.resume()
+            await until(fleet.watches)
 
 
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
-def test_pausing_looks_nothing_up(tmp_path: Path, call: str) -> None:
+async def test_pausing_looks_nothing_up(tmp_path, call):
     """Pausing, resuming or closing a fleet reads no directory."""
     fleet = globbing(f"{tmp_path}/*.stats")
 
-    async def look() -> None:
+    with listening(tmp_path / "shop.stats"):
         done = getattr(fleet, call)()
         if done is not None:
             await done
-
-    with listening(tmp_path / "shop.stats"):
-        asyncio.run(look())
         assert fleet.watches() == []
         assert names(fleet) == ["shop"]
 
 
-def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> None:
+def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path):
     """A server whose socket is gone is reported long enough to be noticed, but not until it pages, after 2 minutes."""
     assert 2 * GLOB_SECONDS < GONE_SECONDS < 120
     hands = MovableClock()
@@ -157,7 +133,6 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> Non
     hands.move(GLOB_SECONDS + 1)
     assert names(fleet) == ["shop"]
     (observation,) = asyncio.run(sampled(fleet))
-    assert isinstance(observation.outcome, ReadError)
     assert observation.outcome.reason == "not_found"
     hands.move(GONE_SECONDS - GLOB_SECONDS - 2)
     assert names(fleet) == ["shop"]
@@ -165,7 +140,7 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path: Path) -> Non
     assert names(fleet) == []
 
 
-def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
+def test_a_socket_that_returns_is_the_server_it_was(tmp_path):
     """A server that restarts keeps its reader and its name."""
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
@@ -184,7 +159,7 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_two_sockets_of_one_file_name(tmp_path: Path, first: str) -> None:
+def test_two_sockets_of_one_file_name(tmp_path, first):
     """Each is named after its directory and file, whichever starts first, restarts or is gone."""
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -204,13 +179,13 @@ def test_two_sockets_of_one_file_name(tmp_path: Path, first: str) -> None:
             assert names(late) == ["a/shop", "b/shop"]
 
 
-def test_a_name_that_the_configuration_gave_is_taken(tmp_path: Path) -> None:
+def test_a_name_that_the_configuration_gave_is_taken(tmp_path):
     """A socket does not get the name of a configured server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
 
 
-def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -> None:
+def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
     """A configured name is kept even if it is the path of another socket."""
     path = f"{tmp_path}/shop.stats"
     with listening(Path(path)):
@@ -219,20 +194,20 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path: Path) -
         assert names(fleet) == [path, "shop", f"{path}#2"]
 
 
-def test_a_configured_socket_is_not_found_again(tmp_path: Path) -> None:
+def test_a_configured_socket_is_not_found_again(tmp_path):
     """A configured socket that a glob also matches is one server, and read only once."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
         assert names(fleet) == ["store", "api"]
 
 
-def test_two_globs_that_find_one_socket(tmp_path: Path) -> None:
+def test_two_globs_that_find_one_socket(tmp_path):
     """A socket that two globs match is one server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
-def test_names_that_are_not_utf8_stay_different(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_stay_different(tmp_path):
     """Two names that look the same in a metric do not become one server."""
     paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
     with listening(paths[0]), listening(paths[1]):
@@ -240,7 +215,7 @@ def test_names_that_are_not_utf8_stay_different(tmp_path: Path) -> None:
     assert len(set(written)) == 2
 
 
-def test_one_that_is_silent_costs_the_others_nothing() -> None:
+def test_one_that_is_silent_costs_the_others_nothing():
     """Every server is read on its own timer; a scrape does not wait for servers that were read before."""
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
@@ -251,7 +226,7 @@ def test_one_that_is_silent_costs_the_others_nothing() -> None:
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 
 
-def test_observing_reads_nothing() -> None:
+async def test_observing_reads_nothing():
     """For any number of scrapes, the server has only the connections of its sampling."""
     clients = 0
 
@@ -260,7 +235,7 @@ def test_observing_reads_nothing() -> None:
         clients += 1
         connection.sendall(document("minified"))
 
-    async def look(address: str) -> None:
+    with bad_servers.serving("unix", behave) as address:
         fleet = Fleet([make_server(address)])
         await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
         assert clients == 1
@@ -268,34 +243,24 @@ def test_observing_reads_nothing() -> None:
             assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
         assert clients == 1
 
-    with bad_servers.serving("unix", behave) as address:
-        asyncio.run(look(address))
 
-
-def test_a_server_that_was_never_read() -> None:
+async def test_a_server_that_was_never_read():
     """A scrape waits for such a server for a limited time, then reports it as down and the others as usual."""
-
-    async def look(silent: str, well: str) -> None:
-        fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
-        sampling = asyncio.create_task(fleet.run())
-        await fleet.wait_for_first(fleet.watches(), 0.3)
-        observations = [watch.observe((60.0,)) for watch in fleet.watches()]
-        assert [isinstance(observation.outcome, Reading) for observation in observations] == [False, True]
-        sampling.cancel()
-        await fleet.close()
-
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
         bad_servers.answers("unix", document("minified")) as well,
     ):
-        asyncio.run(look(silent, well))
+        fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
+        async with sampling(fleet):
+            await fleet.wait_for_first(fleet.watches(), 0.3)
+            observations = [watch.observe((60.0,)) for watch in fleet.watches()]
+    assert [isinstance(observation.outcome, Reading) for observation in observations] == [False, True]
 
 
-def test_sampling_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sampling_that_fails_begins_again(monkeypatch):
     """A failure in the sampling of one server is counted and sampling restarts; other servers are not affected."""
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
-
-    async def look(address: str) -> None:
+    with bad_servers.answers("unix", document("minified")) as address:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])
         shop = fleet.watches()[0]
         pause, faults = shop.pace.pause, [ZeroDivisionError(), ZeroDivisionError()]
@@ -306,32 +271,21 @@ def test_sampling_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> No
             return pause(outcome)
 
         monkeypatch.setattr(shop.pace, "pause", fails_twice)
-        sampling = asyncio.create_task(fleet.run())
-        while any(watch.integrals.totals.samples < 4 for watch in fleet.watches()):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
-        assert fleet.health.restarts == {"sample": 2}
-        sampling.cancel()
-        await fleet.close()
-
-    with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(asyncio.wait_for(look(address), 60))
+        async with sampling(fleet):
+            await until(lambda: all(watch.integrals.totals.samples >= 4 for watch in fleet.watches()))
+            assert fleet.health.restarts == {"sample": 2}
 
 
-def test_closing_ends_every_read() -> None:
-    """Closing the fleet ends the reads in flight."""
-
-    async def look(address: str) -> None:
+async def test_closing_ends_every_read():
+    with bad_servers.accepts_and_never_writes("unix") as address:
         fleet = Fleet([make_server(address, name="silent")])
         reading = asyncio.create_task(fleet.watches()[0].reader.read())
         await asyncio.sleep(0)
         await fleet.close()
         assert isinstance(await asyncio.wait_for(reading, 60), ReadError)
 
-    with bad_servers.accepts_and_never_writes("unix") as address:
-        asyncio.run(look(address))
 
-
-def test_no_server_at_all() -> None:
+def test_no_server_at_all():
     """An empty fleet has no observations."""
     fleet = Fleet([])
     assert asyncio.run(fleet.observe()) == []

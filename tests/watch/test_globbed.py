@@ -1,7 +1,5 @@
 """Servers that a pattern finds: which of them are watched, expected and missing."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -19,6 +17,7 @@ from tests.support import bad_servers, real_uwsgi, stored_days
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import emperor as simulated_emperor
+from tests.watch.sampling import sampling, until
 from tests.watch.test_fleet import listening
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
@@ -50,7 +49,7 @@ LATER = 1e10
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(monkeypatch) -> Iterator[Path]:
     """A directory with a short path, in which real stats servers have directories of their own."""
     with tempfile.TemporaryDirectory(prefix="globs-") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -84,7 +83,7 @@ def answering_once(path: Path) -> Iterator[None]:
 def globbing(
     pattern: object, hands: MovableClock, memory: Memory = NO_MEMORY, most: int = 400, **more: object
 ) -> Fleet:
-    entry = ServerConfig("", None, str(pattern), **more)  # type: ignore[arg-type]
+    entry = ServerConfig("", None, str(pattern), **more)
     return Fleet([entry], Settings(max_servers=most), hands.clock, memory=memory)
 
 
@@ -105,7 +104,7 @@ def count(fleet: Fleet) -> PatternServers:
     return servers
 
 
-def test_links_to_a_socket_are_no_other_servers(tmp_path: Path) -> None:
+def test_links_to_a_socket_are_no_other_servers(tmp_path):
     """A uWSGI is read once, by the path that is watched already, else by its own, however many links lead to it."""
     run = tmp_path / "run"
     run.mkdir()
@@ -123,7 +122,7 @@ def test_links_to_a_socket_are_no_other_servers(tmp_path: Path) -> None:
     assert [watch.name for watch in fleet.watches()] == ["else", "shop"]
 
 
-def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
     """It stays down, with its name, for as long as nobody retires it; one that was up for less is forgotten."""
     monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)
     hands = MovableClock()
@@ -143,7 +142,7 @@ def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder: Path, monkeyp
     assert count(fleet) == PatternServers(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
 
 
-def test_a_suspended_exporter_has_not_seen_the_server_up(folder: Path) -> None:
+def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
     """Hours between two turns count as one turn."""
     hands = MovableClock()
     fleet = globbing(folder / "*" / "stats", hands)
@@ -154,19 +153,18 @@ def test_a_suspended_exporter_has_not_seen_the_server_up(folder: Path) -> None:
     assert turn(fleet, hands, FORGET_SECONDS) == []
 
 
-def test_a_server_of_the_past_is_down_from_the_start(tmp_path: Path) -> None:
+def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
     """After a reboot without uWSGI, a server that the history knows is there, by its name, and down."""
     hands = MovableClock()
     fleet = globbing(tmp_path / "*.stats", hands, Memory({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
     assert turn(fleet, hands) == ["shop"]
     asyncio.run(read_all(fleet))
     (shop,) = fleet.watches()
-    assert shop.error
     assert shop.error.reason == "not_found"
     assert count(fleet).missing == 1
 
 
-def test_names_of_the_configuration_are_expected(tmp_path: Path) -> None:
+def test_names_of_the_configuration_are_expected(tmp_path):
     """A server that `expect` names is there and down until it comes; it is the same server then."""
     hands = MovableClock()
     fleet = globbing(tmp_path / "*.stats", hands, expect_names=("shop",))
@@ -179,7 +177,7 @@ def test_names_of_the_configuration_are_expected(tmp_path: Path) -> None:
         assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=1)
 
 
-def test_an_expected_number(tmp_path: Path) -> None:
+def test_an_expected_number(tmp_path):
     """A number says how many there should be, though not which."""
     fleet = globbing(tmp_path / "*.stats", MovableClock(), expect_number=3)
     with listening(tmp_path / "shop.stats"):
@@ -187,9 +185,8 @@ def test_an_expected_number(tmp_path: Path) -> None:
     assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=1, expected=3)
 
 
-def test_retiring_ends_the_expectation(tmp_path: Path) -> None:
-    """A server that is down is gone within a turn, a socket left behind included; it is back when it answers, and
-    expected when it was up for another hour."""
+def test_retiring_ends_the_expectation(tmp_path):
+    """A server that is down is gone within a turn; it is back when it answers."""
     hands, history = MovableClock(), tmp_path / "history.sqlite"
     (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
@@ -207,7 +204,7 @@ def test_retiring_ends_the_expectation(tmp_path: Path) -> None:
         assert count(fleet).expected == 0
 
 
-def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
+def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path):
     """An exporter that starts later does not take it for one that is down."""
     history = tmp_path / "history.sqlite"
     (tmp_path / "run").mkdir()
@@ -218,7 +215,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
     assert fleet.watches() == []
 
 
-def test_what_the_configuration_expects_cannot_be_retired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
     """The log says where the name is to be removed."""
     hands, history = MovableClock(), tmp_path / "history.sqlite"
     memory = Memory({}, lambda: read_retired(history, LATER))
@@ -229,7 +226,7 @@ def test_what_the_configuration_expects_cannot_be_retired(tmp_path: Path, caplog
     assert "retired, but the configuration expects it" in caplog.text
 
 
-def test_a_retired_server_that_runs_stays(folder: Path) -> None:
+def test_a_retired_server_that_runs_stays(folder):
     """It is up, so it is watched; only its hour begins again."""
     hands, history = MovableClock(), folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
@@ -243,7 +240,7 @@ def test_a_retired_server_that_runs_stays(folder: Path) -> None:
         assert count(fleet).expected == 0
 
 
-def test_there_are_at_most_so_many(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_there_are_at_most_so_many(tmp_path, caplog):
     """Sockets beyond the bound are counted, and the log says so once, and once when all are watched again."""
     hands = MovableClock()
     fleet = globbing(tmp_path / "*.stats", hands, most=3)
@@ -259,7 +256,7 @@ def test_there_are_at_most_so_many(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert count(fleet).left_out == 0
 
 
-def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Path) -> None:
+def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
     """Stale sockets crowd out no server; a server that answered keeps its place."""
     hands = MovableClock()
     fleet = globbing(folder / "*" / "stats", hands, most=2)
@@ -282,7 +279,7 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Pat
     assert count(fleet).left_out == 3
 
 
-def test_sockets_on_which_somebody_listens_come_first(folder: Path) -> None:
+def test_sockets_on_which_somebody_listens_come_first(folder):
     """Sockets that were left behind a moment ago crowd out no older server."""
     fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
     with bad_servers.answers("unix", document("minified")) as address:
@@ -294,34 +291,28 @@ def test_sockets_on_which_somebody_listens_come_first(folder: Path) -> None:
         assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
 
 
-def test_sampling_tries_the_sockets_without_a_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
     """While the fleet samples, a server that answers gets the place of a stale socket without further calls."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
 
-    async def look() -> None:
-        fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
-        fleet.refresh()
-        await read_all(fleet)
-        with bad_servers.answers("unix", document("minified")) as address:
-            sampling = asyncio.create_task(fleet.run())
-            while [str(watch.address) for watch in fleet.watches()] != [f"unix://{address}"]:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-            sampling.cancel()
-            await fleet.close()
-
     (folder / "0").mkdir()
     leave_socket(folder / "0" / "stats")
-    asyncio.run(asyncio.wait_for(look(), 60))
+    fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
+    fleet.refresh()
+    await read_all(fleet)
+    with bad_servers.answers("unix", document("minified")) as address:
+        async with sampling(fleet):
+            await until(lambda: [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"])
 
 
-def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_new_sockets_starves_none_that_waits(folder, monkeypatch):
     """A server that came in the middle of it gets its place, also where the kernel does not say who listens."""
     monkeypatch.setattr(module, "_list_listening", set)
     hands = MovableClock()
     fleet = globbing(folder / "*" / "stats", hands, most=1)
 
     def flood(number: int) -> None:
-        for place in range(300):
+        for place in range(100):
             (folder / f"{number}-{place}").mkdir()
             leave_socket(folder / f"{number}-{place}" / "stats")
 
@@ -338,7 +329,7 @@ def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path, monkeypatc
         assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
 
 
-def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder: Path) -> None:
+def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder):
     """A program that answers once and leaves its socket behind does not keep the place; a short restart does."""
     hands = MovableClock()
     fleet = globbing(folder / "*" / "stats", hands, most=1)
@@ -357,7 +348,7 @@ def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder: Path
         assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
 
 
-def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path: Path) -> None:
+def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
     """At the bound, a server of the past or of the configuration has a place in any case."""
     hands = MovableClock()
     for number in range(5):
@@ -366,10 +357,11 @@ def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path: P
     assert turn(fleet, hands) == ["blog", "shop"]
 
 
-def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
     """No connection is open after a pause, in which the exporter may be stopped, nor after the end."""
-
-    async def look(left: str) -> None:
+    monkeypatch.setattr(module, "_list_listening", set)  # the silent server has no place, although it listens
+    with bad_servers.accepts_and_never_writes("unix") as address:
+        os.utime(address, (1e9, 1e9))
         hands = MovableClock()
         fleet = globbing(folder / "*" / "stats", hands, most=1)
         (folder / "0").mkdir()
@@ -379,18 +371,12 @@ def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path, monkeypatch: pyt
         for end in (fleet.pause, fleet.close):
             fleet._try_left_out()
             await asyncio.sleep(0.05)
-            assert fleet._trial
             assert not fleet._trial.done()
             await end()
             assert fleet._trial.done()
 
-    monkeypatch.setattr(module, "_list_listening", set)  # the silent server has no place, although it listens
-    with bad_servers.accepts_and_never_writes("unix") as address:
-        os.utime(address, (1e9, 1e9))
-        asyncio.run(asyncio.wait_for(look(address), 60))
 
-
-def test_a_pattern_without_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
     """At the start, once an hour, and when a socket comes."""
     hands = MovableClock()
     fleet = globbing(tmp_path / "*.stats", hands)
@@ -403,7 +389,7 @@ def test_a_pattern_without_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCa
     assert caplog.text.count("a socket matches the pattern") == 1
 
 
-def test_a_reload_keeps_what_is_expected(tmp_path: Path) -> None:
+def test_a_reload_keeps_what_is_expected(tmp_path):
     """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
     hands = MovableClock()
     fleet = globbing(tmp_path / "*.stats", hands, Memory(LONG))
@@ -416,7 +402,7 @@ def test_a_reload_keeps_what_is_expected(tmp_path: Path) -> None:
     assert fleet._globbed.most == 7
 
 
-def test_two_entries_of_one_pattern_are_counted_once(tmp_path: Path) -> None:
+def test_two_entries_of_one_pattern_are_counted_once(tmp_path):
     """A metric has one series for each pattern."""
     fleet = Fleet([make_server(f"{tmp_path}/*.stats")] * 2, clock=MovableClock().clock)
     with listening(tmp_path / "shop.stats"):
@@ -429,7 +415,7 @@ UNTIL = 1.75e9 // DAY * DAY
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def history(tmp_path_factory) -> Path:
     """The history of a server that ran for two days."""
     path = tmp_path_factory.mktemp("history") / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
@@ -441,14 +427,14 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(UNTIL, LONG_ENOUGH), (UNTIL + PAST_SECONDS - LONG_ENOUGH - 1800, LONG_ENOUGH), (UNTIL + PAST_SECONDS, 0.0)],
     ids=["now", "nearly a week ago", "a week ago"],
 )
-def test_a_week_of_history_counts(history: Path, now: float, seconds: float) -> None:
+def test_a_week_of_history_counts(history, now, seconds):
     """A server that was up for an hour within the week is known to have been."""
     assert remember(history, now).up_seconds.get("shop", 0.0) >= seconds
     if not seconds:
         assert remember(history, now).up_seconds == {}
 
 
-def test_what_was_before_a_retirement_does_not_count(tmp_path: Path) -> None:
+def test_what_was_before_a_retirement_does_not_count(tmp_path):
     """A retired server is expected again after an hour of its own."""
     path = tmp_path / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
@@ -459,9 +445,7 @@ def test_what_was_before_a_retirement_does_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database"])
-def test_a_file_that_cannot_be_read_knows_nothing(
-    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_read_knows_nothing(tmp_path, content, caplog):
     """The exporter starts all the same; the log says why, if there is a file."""
     path = tmp_path / "history.sqlite"
     if content is not None:
@@ -470,7 +454,7 @@ def test_a_file_that_cannot_be_read_knows_nothing(
     assert ("servers of the past are not known" in caplog.text) == bool(content)
 
 
-def test_an_emperor_that_lists_a_vassal_has_not_ended_it() -> None:
+def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     """A vassal that runs or is throttled is expected; so is one of an Emperor that is down itself."""
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
     assert not is_ended((watch, "shop.ini"), "")
@@ -490,7 +474,7 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it() -> None:
         assert is_ended((watch, "shop.ini"), "") == is_it
 
 
-def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path: Path) -> None:
+def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
     """Only if the directory of the file is there: otherwise the exporter may just not see it."""
     file = tmp_path / "shop.ini"
     file.touch()
@@ -505,46 +489,37 @@ VASSAL = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nhttp-socket = {name}.http\n
 
 
 @pytest.mark.integration
-def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch):
     """The socket that uWSGI leaves behind is no server that is down; a vassal whose Emperor is killed is one."""
     for name, seconds in {"LONG_ENOUGH": 1.0, "ENDED_SECONDS": 2.0, "GLOB_SECONDS": 0.2}.items():
         monkeypatch.setattr(globbed, name, seconds)
     monkeypatch.setattr("uwsgi_headroom.watch.fleet.GLOB_SECONDS", 0.2)
     files = {f"vassals/{name}.ini": VASSAL.format(app=real_uwsgi.APP, name=name) for name in ("shop", "blog")}
 
-    async def until(fleet: Fleet, states: dict[str, str], seconds: float = 40) -> None:
-        end = time.monotonic() + seconds
-        while (found := {watch.name: watch.state for watch in fleet.watches()}) != states:
-            assert time.monotonic() < end, found
-            await asyncio.sleep(0.1)
-
-    async def look(directory: Path, kill: object) -> None:
-        servers = [make_server(str(directory / "stats"), name="emperor"), make_server(f"{directory}/vassals/*.stats")]
-        fleet = Fleet(servers)
-        sampling = asyncio.create_task(fleet.run())
-        try:
-            await until(fleet, {"emperor": "up", "shop": "up", "blog": "up"})
-            await asyncio.sleep(3)  # so that both count as expected
-            (directory / "vassals" / "blog.ini").unlink()
-            await until(fleet, {"emperor": "up", "shop": "up"})
-            assert fleet.health.patterns[0].expected == 1
-            kill()  # type: ignore[operator]
-            await until(fleet, {"emperor": "down", "shop": "down"})
-            assert fleet.health.patterns[0].expected == 1
-        finally:
-            sampling.cancel()
-            await fleet.close()
+    def states() -> dict[str, str]:
+        return {watch.name: watch.state for watch in fleet.watches()}
 
     with real_uwsgi.bare("--emperor", "vassals", "--emperor-stats", "{directory}/stats", files=files) as server:
-        asyncio.run(look(server.directory, lambda: real_uwsgi._end(server.process)))
+        directory = server.directory
+        patterns = make_server(str(directory / "stats"), name="emperor"), make_server(f"{directory}/vassals/*.stats")
+        fleet = Fleet(patterns)
+        async with sampling(fleet):
+            await until(lambda: states() == {"emperor": "up", "shop": "up", "blog": "up"})
+            await until(lambda: fleet.health.patterns[0].expected == 2)
+            (directory / "vassals" / "blog.ini").unlink()
+            await until(lambda: states() == {"emperor": "up", "shop": "up"})
+            assert fleet.health.patterns[0].expected == 1
+            real_uwsgi._end(server.process)
+            await until(lambda: states() == {"emperor": "down", "shop": "down"})
+            assert fleet.health.patterns[0].expected == 1
 
 
-def test_a_path_that_cannot_be_looked_at_is_an_empty_history() -> None:
+def test_a_path_that_cannot_be_looked_at_is_an_empty_history():
     """The exporter starts with a history in a folder that it may not enter, or with a name that is too long."""
     assert remember(Path("/nowhere") / ("y" * 5000), UNTIL).up_seconds == {}
 
 
-def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path, monkeypatch):
     """The others of the file are expected all the same."""
     path, read = tmp_path / "history.sqlite", HistoryFile.records
     for server in ("blog", "shop"):
@@ -553,7 +528,7 @@ def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path: Path, monkeypa
     def records(file: HistoryFile, server: str, *rest: float) -> Iterator[Record]:
         if server == "blog":
             raise HistoryFileError("a page is damaged")
-        return read(file, server, *rest)  # type: ignore[arg-type]
+        return read(file, server, *rest)
 
     monkeypatch.setattr(HistoryFile, "records", records)
     assert set(remember(path, UNTIL).up_seconds) == {"shop"}

@@ -1,15 +1,10 @@
 """The logs of all servers are read in a thread, within bounds, and no hung file keeps the others waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
-
-import pytest
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
@@ -55,7 +50,7 @@ async def turns(reader: LogReader, clock: Clock, number: int, seconds: float = 0
         clock.now += seconds
 
 
-def test_every_log_is_read(tmp_path: Path) -> None:
+def test_every_log_is_read(tmp_path):
     """Two hundred servers with a log each: all lines come, and a turn takes a small part of its time."""
     paths = [tmp_path / f"{number}.log" for number in range(200)]
     for path in paths:
@@ -72,7 +67,7 @@ def test_every_log_is_read(tmp_path: Path) -> None:
     assert all(watch.lines == 51 for watch in watches)
 
 
-def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path: Path) -> None:
+def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
     """It is read in part; the event loop goes on meanwhile, and the CPU time stays within its share."""
     path, clock = tmp_path / "shop.log", Clock()
     path.touch()
@@ -93,7 +88,7 @@ def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path: Path) -> None:
         block = REQUEST * 100_000
         measuring = asyncio.create_task(measure())
         spent = 0.0
-        for _ in range(6):
+        for _ in range(3):
             with path.open("ab") as file:
                 for _ in range(100_000_000 // len(block)):
                     await asyncio.sleep(0)
@@ -106,14 +101,13 @@ def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path: Path) -> None:
         return spent
 
     spent = asyncio.run(run())
-    assert watched.log
-    assert watched.log.totals.skipped_bytes > 400_000_000
+    assert watched.log.totals.skipped_bytes > 150_000_000
     assert 0 < watched.lines * len(REQUEST) <= BYTES_PER_SECOND * 4
     assert spent < 10 * MOST_CPU * (3 + BURST_SECONDS)  # the loop's own work is in it, and this machine may be busy
     assert sorted(gaps)[len(gaps) // 2] < 0.5
 
 
-def test_the_share_of_the_cpu_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
     """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
     share = 1e-5  # less than a block takes on any machine
     monkeypatch.setattr(log_reader, "MOST_CPU", share)
@@ -123,25 +117,21 @@ def test_the_share_of_the_cpu_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     reader = reader_of([watched], clock)
     without_time: list[bool] = []
 
-    async def run() -> None:
+    await reader.turn()
+    for number in range(20):
+        with path.open("ab") as file:
+            file.write(b"".join(KNOWN % (number * 40_000 + each) for each in range(40_000)))
+        clock.now += 0.5
+        left, lines = reader._cpu_left + share * 0.5, watched.lines
         await reader.turn()
-        for number in range(20):
-            with path.open("ab") as file:
-                file.write(b"".join(KNOWN % (number * 40_000 + each) for each in range(40_000)))
-            clock.now += 0.5
-            left, lines = reader._cpu_left + share * 0.5, watched.lines
-            await reader.turn()
-            without_time.append(left <= 0)
-            assert left > 0 or watched.lines - lines <= BLOCK_BYTES / len(KNOWN % 0)  # the least that a turn reads
-
-    asyncio.run(run())
+        without_time.append(left <= 0)
+        assert left > 0 or watched.lines - lines <= BLOCK_BYTES / len(KNOWN % 0)  # the least that a turn reads
     assert sum(without_time) >= 18
-    assert watched.log
     assert watched.log.totals.skipped_bytes > 0
     assert 0 < watched.lines < 20 * 40_000
 
 
-def test_a_hung_file_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
     """The thread that waits for it is left alone; the log is read again once the file answers."""
     monkeypatch.setattr(log_reader, "PATIENCE_SECONDS", 0.2)
     answers = threading.Event()
@@ -156,22 +146,19 @@ def test_a_hung_file_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.
     hung, other = Watched(Hung(str(tmp_path / "hung.log"))), Watched(UwsgiLog(str(path)))
     reader = reader_of([hung, other], clock)
 
-    async def run() -> None:
-        await turns(reader, clock, 3)
-        with path.open("ab") as file:
-            file.write(REQUEST)
-        await turns(reader, clock, 2)
-        assert other.lines == 1
-        assert hung.batches == []
-        answers.set()
-        await asyncio.to_thread(wait_until, lambda: hung.log not in reader._stuck)
-        await turns(reader, clock, 1)
-        assert hung.batches
-
-    asyncio.run(run())
+    await turns(reader, clock, 3)
+    with path.open("ab") as file:
+        file.write(REQUEST)
+    await turns(reader, clock, 2)
+    assert other.lines == 1
+    assert hung.batches == []
+    answers.set()
+    await asyncio.to_thread(wait_until, lambda: hung.log not in reader._stuck)
+    await turns(reader, clock, 1)
+    assert hung.batches
 
 
-def test_without_logs_there_is_no_thread() -> None:
+def test_without_logs_there_is_no_thread():
     """Nothing runs for servers whose log is not configured."""
     clock = Clock()
     before = threading.active_count()

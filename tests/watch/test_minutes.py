@@ -1,7 +1,5 @@
 """The minutes of a server: where they end, that they add up to the totals, and what they say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,46 +36,50 @@ def busy(server: Server) -> None:
     server.busy(2, 1)
 
 
-def watched(writer: Written, slo: Slo | None = None) -> tuple[ScriptedWatch, Server]:
-    return ScriptedWatch(writer=writer, slo=slo), Server(2, 4)  # type: ignore[arg-type]
+class Watched(ScriptedWatch):
+    """A busy server that is watched for so many seconds, and what was written."""
+
+    def __init__(self, seconds: int = 0, writer: Written | None = None, slo: Slo | None = None) -> None:
+        self.writer = writer or Written()
+        super().__init__(writer=self.writer, slo=slo)
+        self.server = Server(2, 4)
+        if seconds:
+            self.go_on(seconds)
+
+    def go_on(self, seconds: int) -> None:
+        self.seconds(self.server, seconds, lambda _: busy(self.server))
 
 
-def test_minutes_end_with_the_clock() -> None:
+def test_minutes_end_with_the_clock():
     """A record ends with the first sample of the next minute; the first one is shorter."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 170, lambda _: busy(server))
-    assert [minute for minute, _ in writer.records] == [1, 2, 3]
-    assert [record.window.seconds for _, record in writer.records] == [40.0, 60.0, 60.0]
-    assert [record.until - EPOCH for _, record in writer.records] == [40.0, 100.0, 160.0]
-    _, record = writer.records[1]
+    records = Watched(170).writer.records
+    assert [minute for minute, _ in records] == [1, 2, 3]
+    assert [record.window.seconds for _, record in records] == [40.0, 60.0, 60.0]
+    assert [record.until - EPOCH for _, record in records] == [40.0, 100.0, 160.0]
+    _, record = records[1]
     assert [worker.requests for worker in record.window.workers] == [180, 60]
     assert [worker.busy_seconds for worker in record.window.workers] == [120.0, 60.0]
     assert record.levels.cpus == 4
 
 
-def test_the_last_minute_of_a_watch() -> None:
+def test_the_last_minute_of_a_watch():
     """The rest is written once when the exporter ends, and belongs to the minute that has not ended."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 50, lambda _: busy(server))
+    watch = Watched(50)
     watch.watch.finish_minute()
     watch.watch.finish_minute()
-    assert [(minute, record.window.seconds) for minute, record in writer.records] == [(1, 40.0), (2, 10.0)]
+    assert [(minute, record.window.seconds) for minute, record in watch.writer.records] == [(1, 40.0), (2, 10.0)]
 
 
-def test_all_minutes_together_are_the_totals() -> None:
+def test_all_minutes_together_are_the_totals():
     """Over reloads, outages and restarts of workers, nothing is missing and nothing counts twice."""
-    writer = Written()
-    watch, server = watched(writer, Slo(0.25, 0.9))
-    watch.seconds(server, 100, lambda _: busy(server))
+    watch = Watched(100, slo=Slo(0.25, 0.9))
     watch.read(ReadError("refused", "nothing listens"), at=watch.now + 1)
     watch.read(ReadError("refused", "nothing listens"), at=watch.now + 150)
-    server.serve(1, 50, each=0.5)
-    watch.seconds(server, 75, lambda _: busy(server))
+    watch.server.serve(1, 50, each=0.5)
+    watch.go_on(75)
     watch.watch.finish_minute()
     totals = watch.watch.integrals.totals
-    merged = merge_records([record for _, record in writer.records])
+    merged = merge_records([record for _, record in watch.writer.records])
     assert [worker.requests for worker in merged.window.workers] == [worker.requests for worker in totals.workers]
     assert merged.window.observed_seconds == pytest.approx(totals.observed_seconds)
     assert merged.window.gap_seconds == pytest.approx(totals.gap_seconds)
@@ -86,95 +88,80 @@ def test_all_minutes_together_are_the_totals() -> None:
     assert merged.levels.slo == Slo(0.25, 0.9)
 
 
-def test_a_minute_in_which_the_server_goes_down() -> None:
+def test_a_minute_in_which_the_server_goes_down():
     """What was seen before an outage belongs to its own minute."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 50, lambda _: busy(server))
+    watch = Watched(50)
     for second in range(1, 200):
         watch.read(ReadError("refused", "nothing listens"), at=50.0 + second)
-    records = writer.records
+    records = watch.writer.records
     assert [minute for minute, _ in records] == [1, 2, 3, 4]
     assert [record.window.observed_seconds for _, record in records] == pytest.approx([40.0, 10.0, 0.0, 0.0], abs=0.6)
 
 
-def test_another_number_of_workers() -> None:
+def test_another_number_of_workers():
     """After a reload to fewer workers, records begin anew: rows of other workers cannot be compared."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 70, lambda _: busy(server))
-    smaller = Server(1, 4)
+    watch, smaller = Watched(70), Server(1, 4)
     watch.seconds(smaller, 90, lambda _: smaller.serve(1, 1, each=0.1))
-    sizes = [len(record.window.workers) for _, record in writer.records]
-    assert sizes == [2, 1, 1]
-    assert writer.records[-1][1].window.workers[0].requests <= 90
+    records = watch.writer.records
+    assert [len(record.window.workers) for _, record in records] == [2, 1, 1]
+    assert records[-1][1].window.workers[0].requests <= 90
 
 
-def test_a_clock_that_is_set_back() -> None:
+def test_a_clock_that_is_set_back():
     """A minute never ends before it began, and no time is lost."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 110, lambda _: busy(server))
-    ahead = {"seconds": 0}
-    object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - ahead["seconds"])
-    ahead["seconds"] = 3600
-    watch.seconds(server, 120, lambda _: busy(server))
+    watch = Watched(110)
+    object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
+    watch.go_on(120)
     watch.watch.finish_minute()
-    assert sum(record.window.seconds for _, record in writer.records) == pytest.approx(230.0)
-    assert all(record.window.seconds > 0 for _, record in writer.records)
-    assert min(minute for minute, _ in writer.records) < -50
+    records = watch.writer.records
+    assert sum(record.window.seconds for _, record in records) == pytest.approx(230.0)
+    assert all(record.window.seconds > 0 for _, record in records)
+    assert min(minute for minute, _ in records) < -50
 
 
-def test_events_go_with_the_next_minute() -> None:
+def test_events_go_with_the_next_minute():
     """Each event is written once, with its server."""
-    writer = Written()
-    watch, server = watched(writer)
-    watch.seconds(server, 50, lambda _: busy(server))
-    server.reload(at=50.5)
-    watch.seconds(server, 130, lambda _: busy(server))
-    assert "reload" in {event.kind for minute in writer.minutes for event in minute.events}
+    watch = Watched(50)
+    watch.server.reload(at=50.5)
+    watch.go_on(130)
+    writer = watch.writer
     events = [event for minute in writer.minutes for event in minute.events]
+    assert "reload" in {event.kind for event in events}
     assert events[0].kind == "exporter_started"
     assert len({event.id for event in events}) == len(events) >= 2
     assert {minute.server for minute in writer.minutes} == {"shop"}
 
 
-def test_a_server_that_was_never_read_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
     """Its events are written, and the journal is searched once a minute, not at each attempt."""
-    writer = Written()
-    watch, _ = watched(writer)
-    cutter = watch.watch._minutes
-    assert cutter is not None
-    cuts: list[float] = []
+    watch = Watched()
+    cutter, cuts = watch.watch._minutes, list[float]()
     cut = cutter._cut
     monkeypatch.setattr(cutter, "_cut", lambda at, *rest: (cuts.append(at), cut(at, *rest)))
     for second in range(1, 181):
         watch.read(ReadError("refused", "nothing listens"), at=float(second))
     assert len(cuts) == 4
-    kinds = [event.kind for minute in writer.minutes for event in minute.events]
+    kinds = [event.kind for minute in watch.writer.minutes for event in minute.events]
     assert sorted(kinds) == ["exporter_started", "server_down"]
-    assert writer.records == []
+    assert watch.writer.records == []
 
 
-def test_a_failing_writer_loses_no_sample() -> None:
+def test_a_failing_writer_loses_no_sample():
     """An error while a minute is cut is logged, and sampling goes on."""
 
     class Failing(Written):
         def put(self, minute: Minute) -> None:
             raise RuntimeError("a bug")
 
-    watch, server = watched(Failing())
-    watch.seconds(server, 170, lambda _: busy(server))
-    assert watch.watch.integrals.totals.samples == 171
+    assert Watched(170, Failing()).watch.integrals.totals.samples == 171
 
 
-def test_a_minute_has_the_rules_about_the_settings_and_no_setting() -> None:
+def test_a_minute_has_the_rules_about_the_settings_and_no_setting():
     """Which rules of the review speak, and how; None, and not nothing, while the options are not known."""
     reading = Server(2, 4).read(1000.0)
     options = Options(complete=True, harakiri=4711, stats="hunter2:1717", listen=2000, source={"stats": "hunter2.ini"})
     known = replace(reading, host=replace(reading.host, setup=replace(UNKNOWN, options=options)))
     levels = find_levels(known, None, None)
-    assert levels.settings
     assert (levels.settings["stats_exposed"], levels.settings["need_app"]) == ("warning", "info")
     assert not any(secret in repr(levels) for secret in ("hunter2", "4711"))
     assert find_levels(reading, None, None).settings is None

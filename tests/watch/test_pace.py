@@ -1,12 +1,9 @@
 """When a server is read: the pauses, the limit on CPU time, and the lag of the event loop, with simulated time."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random
 import time
-from pathlib import Path
 from statistics import mean
 
 import pytest
@@ -49,14 +46,22 @@ def middle() -> float:
     return 0.5
 
 
+def pace_after(*transfers: float) -> Pace:
+    """The pace of a server after reads whose transfers took so long."""
+    pace = Pace(5, middle)
+    for seconds in transfers:
+        pace.pause(read(seconds))
+    return pace
+
+
 class TestJitter:
-    def test_within_a_fifth(self) -> None:
+    def test_within_a_fifth(self):
         """The interval between samples is up to a fifth shorter or longer, including the read."""
         for chance, interval in ((0.0, 0.16), (0.5, 0.2), (1.0, 0.24)):
             pause = Pace(5, lambda chance=chance: chance).pause(read(0.001))
             assert pause + 0.001 == pytest.approx(interval)
 
-    def test_mean_is_the_wanted_interval(self) -> None:
+    def test_mean_is_the_wanted_interval(self):
         """Jitter makes sampling neither slower nor faster."""
         pace = Pace(5, random.Random(1).random)
         intervals = [pace.pause(read(0.001)) + 0.001 for _ in range(5000)]
@@ -64,36 +69,38 @@ class TestJitter:
         assert min(intervals) >= 0.2 * (1 - JITTER)
         assert max(intervals) <= 0.2 * (1 + JITTER)
 
-    def test_is_not_the_same_for_every_server(self) -> None:
+    def test_is_not_the_same_for_every_server(self):
         """By default, two servers do not stay in step."""
         first, second = Pace(), Pace()
         assert [first.pause(read(0.0)) for _ in range(5)] != [second.pause(read(0.0)) for _ in range(5)]
 
     @pytest.mark.parametrize("rate", [0.5, 1, 5, 10])
-    def test_rate_is_a_setting(self, rate: float) -> None:
+    def test_rate_is_a_setting(self, rate):
         """The rate is so many samples a second."""
         assert Pace(rate, middle).pause(read(0.0)) == pytest.approx(1 / rate)
 
 
 class TestBudget:
-    def test_stretches_the_interval(self) -> None:
-        """Reads of 15 ms allow one every 1.5 s."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(read(0.015))
-        assert pace.interval == pytest.approx(1.5)
-        assert pace.duty == pytest.approx(BUDGET)
-        assert pace.pause(read(0.015)) == pytest.approx(1.485)
+    @pytest.mark.parametrize(
+        ("transfers", "interval", "duty"),
+        [
+            ([0.015] * 20, 1.5, BUDGET),  # 15 ms allow one read every 1.5 s
+            ([0.0005] * 20, 0.2, 0.0025),
+            ([0.4] * 20, LONGEST_INTERVAL, 0.1),  # a server that is slow to read is still read
+        ],
+    )
+    def test_stretches_the_interval(self, transfers, interval, duty):
+        """Reads beyond the budget are farther apart; the duty reports how much of the time they take."""
+        pace = pace_after(*transfers)
+        assert (pace.interval, pace.duty) == (pytest.approx(interval), pytest.approx(duty))
+        assert pace.exceeds_budget == (duty > BUDGET)
+        assert pace.pause(read(transfers[-1])) == pytest.approx(max(interval - transfers[-1], transfers[-1]))
 
-    def test_quick_reads_keep_the_wanted_interval(self) -> None:
-        """Reads within the budget change nothing, and the duty reports how little time they take."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(read(0.0005))
-        assert pace.interval == pytest.approx(0.2)
-        assert pace.duty == pytest.approx(0.0025)
+    def test_slow_transfers_now_and_then_do_not_stretch_it(self):
+        """The median of the last reads counts."""
+        assert pace_after(*[0.001] * 20, *[1.0] * 3).interval == pytest.approx(0.2)
 
-    def test_waiting_for_the_master_does_not_stretch_it(self) -> None:
+    def test_waiting_for_the_master_does_not_stretch_it(self):
         """A master that does not answer for a second, for half a minute, does not slow down sampling."""
         pace = Pace(5, middle)
         for at in range(30):
@@ -102,17 +109,8 @@ class TestBudget:
         assert pace.interval == pytest.approx(0.2)
         assert not pace.exceeds_budget
 
-    def test_slow_transfers_now_and_then_do_not_stretch_it(self) -> None:
-        """The median of the last reads counts."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(read(0.001))
-        for _ in range(3):
-            pace.pause(read(1.0))
-        assert pace.interval == pytest.approx(0.2)
-
     @pytest.mark.parametrize("slow", [0.03, 1.0])
-    def test_recovers_within_half_a_minute_of_quick_reads(self, slow: float) -> None:
+    def test_recovers_within_half_a_minute_of_quick_reads(self, slow):
         """However slow reads were, and for how long, 30 s of quick reads restore the pace, even with long pauses."""
         pace, now = Pace(5, lambda: 1.0), 0.0
         while now < 300.0:
@@ -123,16 +121,7 @@ class TestBudget:
             now += pace.pause(read(0.001, now)) + 0.001
         assert now - quick <= 30
 
-    def test_no_interval_is_longer_than_four_seconds(self) -> None:
-        """A server that is slow to read is still read; the duty reports the cost."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(read(0.4))
-        assert pace.interval == LONGEST_INTERVAL
-        assert pace.duty == pytest.approx(0.1)
-        assert pace.exceeds_budget
-
-    def test_a_server_is_left_alone_after_a_slow_read(self) -> None:
+    def test_a_server_is_left_alone_after_a_slow_read(self):
         """The next read does not follow at once, and no later than usual."""
         pace = Pace(5, middle)
         assert pace.pause(read(0.15)) == pytest.approx(0.15)
@@ -140,13 +129,18 @@ class TestBudget:
 
 
 class TestFailures:
-    def test_back_off(self) -> None:
-        """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds."""
+    def test_back_off(self):
+        """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds, for years. A timeout
+        is no duration of a read; one good read restores the interval, and the next failure starts with a second."""
         pace = Pace(5, middle)
         assert [pace.pause(DOWN) for _ in range(7)] == [1, 2, 4, 5, 5, 5, 5]
+        assert {pace.pause(DOWN) for _ in range(5000)} == {5}
+        assert (pace.interval, pace.duty) == (pytest.approx(0.2), 0)
+        assert pace.pause(read(0.001)) == pytest.approx(0.199)
+        assert pace.pause(DOWN) == 1
 
     @pytest.mark.parametrize("away", [0.3, 1.0, 3.3, 20.0, 300.0])
-    def test_a_server_is_read_soon_after_it_listens_again(self, away: float) -> None:
+    def test_a_server_is_read_soon_after_it_listens_again(self, away):
         """Within a quarter of a second, or an eighth of the time that nobody listened; five seconds at most."""
         pace, now = Pace(5, middle), 0.0
         for _ in range(2):
@@ -156,44 +150,21 @@ class TestFailures:
             pace.pause(read(0.001))
             now = 0.0
 
-    def test_where_nobody_listens_it_asks_rarely_as_well(self) -> None:
+    def test_where_nobody_listens_it_asks_rarely_as_well(self):
         """In the first minute, such a server is asked 38 times; and never more often than one that is up."""
         pace = Pace(5, middle)
         assert sum(pace.pause(GONE) for _ in range(38)) == pytest.approx(60, abs=5)
         assert {pace.pause(GONE) for _ in range(5000)} == {5}
         assert Pace(2, middle).pause(GONE) == 0.5
 
-    def test_for_years(self) -> None:
-        """The pause never exceeds its limit, however long the server stays away."""
-        pace = Pace(5, middle)
-        assert {pace.pause(DOWN) for _ in range(5000)} == {1, 2, 4, 5}
-
-    def test_recovery(self) -> None:
-        """One good read restores the configured interval, and the next failure starts with a second."""
-        pace = Pace(5, middle)
-        for _ in range(6):
-            pace.pause(DOWN)
-        assert pace.pause(read(0.001)) == pytest.approx(0.199)
-        assert pace.pause(DOWN) == 1
-
-    def test_failures_are_not_reads(self) -> None:
-        """A timeout does not count as the duration of a read."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(DOWN)
-        assert (pace.interval, pace.duty) == (pytest.approx(0.2), 0)
-
 
 class TestLongestStep:
     @pytest.mark.parametrize(("seconds", "step"), [(0.001, 3.0), (0.015, 4.5), (0.02, 5.0), (0.1, 5.0)])
-    def test_three_intervals_from_three_seconds_to_five(self, seconds: float, step: float) -> None:
+    def test_three_intervals_from_three_seconds_to_five(self, seconds, step):
         """Samples further apart than this count as a gap."""
-        pace = Pace(5, middle)
-        for _ in range(20):
-            pace.pause(read(seconds))
-        assert pace.longest_step == pytest.approx(step)
+        assert pace_after(*[seconds] * 20).longest_step == pytest.approx(step)
 
-    def test_covers_the_longest_pause(self) -> None:
+    def test_covers_the_longest_pause(self):
         """No pause of the pace itself becomes a gap, at any rate and read time."""
         for rate in (0.25, 1, 5, 10):
             for seconds in (0.0, 0.004, 0.02, 0.1):
@@ -228,7 +199,7 @@ class Hasty(Pace):
         return 0.0
 
 
-def test_loop_goes_on_after_failures() -> None:
+def test_loop_goes_on_after_failures():
     """Every outcome determines the next pause, and no failure ends the loop."""
     outcomes = (read(0.001), DOWN, DOWN, read(0.002))
     pace = Hasty()
@@ -237,20 +208,16 @@ def test_loop_goes_on_after_failures() -> None:
     assert tuple(pace.outcomes) == outcomes
 
 
-def test_loop_ends_when_cancelled_in_a_pause() -> None:
+async def test_loop_ends_when_cancelled_in_a_pause():
     """A cancelled loop ends at once, without waiting for the pause."""
-
-    async def run() -> None:
-        task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait_for(asyncio.wait({task}), 60)
-        assert task.cancelled()
-
-    asyncio.run(run())
+    task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait_for(asyncio.wait({task}), 60)
+    assert task.cancelled()
 
 
-def test_a_budget_that_cannot_be_kept_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_budget_that_cannot_be_kept_is_logged_once(caplog):
     """If even an interval of four seconds exceeds the budget, one line is logged."""
     caplog.set_level(logging.INFO)
 
@@ -262,7 +229,7 @@ def test_a_budget_that_cannot_be_kept_is_logged_once(caplog: pytest.LogCaptureFi
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(sample(Script(*[read(1.0)] * 5), Slow(), LoopLag(time.monotonic)))
     (record,) = caplog.records
-    assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}  # type: ignore[attr-defined]
+    assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}
 
 
 def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float) -> list[Pace]:
@@ -277,16 +244,24 @@ def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float
     return paces
 
 
-def test_within_the_budget_nothing_changes() -> None:
-    """200 servers of a millisecond each take a fifth of a CPU: they are sampled as configured."""
+@pytest.mark.parametrize(
+    ("servers", "cost", "interval"),
+    [
+        (200, 0.001, 1.0),  # together a fifth of a CPU
+        (1, 0.1, 1.0),  # as long as all keep to the budget, nobody is slowed down
+        (5000, 0.009, LONGEST_INTERVAL),
+        (5000, 0.07, COSTLY[1]),  # a huge document
+    ],
+)
+def test_cpu_time_stretches_the_interval(servers, cost, interval):
+    """To the longest one at most; within the budget, servers are sampled as configured."""
     hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    paces = sample_for(budget, hands, 200, 0.001)
-    assert {pace.stretch for pace in paces} == {1.0}
-    assert {pace.interval for pace in paces} == {1.0}
+    paces = sample_for(CpuBudget(hands.clock.monotonic), hands, servers, cost)
+    assert {pace.interval for pace in paces} == {interval}
+    assert {pace.stretch == 1.0 for pace in paces} == {interval == 1.0}
 
 
-def test_many_servers_yield_evenly(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_servers_yield_evenly(caplog):
     """1,000 servers are all sampled at one lower rate, at which they take the budget; the log says so once."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
@@ -299,7 +274,7 @@ def test_many_servers_yield_evenly(caplog: pytest.LogCaptureFixture) -> None:
         assert caplog.messages[1:] == ["sampling all servers as often as configured again"]
 
 
-def test_a_sample_that_costs_much_slows_down_its_own_server() -> None:
+def test_a_sample_that_costs_much_slows_down_its_own_server():
     """120 servers whose samples take 20 ms share the budget; one whose samples take 1 ms keeps its rate."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
@@ -315,15 +290,7 @@ def test_a_sample_that_costs_much_slows_down_its_own_server() -> None:
     assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(MOST_CPU)
 
 
-def test_one_costly_server_alone_is_sampled_as_configured() -> None:
-    """As long as all together keep to the budget, nobody is slowed down."""
-    hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    (pace,) = sample_for(budget, hands, 1, 0.1)
-    assert pace.interval == 1.0
-
-
-def test_a_failed_read_counts_too() -> None:
+def test_a_failed_read_counts_too():
     """Documents that are refused after they were decoded take CPU time all the same."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
@@ -340,14 +307,14 @@ def test_a_failed_read_counts_too() -> None:
 class SlowHost(Host):
     """Its reader process takes five seconds for each reading."""
 
-    spent = 0.0  # type: ignore[assignment]
+    spent = 0.0
 
     def read_facts(self, *_: object) -> HostFacts:
         self.spent += 5.0
         return HostFacts()
 
 
-def test_what_the_reader_process_takes_counts(tmp_path: Path) -> None:
+def test_what_the_reader_process_takes_counts(tmp_path):
     """A server whose processes make each answer late is read less often."""
     (tmp_path / "stats").write_bytes(document("minified"))
     costs: list[float] = []
@@ -357,28 +324,14 @@ def test_what_the_reader_process_takes_counts(tmp_path: Path) -> None:
     assert [round(cost) for cost in costs] == [5, 5]
 
 
-@pytest.mark.parametrize(("cost", "longest"), [(0.009, LONGEST_INTERVAL), (0.07, COSTLY[1])])
-def test_no_interval_is_endless(cost: float, longest: float) -> None:
-    """CPU time stretches an interval to the longest one at most; that of a huge document may be longer."""
+def test_the_largest_lag_counts():
+    """It is remembered for one period at least, and for two at most."""
     hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    assert {pace.interval for pace in sample_for(budget, hands, 5000, cost)} == {longest}
-
-
-def test_the_largest_counts() -> None:
-    """Of several lags the largest is reported; without any lag, 0."""
-    lag = LoopLag(MovableClock().clock.monotonic)
+    lag = LoopLag(hands.clock.monotonic)
     assert lag.largest == 0
     for seconds in (0.01, 0.5, 0.02):
         lag.note(seconds)
     assert lag.largest == 0.5
-
-
-def test_it_is_forgotten() -> None:
-    """A lag is remembered for one period at least, and for two at most."""
-    hands = MovableClock()
-    lag = LoopLag(hands.clock.monotonic)
-    lag.note(0.5)
     hands.move(REMEMBERED_SECONDS)
     lag.note(0.1)
     assert lag.largest == 0.5
@@ -388,7 +341,7 @@ def test_it_is_forgotten() -> None:
     assert lag.largest == 0
 
 
-def test_a_loop_that_is_blocked() -> None:
+def test_a_loop_that_is_blocked():
     """A sleep that ends too late has a lag of the difference."""
 
     async def run() -> float:
@@ -402,7 +355,7 @@ def test_a_loop_that_is_blocked() -> None:
     assert asyncio.run(run()) >= 0.18
 
 
-def test_the_lag_is_without_the_sleep_itself() -> None:
+def test_the_lag_is_without_the_sleep_itself():
     """Only the time beyond the requested sleep is a lag."""
     hands = MovableClock()
 

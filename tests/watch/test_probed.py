@@ -1,9 +1,6 @@
 """The servers that probes ask for: how many are kept, for how long, and how they end."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
+from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.reading import Reading
@@ -32,16 +30,7 @@ def make_fleet(*patterns: str, named: str = "", clock: MovableClock | None = Non
     return fleet, fleet.probed
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Runs a test, after which no task may be left."""
-
-    async def all_ended() -> None:
-        await asyncio.wait_for(work, 60)
-        await asyncio.sleep(0.05)
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left, left
-
-    asyncio.run(all_ended())
+LEAVES_NO_TASK = True
 
 
 def expect(watch: Watch | None) -> Watch:
@@ -49,122 +38,95 @@ def expect(watch: Watch | None) -> Watch:
     return watch
 
 
-def test_a_configured_server_is_watched_once() -> None:
+async def test_a_configured_server_is_watched_once():
     """By its name or by its address, in any form: the watch is the one that exists."""
-
-    async def scenario() -> None:
-        fleet, probed = make_fleet("/run/uwsgi/*.stats", named="/run/uwsgi/shop.stats")
-        watches = fleet.watches()
-        for target in ("shop", "/run/uwsgi/shop.stats", "unix:///run/uwsgi/shop.stats"):
-            assert probed.find(target, watches) is watches[0]
-        assert not probed.watches()
-        fleet, probed = make_fleet("*.internal:1717", named="tcp://shop.internal:1717")
-        assert probed.find("Shop.internal:1717", fleet.watches()) is fleet.watches()[0]
-        assert not probed.watches()
-        await fleet.close()
-
-    run(scenario())
+    fleet, probed = make_fleet("/run/uwsgi/*.stats", named="/run/uwsgi/shop.stats")
+    watches = fleet.watches()
+    for target in ("shop", "/run/uwsgi/shop.stats", "unix:///run/uwsgi/shop.stats"):
+        assert probed.find(target, watches) is watches[0]
+    assert not probed.watches()
+    fleet, probed = make_fleet("*.internal:1717", named="tcp://shop.internal:1717")
+    assert probed.find("Shop.internal:1717", fleet.watches()) is fleet.watches()[0]
+    assert not probed.watches()
+    await fleet.close()
 
 
-def test_a_configured_address_that_no_pattern_allows() -> None:
+def test_a_configured_address_that_no_pattern_allows():
     """Only its name is a target: addresses are for patterns."""
     fleet, probed = make_fleet(named="/run/uwsgi/shop.stats")
     assert probed.find("/run/uwsgi/shop.stats", fleet.watches()) is None
 
 
-def test_a_server_that_the_configuration_gets_later() -> None:
+async def test_a_server_that_the_configuration_gets_later():
     """The watch of probes ends: uWSGI's master is read by one watch."""
-
-    async def scenario() -> None:
-        fleet, probed = make_fleet("/run/uwsgi/*.stats")
-        expect(probed.find("/run/uwsgi/shop.stats", fleet.watches()))
-        later, _ = make_fleet(named="/run/uwsgi/shop.stats")
-        assert probed.find("/run/uwsgi/shop.stats", later.watches()) is later.watches()[0]
-        assert not probed.watches()
-        await fleet.close()
-
-    run(scenario())
+    fleet, probed = make_fleet("/run/uwsgi/*.stats")
+    expect(probed.find("/run/uwsgi/shop.stats", fleet.watches()))
+    later, _ = make_fleet(named="/run/uwsgi/shop.stats")
+    assert probed.find("/run/uwsgi/shop.stats", later.watches()) is later.watches()[0]
+    assert not probed.watches()
+    await fleet.close()
 
 
-def test_its_name_is_its_address() -> None:
+async def test_its_name_is_its_address():
     """The label `server` of a target that only probes watch, whichever form the request had."""
-
-    async def scenario() -> None:
-        fleet, probed = make_fleet("127.0.0.*:1", "http://127.0.0.*:1", "/nowhere/*")
-        for target, name in {
-            "tcp://127.0.0.1:1": "127.0.0.1:1",
-            "127.0.0.1:1": "127.0.0.1:1",
-            "http://127.0.0.1:1": "http://127.0.0.1:1",
-            "unix:///nowhere/x.stats": "/nowhere/x.stats",
-        }.items():
-            assert expect(probed.find(target, [])).name == name
-        assert len(probed.watches()) == 3
-        await fleet.close()
-
-    run(scenario())
+    fleet, probed = make_fleet("127.0.0.*:1", "http://127.0.0.*:1", "/nowhere/*")
+    for target, name in {
+        "tcp://127.0.0.1:1": "127.0.0.1:1",
+        "127.0.0.1:1": "127.0.0.1:1",
+        "http://127.0.0.1:1": "http://127.0.0.1:1",
+        "unix:///nowhere/x.stats": "/nowhere/x.stats",
+    }.items():
+        assert expect(probed.find(target, [])).name == name
+    assert len(probed.watches()) == 3
+    await fleet.close()
 
 
-def test_forgotten_after_a_while_without_probes() -> None:
+async def test_forgotten_after_a_while_without_probes():
     """The one that is probed stays, the other ends, and begins anew with the next probe."""
-
-    async def scenario() -> None:
-        clock = MovableClock()
-        fleet, probed = make_fleet("127.0.0.*:1", clock=clock)
-        first, second = (expect(probed.find(f"127.0.0.{number}:1", [])) for number in (1, 2))
-        clock.move(FORGET_SECONDS - 1)
-        assert probed.find("127.0.0.1:1", []) is first
-        clock.move(1)
-        probed.forget_idle()
-        assert probed.watches() == [first]
-        assert probed.find("127.0.0.2:1", []) is not second
-        await fleet.close()
-
-    run(scenario())
+    clock = MovableClock()
+    fleet, probed = make_fleet("127.0.0.*:1", clock=clock)
+    first, second = (expect(probed.find(f"127.0.0.{number}:1", [])) for number in (1, 2))
+    clock.move(FORGET_SECONDS - 1)
+    assert probed.find("127.0.0.1:1", []) is first
+    clock.move(1)
+    probed.forget_idle()
+    assert probed.watches() == [first]
+    assert probed.find("127.0.0.2:1", []) is not second
+    await fleet.close()
 
 
-def test_the_fleet_forgets_without_any_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_fleet_forgets_without_any_probe(monkeypatch):
     """Sampling ends although nobody asks any more."""
     monkeypatch.setattr(module, "FORGET_SECONDS", 0.0)
 
-    async def scenario() -> None:
-        fleet, probed = make_fleet("127.0.0.*:1")
-        expect(probed.find("127.0.0.1:1", []))
-        running = asyncio.create_task(fleet.run())
-        await asyncio.sleep(0.01)
-        assert not probed.watches()
-        running.cancel()
-        await fleet.close()
-
-    run(scenario())
+    fleet, probed = make_fleet("127.0.0.*:1")
+    expect(probed.find("127.0.0.1:1", []))
+    async with sampling(fleet):
+        await until(lambda: not probed.watches())
 
 
-def test_five_hundred_targets_in_a_minute() -> None:
+async def test_five_hundred_targets_in_a_minute():
     """Those in use stay; the others are refused, at no cost, until one is forgotten."""
-
-    async def scenario() -> None:
-        clock = MovableClock()
-        fleet, probed = make_fleet("127.0.*.*:1", clock=clock)
-        kept = [expect(probed.find(f"127.0.0.{number}:1", [])) for number in range(MOST_PROBED)]
-        for number in range(MOST_PROBED, 500):
-            clock.move(0.1)
-            with pytest.raises(NoPlaceError, match=f"^{MOST_PROBED} addresses are probed already"):
-                probed.find(f"127.0.{number // 256}.{number % 256}:1", [])
-        assert probed.watches() == kept
-        tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("sample")]
-        assert len(tasks) == MOST_PROBED
-        assert probed.find("127.0.0.1:1", []) is kept[1]
-        clock.move(FORGET_SECONDS)
-        expect(probed.find("127.0.1.244:1", []))
-        assert len(probed.watches()) == 1
-        await fleet.close()
-
-    run(scenario())
+    clock = MovableClock()
+    fleet, probed = make_fleet("127.0.*.*:1", clock=clock)
+    kept = [expect(probed.find(f"127.0.0.{number}:1", [])) for number in range(MOST_PROBED)]
+    for number in range(MOST_PROBED, 500):
+        clock.move(0.1)
+        with pytest.raises(NoPlaceError, match=f"^{MOST_PROBED} addresses are probed already"):
+            probed.find(f"127.0.{number // 256}.{number % 256}:1", [])
+    assert probed.watches() == kept
+    tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("sample")]
+    assert len(tasks) == MOST_PROBED
+    assert probed.find("127.0.0.1:1", []) is kept[1]
+    clock.move(FORGET_SECONDS)
+    expect(probed.find("127.0.1.244:1", []))
+    assert len(probed.watches()) == 1
+    await fleet.close()
 
 
-def test_its_figures_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_its_figures_are_sampled(monkeypatch):
     """At the pace of every server; not among the fleet's servers, and without a history file."""
-
-    async def scenario(address: str) -> None:
+    with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         watch = expect(probed.find(address, fleet.watches()))
         reads, third = 0, asyncio.Event()
@@ -185,29 +147,21 @@ def test_its_figures_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (fleet.watches(), watch.writer) == ([], None)
         await fleet.close()
 
-    with bad_servers.answers("unix", document("minified")) as address:
-        run(scenario(address))
 
-
-def test_no_probe_writes_to_the_history(tmp_path: Path) -> None:
+async def test_no_probe_writes_to_the_history(tmp_path):
     """The history file has the servers of the configuration only: targets of probes come and go."""
-
-    async def scenario() -> None:
-        writer = HistoryWriter(tmp_path / "history", 10**9)
-        probe = ProbeConfig((parse_pattern("127.0.0.1:1", "test"),))
-        fleet = Fleet([make_server("/nowhere", name="shop")], writer=writer, probe=probe)
-        assert fleet.probed
-        assert fleet.watches()[0].writer is writer
-        assert expect(fleet.probed.find("127.0.0.1:1", fleet.watches())).writer is None
-        await fleet.close()
-
-    run(scenario())
+    writer = HistoryWriter(tmp_path / "history", 10**9)
+    probe = ProbeConfig((parse_pattern("127.0.0.1:1", "test"),))
+    fleet = Fleet([make_server("/nowhere", name="shop")], writer=writer, probe=probe)
+    assert fleet.probed
+    assert fleet.watches()[0].writer is writer
+    assert expect(fleet.probed.find("127.0.0.1:1", fleet.watches())).writer is None
+    await fleet.close()
 
 
-def test_pause_and_resume() -> None:
+async def test_pause_and_resume():
     """A suspended exporter begins no connection; afterwards it goes on."""
-
-    async def scenario(address: str) -> None:
+    with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*", "127.0.0.1:1")
         watch = expect(probed.find(address, []))
         await fleet.pause()
@@ -220,14 +174,10 @@ def test_pause_and_resume() -> None:
         assert isinstance(watch.reader.outcome, Reading)
         await fleet.close()
 
-    with bad_servers.answers("unix", document("minified")) as address:
-        run(scenario(address))
 
-
-def test_the_end_of_the_exporter() -> None:
+async def test_the_end_of_the_exporter():
     """A read in flight ends at once, with its connection; no probe begins another."""
-
-    async def scenario(address: str) -> None:
+    with bad_servers.accepts_and_never_writes("unix") as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         watch = expect(probed.find(address, []))
         await asyncio.sleep(0.05)
@@ -238,6 +188,3 @@ def test_the_end_of_the_exporter() -> None:
         with pytest.raises(NoPlaceError, match="stopping"):
             probed.find(address, [])
         await fleet.close()
-
-    with bad_servers.accepts_and_never_writes("unix") as address:
-        run(scenario(address))

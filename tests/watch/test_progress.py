@@ -1,21 +1,22 @@
-"""A turn counts while every sampler moves on, whatever its server does, and not while one stands still."""
-
-from __future__ import annotations
+"""A turn counts while every sampler moves on; a background task that ends is restarted."""
 
 import asyncio
 import contextlib
+import logging
+from collections import Counter
 
 import pytest
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
+from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS
-from uwsgi_headroom.watch.tasks import SLACK_SECONDS, Progress, longest_seconds
+from uwsgi_headroom.watch.tasks import SLACK_SECONDS, Progress, longest_seconds, supervise
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -49,15 +50,14 @@ class Turns:
         return self.hands.clock.monotonic() - began
 
 
-def test_no_server_is_no_standstill() -> None:
+def test_no_server_is_no_standstill():
     """Without servers, each turn is completed."""
     turns = Turns()
     assert [turns.turn() for _ in range(100)] == [True] * 100
 
 
-def test_one_sampler_that_stands_still(caplog: pytest.LogCaptureFixture) -> None:
-    """If one of several samplers makes no attempt within the longest time it may take, turns stop, and the log names
-    its server; when it goes on, turns do too."""
+def test_one_sampler_that_stands_still(caplog):
+    """Turns stop after the longest time that it may take, and the log names its server, until it goes on."""
     turns = Turns("well", "stuck")
     well, stuck = turns.watches
     assert turns.turn(well, stuck)
@@ -68,7 +68,7 @@ def test_one_sampler_that_stands_still(caplog: pytest.LogCaptureFixture) -> None
     assert turns.turn(well, stuck)
 
 
-def test_a_long_timeout_is_no_standstill() -> None:
+def test_a_long_timeout_is_no_standstill():
     """A read may take as long as its server's timeout, and the pause after it."""
     turns = Turns("slow")
     (slow,) = turns.watches
@@ -77,7 +77,7 @@ def test_a_long_timeout_is_no_standstill() -> None:
     assert turns.turns_until_still() > 60.0 + SLACK_SECONDS
 
 
-def test_a_restart_of_a_sampler_is_no_standstill() -> None:
+def test_a_restart_of_a_sampler_is_no_standstill():
     """A sampler that ends with an error is restarted after a pause, of a minute at most."""
     turns = Turns("shop")
     (shop,) = turns.watches
@@ -85,7 +85,7 @@ def test_a_restart_of_a_sampler_is_no_standstill() -> None:
     async def fails() -> None:
         raise ZeroDivisionError
 
-    shop.sample = fails  # type: ignore[method-assign]
+    shop.sample = fails
     with contextlib.suppress(ZeroDivisionError):
         asyncio.run(turns.progress.sample(shop))
     assert turns.turns_until_still() > tasks.RESTART_SECONDS[-1] + longest_seconds(shop)
@@ -93,7 +93,7 @@ def test_a_restart_of_a_sampler_is_no_standstill() -> None:
     assert turns.turns_until_still() < tasks.RESTART_SECONDS[-1]
 
 
-def test_a_process_that_was_stopped_is_no_standstill() -> None:
+def test_a_process_that_was_stopped_is_no_standstill():
     """Time in which the process itself did not run does not count against its samplers; time before does."""
     turns = Turns("shop")
     (shop,) = turns.watches
@@ -102,7 +102,7 @@ def test_a_process_that_was_stopped_is_no_standstill() -> None:
     assert turns.turns_until_still() < longest_seconds(shop) + 2 * GLOB_SECONDS
 
 
-def test_a_server_that_is_no_longer_watched_is_forgotten() -> None:
+def test_a_server_that_is_no_longer_watched_is_forgotten():
     """A server without a sampler does not hold up turns."""
     turns = Turns("gone", "well")
     gone, well = turns.watches
@@ -114,7 +114,7 @@ def test_a_server_that_is_no_longer_watched_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("what", ["silent", "answering", "refusing", "none"])
-def test_a_fleet_completes_turns(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_a_fleet_completes_turns(monkeypatch, what):
     """Turns are completed with servers that accept and never answer, with answering ones, and without any."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     counts: list[int] = []
@@ -122,11 +122,8 @@ def test_a_fleet_completes_turns(monkeypatch: pytest.MonkeyPatch, what: str) -> 
     async def sampled(*addresses: str) -> None:
         servers = [make_server(address, name=f"s{number}", timeout=0.1) for number, address in enumerate(addresses)]
         fleet = Fleet(servers, on_turn=lambda watches: counts.append(len(watches)))
-        sampling = asyncio.create_task(fleet.run())
-        while len(counts) < 20:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
-        sampling.cancel()
-        await fleet.close()
+        async with sampling(fleet):
+            await until(lambda: len(counts) >= 20)
 
     with contextlib.ExitStack() as stack:
         addresses = {
@@ -135,11 +132,11 @@ def test_a_fleet_completes_turns(monkeypatch: pytest.MonkeyPatch, what: str) -> 
             "refusing": lambda: ["/nowhere"],
             "none": list,
         }[what]()
-        asyncio.run(asyncio.wait_for(sampled(*addresses), 60))
+        asyncio.run(sampled(*addresses))
     assert set(counts) == {len(addresses)}
 
 
-def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
     """A read that ignores its timeout ends the turns, although the event loop runs."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     hands = MovableClock()
@@ -150,19 +147,43 @@ def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("uwsgi_headroom.source.read_document", hangs)
 
-    async def sampled() -> None:
-        servers = [make_server("/nowhere", name="shop")]
-        fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
-        sampling = asyncio.create_task(fleet.run())
-        while not counts:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
+    servers = [make_server("/nowhere", name="shop")]
+    fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
+    async with sampling(fleet):
+        await until(lambda: counts)
         for _ in range(8):
             hands.move(GLOB_SECONDS)
             await asyncio.sleep(0.03)
         before = len(counts)
         await asyncio.sleep(0.1)
         assert len(counts) == before
-        sampling.cancel()
-        await fleet.close()
 
-    asyncio.run(asyncio.wait_for(sampled(), 60))
+
+@pytest.fixture
+def hasty(monkeypatch) -> None:
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("fault", [ZeroDivisionError("broken"), None])
+async def test_work_that_ends_begins_again(fault, caplog):
+    """A task restarts whether it failed or returned."""
+    caplog.set_level(logging.INFO)
+    restarts: Counter[str] = Counter()
+    begun = 0
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 4:
+            await asyncio.Event().wait()
+        if fault:
+            raise fault
+
+    supervised = asyncio.create_task(supervise("sample", work, restarts))
+    await until(lambda: begun >= 4)
+    supervised.cancel()
+    await asyncio.wait({supervised})
+    assert supervised.cancelled()
+    assert restarts == {"sample": 3}
+    assert [bool(record.exc_info and record.exc_info[1]) for record in caplog.records] == [fault is not None] * 3

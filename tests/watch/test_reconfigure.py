@@ -1,18 +1,16 @@
 """A changed configuration changes what is watched; servers whose entries did not change keep everything."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
+from tests.watch.sampling import sampling, until
 from tests.watch.test_fleet import listening
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import ServerConfig, make_server
@@ -60,7 +58,7 @@ def reconfigured(
     return asyncio.run(change())
 
 
-def test_only_what_changed_is_replaced() -> None:
+def test_only_what_changed_is_replaced():
     """Servers are added, removed and replaced; those whose name and address stay are the same, in the new order."""
     shop, api, blog = (make_server(f"/run/{name}", name=name) for name in ("shop", "api", "blog"))
     moved = make_server("/run/elsewhere", name="api")
@@ -72,7 +70,7 @@ def test_only_what_changed_is_replaced() -> None:
     assert counts == (2, 2)
 
 
-def test_another_line_of_the_file_is_no_change() -> None:
+def test_another_line_of_the_file_is_no_change():
     """An entry that moves to another line, with its objective, keeps its server."""
     entry = replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
     moved = replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
@@ -81,7 +79,7 @@ def test_another_line_of_the_file_is_no_change() -> None:
     assert counts == (0, 0)
 
 
-def test_limits_change_in_place() -> None:
+def test_limits_change_in_place():
     """A server keeps its history when its timeout, its size limit, and the age of stuck requests change."""
     first, then, counts = reconfigured(
         [make_server("/run/shop", name="shop", timeout=5.0)],
@@ -94,7 +92,7 @@ def test_limits_change_in_place() -> None:
     assert counts == (0, 0)
 
 
-def test_an_objective_changes_its_servers() -> None:
+def test_an_objective_changes_its_servers():
     """A changed default objective replaces the servers that have none of their own."""
     own = replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
     servers = [own, make_server("/run/shop", name="shop")]
@@ -104,7 +102,7 @@ def test_an_objective_changes_its_servers() -> None:
     assert counts == (1, 1)
 
 
-def test_windows_change_and_other_settings_stay() -> None:
+def test_windows_change_and_other_settings_stay():
     """Of the settings of sampling, only windows and the objective change while the exporter runs."""
 
     async def change() -> Settings:
@@ -117,9 +115,8 @@ def test_windows_change_and_other_settings_stay() -> None:
     assert asyncio.run(change()) == replace(DEFAULT_SETTINGS, windows=(30.0,))
 
 
-def test_globs(tmp_path: Path) -> None:
-    """Sockets that a glob still finds keep their servers, also when another glob finds them under the same name;
-    a changed name is another server."""
+def test_globs(tmp_path):
+    """Sockets that are still found keep their servers, unless their names change."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats", timeout=7.0)
         first, then, counts = reconfigured([every], [shops])
@@ -132,7 +129,7 @@ def test_globs(tmp_path: Path) -> None:
         assert counts == (2, 2)
 
 
-def test_a_socket_becomes_named_and_back(tmp_path: Path) -> None:
+def test_a_socket_becomes_named_and_back(tmp_path):
     """A globbed server that is configured under its own name stays the same server; under another name it does not."""
     with listening(tmp_path / "shop.stats"):
         glob, named = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/shop.stats", name="shop")
@@ -144,24 +141,21 @@ def test_a_socket_becomes_named_and_back(tmp_path: Path) -> None:
         assert list(then) == ["store"]
 
 
-def test_a_lost_socket_is_still_reported(tmp_path: Path) -> None:
+async def test_a_lost_socket_is_still_reported(tmp_path):
     """A globbed server that is down at the time of a change stays, if its glob does."""
     glob, more = make_server(f"{tmp_path}/*.stats"), make_server("/run/api", name="api")
 
-    async def change() -> None:
-        fleet = Fleet([glob])
-        with listening(tmp_path / "shop.stats"):
-            fleet.refresh()
-        (shop,) = fleet.watches()
-        assert await fleet.reconfigure([more, glob], DEFAULT_SETTINGS) == (1, 0)
-        assert fleet.watches()[1] is shop
-        assert await fleet.reconfigure([more], DEFAULT_SETTINGS) == (0, 1)
-        assert [watch.name for watch in fleet.watches()] == ["api"]
-
-    asyncio.run(change())
+    fleet = Fleet([glob])
+    with listening(tmp_path / "shop.stats"):
+        fleet.refresh()
+    (shop,) = fleet.watches()
+    assert await fleet.reconfigure([more, glob], DEFAULT_SETTINGS) == (1, 0)
+    assert fleet.watches()[1] is shop
+    assert await fleet.reconfigure([more], DEFAULT_SETTINGS) == (0, 1)
+    assert [watch.name for watch in fleet.watches()] == ["api"]
 
 
-def test_a_master_never_has_two_connections() -> None:
+async def test_a_master_never_has_two_connections():
     """A server that gets another name is read under the new one only after the read under the old one has ended."""
     open_now = most = 0
 
@@ -176,86 +170,67 @@ def test_a_master_never_has_two_connections() -> None:
                 pass
         open_now -= 1
 
-    async def change(address: str) -> None:
-        fleet = Fleet([make_server(address, name="old")])
-        sampling = asyncio.create_task(fleet.run())
-        while not open_now:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
-        for name in ("new", "newer"):
-            await fleet.reconfigure([make_server(address, name=name)], DEFAULT_SETTINGS)
-            await asyncio.sleep(0.1)
-        sampling.cancel()
-        await fleet.close()
-
     with bad_servers.serving("unix", behave) as address:
-        asyncio.run(asyncio.wait_for(change(address), 60))
+        fleet = Fleet([make_server(address, name="old")])
+        async with sampling(fleet):
+            await until(lambda: open_now)
+            for name in ("new", "newer"):
+                await fleet.reconfigure([make_server(address, name=name)], DEFAULT_SETTINGS)
+                await asyncio.sleep(0.1)
     assert most == 1
 
 
-def test_sampling_follows_at_once() -> None:
-    """An added server is read, a removed one no longer, and a kept one goes on with its totals; the removed one's part
-    of the minute is written."""
+async def test_sampling_follows_at_once():
+    """An added server is read, a removed one no longer, its part of the minute is written, and others go on."""
     written = Written()
-
-    async def change(shop: str, api: str) -> None:
-        kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
-        fleet = Fleet([kept, gone], clock=Clock(), writer=written)  # type: ignore[arg-type]
-        sampling = asyncio.create_task(fleet.run())
-
-        async def samples(watch: Watch, count: int) -> None:
-            while watch.integrals.totals.samples < count:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(0.01)
-
-        removed = fleet.watches()[1]
-        await samples(removed, 5)
-        before, earlier = fleet.watches()[0].integrals.totals.samples, -1
-        while written.count("gone") != earlier:  # a minute has ended meanwhile: the next one needs samples, too
-            earlier = written.count("gone")
-            await samples(removed, removed.integrals.totals.samples + 3)
-        await fleet.reconfigure([kept, make_server(api, name="api")], DEFAULT_SETTINGS)
-        after = removed.integrals.totals.samples
-        await samples(fleet.watches()[1], 2)
-        await samples(fleet.watches()[0], before + 2)
-        assert removed.integrals.totals.samples == after
-        assert written.count("gone") == earlier + 1
-        assert not [task for task in asyncio.all_tasks() if task.get_name() == "sample gone"]
-        sampling.cancel()
-        await fleet.close()
 
     with (
         bad_servers.answers("unix", document("minified")) as shop,
         bad_servers.answers("unix", document("minified")) as api,
     ):
-        asyncio.run(asyncio.wait_for(change(shop, api), 60))
+        kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
+        fleet = Fleet([kept, gone], clock=Clock(), writer=written)
+
+        async def samples(watch: Watch, count: int) -> None:
+            await until(lambda: watch.integrals.totals.samples >= count)
+
+        async with sampling(fleet):
+            removed = fleet.watches()[1]
+            await samples(removed, 5)
+            before, earlier = fleet.watches()[0].integrals.totals.samples, -1
+            while written.count("gone") != earlier:  # a minute has ended meanwhile: the next one needs samples, too
+                earlier = written.count("gone")
+                await samples(removed, removed.integrals.totals.samples + 3)
+            await fleet.reconfigure([kept, make_server(api, name="api")], DEFAULT_SETTINGS)
+            after = removed.integrals.totals.samples
+            await samples(fleet.watches()[1], 2)
+            await samples(fleet.watches()[0], before + 2)
+            assert removed.integrals.totals.samples == after
+            assert written.count("gone") == earlier + 1
+            assert not [task for task in asyncio.all_tasks() if task.get_name() == "sample gone"]
 
 
-def test_a_change_during_a_pause_reads_nothing() -> None:
+async def test_a_change_during_a_pause_reads_nothing():
     """An added server is read after the pause."""
-
-    async def change(address: str) -> None:
-        fleet = Fleet([])
-        sampling = asyncio.create_task(fleet.run())
-        await fleet.pause()
-        await fleet.reconfigure([make_server(address, name="shop")], DEFAULT_SETTINGS)
-        (shop,) = fleet.watches()
-        await asyncio.sleep(0.1)
-        assert shop.reader.attempts == 0
-        fleet.resume()
-        await asyncio.wait_for(shop.reader.finished_first.wait(), 60)
-        sampling.cancel()
-        await fleet.close()
-
     with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(change(address))
+        fleet = Fleet([])
+        async with sampling(fleet):
+            await fleet.pause()
+            await fleet.reconfigure([make_server(address, name="shop")], DEFAULT_SETTINGS)
+            (shop,) = fleet.watches()
+            await asyncio.sleep(0.1)
+            assert shop.reader.attempts == 0
+            fleet.resume()
+            await asyncio.wait_for(shop.reader.finished_first.wait(), 60)
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_change_that_is_cancelled_loses_no_minute(again: bool) -> None:
+async def test_a_change_that_is_cancelled_loses_no_minute(again):
     """If the exporter ends during a change, the removed servers' minutes are written, once."""
     written = Written()
 
-    async def change(address: str) -> None:
-        fleet = Fleet([make_server(address, name="shop")], writer=written)  # type: ignore[arg-type]
+    with bad_servers.answers("unix", document("minified")) as address:
+        fleet = Fleet([make_server(address, name="shop")], writer=written)
         (shop,) = fleet.watches()
         for _ in range(2):
             await shop.reader.read()
@@ -268,7 +243,4 @@ def test_a_change_that_is_cancelled_loses_no_minute(again: bool) -> None:
         changing.cancel()
         await asyncio.wait({changing})
         await fleet.close()
-
-    with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(change(address))
     assert [minute.server for minute in written.minutes if minute.record] == ["shop"]

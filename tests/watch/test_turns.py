@@ -1,7 +1,5 @@
 """Turns of a long computation, beside tasks that need the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import MovableClock
+from tests.watch.sampling import until
 from uwsgi_headroom.watch.turns import (
     LONGEST_SECONDS,
     SHORTEST_SECONDS,
@@ -49,20 +48,20 @@ def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, fl
 
 
 @pytest.mark.parametrize("others", [0.02, 0.05])
-def test_half_of_the_time_beside_much_work(others: float) -> None:
+def test_half_of_the_time_beside_much_work(others):
     """However much the others have to do, the computation takes twice its own time at most."""
     share, longest = share_of(MovableClock(), 0.001, others)
     assert share == pytest.approx(0.5, abs=0.03)
     assert longest <= others + 0.0011
 
 
-def test_others_wait_for_a_short_turn() -> None:
+def test_others_wait_for_a_short_turn():
     """Others that have little to do wait for the shortest turn; no turn is longer than the longest."""
     assert share_of(MovableClock(), 0.001, 0.0001)[1] <= SHORTEST_SECONDS + 0.0011
     assert share_of(MovableClock(), 0.001, 10.0)[1] <= LONGEST_SECONDS + 0.0011
 
 
-def test_a_cancelled_thread_has_ended_when_its_task_ends() -> None:
+async def test_a_cancelled_thread_has_ended_when_its_task_ends():
     """So what takes turns never runs beside what was cancelled before it, even if that cannot pause. A thread that has
     not begun does nothing."""
     running, most, calls = 0, 0, 0
@@ -76,22 +75,18 @@ def test_a_cancelled_thread_has_ended_when_its_task_ends() -> None:
         with lock:
             running -= 1
 
-    async def main() -> None:
-        for _ in range(5):
-            before = calls
-            task = asyncio.create_task(run_in_thread(work))
-            while calls == before:  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0.001)
-            task.cancel()
-            await asyncio.wait({task})
-            assert task.cancelled()
-            assert running == 0
-
-    asyncio.run(main())
+    for _ in range(5):
+        before = calls
+        task = asyncio.create_task(run_in_thread(work))
+        await until(lambda before=before: calls > before)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert running == 0
     assert (most, calls) == (1, 5)
 
 
-def test_a_cancelled_thread_ends_at_its_next_pause() -> None:
+async def test_a_cancelled_thread_ends_at_its_next_pause():
     """Its work is given up."""
     begun, ended = threading.Event(), threading.Event()
 
@@ -105,17 +100,14 @@ def test_a_cancelled_thread_ends_at_its_next_pause() -> None:
             ended.set()
             raise
 
-    async def main() -> None:
-        task = asyncio.create_task(run_in_thread(work))
-        await asyncio.to_thread(begun.wait, 10)
-        task.cancel()
-        await asyncio.wait_for(asyncio.wait({task}), 60)
-
-    asyncio.run(main())
+    task = asyncio.create_task(run_in_thread(work))
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    await asyncio.wait_for(asyncio.wait({task}), 60)
     assert ended.is_set()
 
 
-def test_work_that_is_given_up_is_no_error_in_the_log() -> None:
+async def test_work_that_is_given_up_is_no_error_in_the_log():
     """asyncio reports no exception of a thread whose task was cancelled: nobody waits for its result."""
     begun, reported = threading.Event(), list[dict[str, Any]]()
 
@@ -125,14 +117,11 @@ def test_work_that_is_given_up_is_no_error_in_the_log() -> None:
             time.sleep(0.001)
             turns.pause_if_due()
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
-        task = asyncio.create_task(run_in_thread(work))
-        await asyncio.to_thread(begun.wait, 10)
-        task.cancel()
-        await asyncio.wait_for(asyncio.wait({task}), 60)
-        del task
-        gc.collect()  # asyncio reports an exception when nothing refers to its task any more
-
-    asyncio.run(main())
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    task = asyncio.create_task(run_in_thread(work))
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    await asyncio.wait_for(asyncio.wait({task}), 60)
+    del task
+    gc.collect()  # asyncio reports an exception when nothing refers to its task any more
     assert reported == []

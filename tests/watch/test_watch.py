@@ -1,14 +1,15 @@
-"""Outcomes become totals, history and figures of one server."""
+"""Outcomes become totals, history and figures of one server, and an outage ends a window."""
 
-from __future__ import annotations
+from dataclasses import replace
 
-import asyncio
-
+import msgspec
 import pytest
 
 from tests.support.captured_documents import path
 from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server, emperor, router
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH, Server, emperor, router
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
@@ -26,7 +27,7 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
     return watch
 
 
-def test_windows_begin_with_the_second_row() -> None:
+def test_windows_begin_with_the_second_row():
     """There are no figures after the first reading, and those of every window after the second one, a second later."""
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
@@ -34,7 +35,7 @@ def test_windows_begin_with_the_second_row() -> None:
     assert [figures.window.asked for figures in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
 
 
-def test_failure_is_a_gap() -> None:
+def test_failure_is_a_gap():
     """A failed read goes into the totals as a gap and makes no row."""
     server = Server()
     watch = watch_of(server.read(10.0), (10.5, ReadError("timeout", "no answer")), server.read(11.0))
@@ -44,19 +45,19 @@ def test_failure_is_a_gap() -> None:
 
 @pytest.mark.parametrize("other", [emperor, router])
 class TestOtherDocuments:
-    def test_have_no_figures(self, other) -> None:
+    def test_have_no_figures(self, other):
         """An emperor or a router has no figures, however long it is watched."""
         watch = watch_of(*(other(float(at)) for at in range(10)))
         assert watch.figures(other(10.0), (60,)) == []
         assert watch.integrals.totals.samples == 0
 
-    def test_in_the_place_of_a_server(self, other) -> None:
+    def test_in_the_place_of_a_server(self, other):
         """An address that changes from a server to an emperor has no figures, even with a history."""
         server = Server()
         watch = watch_of(*(server.read(float(at)) for at in range(5)), other(5.0), other(6.0))
         assert watch.figures(other(6.0), (60,)) == []
 
-    def test_before_a_server(self, other) -> None:
+    def test_before_a_server(self, other):
         """A server that takes over the address starts with its first reading."""
         server = Server()
         watch = watch_of(other(0.0), other(5.0), server.read(10.0), server.read(11.0))
@@ -64,7 +65,7 @@ class TestOtherDocuments:
         assert (figures.window.seconds, figures.window.gap_seconds) == (1, 0)
 
 
-def test_long_step_is_by_the_pace() -> None:
+def test_long_step_is_by_the_pace():
     """If the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
     server = Server()
     watch = watch_of(server.read(0.0))
@@ -76,25 +77,21 @@ def test_long_step_is_by_the_pace() -> None:
     assert watch.integrals.totals.gap_seconds == pytest.approx(5.1)
 
 
-def test_reader_feeds_it() -> None:
+async def test_reader_feeds_it():
     """Each reading goes into the totals once, and so does each failure."""
-
-    async def run() -> None:
-        hands = MovableClock()
-        watch = Watch("shop", File(str(path("threads_4x8_busy"))), clock=hands.clock)
-        for _ in range(3):
-            first = await watch.reader.read()
-            hands.move(0.5)
-        assert watch.integrals.totals.samples == 3
-        assert watch.integrals.totals.observed_seconds == 1.0
-        assert isinstance(first, Reading)
-        assert len(watch.figures(first, (60,))) == 1
-        watch.reader.address = File("/there_is_none.json")
-        hands.move(2.0)
-        assert isinstance(await watch.reader.read(), ReadError)
-        assert watch.integrals.totals.gap_seconds == 2.5
-
-    asyncio.run(run())
+    hands = MovableClock()
+    watch = Watch("shop", File(str(path("threads_4x8_busy"))), clock=hands.clock)
+    for _ in range(3):
+        first = await watch.reader.read()
+        hands.move(0.5)
+    assert watch.integrals.totals.samples == 3
+    assert watch.integrals.totals.observed_seconds == 1.0
+    assert isinstance(first, Reading)
+    assert len(watch.figures(first, (60,))) == 1
+    watch.reader.address = File("/there_is_none.json")
+    hands.move(2.0)
+    assert isinstance(await watch.reader.read(), ReadError)
+    assert watch.integrals.totals.gap_seconds == 2.5
 
 
 class TestState:
@@ -108,13 +105,13 @@ class TestState:
         watch._record(at, outcome)
         watch.reader.outcome = outcome
 
-    def test_before_the_first_read(self) -> None:
+    def test_before_the_first_read(self):
         """A server that was never read is not up, without a reason."""
         watch, _ = self.watch()
         assert (watch.state, watch.error) == ("stale", None)
 
     @pytest.mark.parametrize("reason", ["timeout", "truncated", "empty", "not_json", "internal"])
-    def test_a_failure_now_and_then_is_normal(self, reason: Reason) -> None:
+    def test_a_failure_now_and_then_is_normal(self, reason):
         """uWSGI's master is normally silent for 1 to 3 s at times: a server is up for 5 s after a successful read."""
         watch, hands = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
@@ -127,7 +124,7 @@ class TestState:
         assert watch.observe((60.0,)).outcome is watch.error is watch.reader.outcome
 
     @pytest.mark.parametrize("reason", ["refused", "not_found"])
-    def test_gone_is_down_at_once(self, reason: Reason) -> None:
+    def test_gone_is_down_at_once(self, reason):
         """If nothing listens there, the server is down at once."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
@@ -137,7 +134,7 @@ class TestState:
         self.outcome(watch, Server().read(1000.4), 1000.4)
         assert watch.state == "up"
 
-    def test_a_slow_pace_is_no_failure(self) -> None:
+    def test_a_slow_pace_is_no_failure(self):
         """If samples are 4 s apart, three of them may be missing."""
         watch, hands = self.watch()
         reading = Server().read(1000.0, read_seconds=1.0)
@@ -149,7 +146,7 @@ class TestState:
         hands.move(0.2)
         assert watch.state == "stale"
 
-    def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch):
         """Figures that cannot be computed make only this server's observation a failure."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
@@ -159,6 +156,95 @@ class TestState:
 
         monkeypatch.setattr(watch, "figures", broken)
         outcome = watch.observe((60.0,)).outcome
-        assert isinstance(outcome, ReadError)
         assert outcome.reason == "internal"
         assert "hunter2" not in str(outcome)
+
+
+def of_master(reading: Reading, pid: int) -> Reading:
+    snapshot = msgspec.structs.replace(reading.snapshot, pid=pid)
+    return replace(reading, snapshot=snapshot, host=replace(reading.host, master_pid=pid))
+
+
+class Restarted:
+    """A server with ten requests a second for a minute that is then down for a while, and comes back with a master."""
+
+    def __init__(self, down: int = 20, *, reason: Reason = "refused", pid: int = 900, up: int = 10) -> None:
+        self.server, self.scripted = Server(2, 8), ScriptedWatch()
+        self.run(60, pid=1)
+        for _ in range(2 * down):
+            self.scripted.read(ReadError(reason, "gone"), self.scripted.now + 0.5)
+        if pid != 1:
+            self.server.reload(self.scripted.now)
+        self.run(up, pid=pid)
+
+    def run(self, seconds: int, pid: int) -> None:
+        for _ in range(2 * seconds):
+            self.server.serve(1, 5)
+            self.scripted.read(of_master(self.server.read(self.scripted.now + 0.5), pid))
+
+    def figures(self, seconds: float = 60.0) -> Figures:
+        watch = self.scripted.watch
+        assert watch.reading
+        (figures,) = watch.figures(watch.reading, [seconds])
+        return figures
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0])
+def test_the_rate_is_that_since_the_outage(seconds):
+    """Down for 20 s, until ten seconds ago: the rate is ten a second, as before it, and no reload is in the window."""
+    restarted = Restarted()
+    figures = restarted.figures(seconds)
+    assert figures.outage.seconds == pytest.approx(20, abs=0.51)
+    assert figures.outage.until == EPOCH + 80.5
+    assert figures.window.seconds == pytest.approx(9.5)
+    assert figures.flow.throughput == pytest.approx(10)
+    assert (figures.window.reloads, figures.window.gap_seconds) == (0, 0)
+
+
+def test_an_outage_before_the_window_is_none_of_it():
+    """A minute later the last minute is one as any other, and the last five minutes still have it."""
+    restarted = Restarted(up=70)
+    short, long = restarted.figures(60.0), restarted.figures(300.0)
+    assert short.outage is None
+    assert short.window.seconds == pytest.approx(60, abs=0.51)  # of the nearest row
+    assert long.outage
+    assert long.window.seconds == pytest.approx(69.5)
+
+
+def test_right_after_an_outage_nothing_is_known():
+    """No figures come of one sample, and none of the time before."""
+    restarted = Restarted(up=0)
+    restarted.scripted.read(of_master(restarted.server.read(restarted.scripted.now + 0.5), 900))
+    watch = restarted.scripted.watch
+    assert watch.reading
+    assert watch.figures(watch.reading, [60.0]) == []
+
+
+@pytest.mark.parametrize(
+    ("down", "reason", "pid"), [(20, "refused", 1), (2, "timeout", 900), (0, "refused", 900), (20, "timeout", 1)]
+)
+def test_what_is_no_outage(down, reason, pid):
+    """Only the stats of the same master could not be read; or uWSGI was silent for a moment, as in a reload."""
+    figures = Restarted(down, reason=reason, pid=pid).figures(60.0)
+    assert figures.outage is None
+    assert figures.window.seconds == pytest.approx(60, abs=0.51)  # of the nearest row
+
+
+def test_the_last_of_two_outages():
+    """It is the one that counts."""
+    restarted = Restarted()
+    for _ in range(6):
+        restarted.scripted.read(ReadError("not_found", "gone"), restarted.scripted.now + 0.5)
+    restarted.server.reload(restarted.scripted.now)
+    restarted.run(5, pid=901)
+    assert restarted.figures().outage.seconds == pytest.approx(3, abs=0.51)
+    assert restarted.figures().window.seconds == pytest.approx(4.5)
+
+
+def test_a_wall_clock_that_is_set():
+    """The length is that of the monotonic clock."""
+    restarted = Restarted(up=0)
+    reading = of_master(restarted.server.read(restarted.scripted.now + 0.5), 900)
+    restarted.scripted.read(replace(reading, time=reading.time - 7200))
+    restarted.run(5, pid=900)
+    assert restarted.figures().outage.seconds == pytest.approx(20.5, abs=0.51)
