@@ -1,7 +1,5 @@
 """Valid stats addresses and their types, and the advice in the errors for invalid ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -19,7 +17,7 @@ def _without_query(address: Address) -> Address:
     return address
 
 
-def test_a_query_is_not_shown() -> None:
+def test_a_query_is_not_shown():
     """The query is sent to the server and left out of the printed address."""
     address = parse_address("http://shop:1717/stats?token=hunter2")
     assert isinstance(address, Http)
@@ -59,7 +57,7 @@ def test_a_query_is_not_shown() -> None:
         ("file:stats.json", File("stats.json")),
     ],
 )
-def test_understood(text: str, address: Address) -> None:
+def test_understood(text, address):
     """Each form parses to one address, and the printed address parses to the same one."""
     assert parse_address(text) == address
     assert parse_address(str(address)) == _without_query(address)
@@ -100,7 +98,7 @@ def test_understood(text: str, address: Address) -> None:
         ("/run/a\0b", "NUL"),
     ],
 )
-def test_refused_with_advice(text: str, advice: str) -> None:
+def test_refused_with_advice(text, advice):
     """Any other text is refused with a message that gives the valid form."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
@@ -108,21 +106,21 @@ def test_refused_with_advice(text: str, advice: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])
-def test_a_password_is_refused_and_not_repeated(text: str) -> None:
+def test_a_password_is_refused_and_not_repeated(text):
     """An address with a password is refused; the message, which goes to a log, does not contain the password."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_abstract_name_has_two_spellings() -> None:
+def test_an_abstract_name_has_two_spellings():
     """An abstract name begins with a NUL byte; uWSGI's own names also end with one and are tried first."""
     assert Unix("@shop").sockaddrs == ("\0shop\0", "\0shop")
     assert Unix("/run/shop").sockaddrs == ("/run/shop",)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"(unix|tcp|http|https|file):(//)?.{0,20}", fullmatch=True))
-def test_any_text(text: str) -> None:
+def test_any_text(text):
     """Any text is either parsed or refused with AddressError; a parsed address prints as a text that parses to it."""
     try:
         address = parse_address(text)

@@ -1,14 +1,16 @@
-"""Names in targets of probes that lead to this machine, or to a cloud's metadata, are not connected to."""
-
-from __future__ import annotations
+"""Host names: a resolver that hangs delays its own reads only, and names in probes' targets are checked."""
 
 import asyncio
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.support import bad_servers
 from tests.support.real_uwsgi import free_port
+from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Http, Tcp, read_document
@@ -55,7 +57,7 @@ def read(address: Tcp | Http) -> str:
     ],
 )
 @pytest.mark.parametrize("others", [(), ("192.0.2.7",)])
-def test_refused(address: str, others: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused(address, others, monkeypatch):
     """No connection is tried, to any address of the name."""
     monkeypatch.setattr(socket, "getaddrinfo", answering(infos(*others, address)))
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", None)
@@ -72,7 +74,7 @@ def answering(found: list[Any]) -> Any:
     return getaddrinfo
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatch):
     """A resolver that answers differently every time (DNS rebinding) is asked once for each read."""
     asked = []
 
@@ -96,9 +98,91 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
     assert (len(asked), connected) == (2, [("192.0.2.7", 80)])
 
 
-def test_configured_names_and_ip_addresses_are_not_guarded() -> None:
+def test_configured_names_and_ip_addresses_are_not_guarded():
     """A server that the operator gave may be on this machine."""
     port = free_port()
     for host in ("localhost", "127.0.0.1"):
         assert "nothing listens here" in read(Tcp(host, port))
     assert "leads to an address" in read(Tcp("localhost", port, is_guarded=True))
+
+
+_NAME = "stats.example"
+
+
+class _Resolver:
+    """Hangs until `released` is set, ten seconds at most, and then resolves the name. `asked` counts lookups."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.asked = 0
+        self.port = 0
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: str, port: int, **options: Any) -> Any:
+        if host != _NAME or options.get("flags"):
+            return self._real(host, port, **options)
+        self.asked += 1
+        self.released.wait(60)
+        return self._real("127.0.0.1", self.port, **options)
+
+
+@pytest.fixture
+def resolver(monkeypatch) -> Iterator[_Resolver]:
+    """A resolver that hangs and is released at the end of the test."""
+    hung = _Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", hung)
+    yield hung
+    hung.released.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("resolve "):
+            thread.join(60)
+
+
+def read_named(address: str, timeout: float) -> source.Answer:
+    return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout, size_cap=SIZE_CAP))
+
+
+def test_a_numeric_address_needs_no_resolver(resolver):
+    """A server with a numeric address is read while lookups of other servers' names hang."""
+    with bad_servers.answers("tcp", b"{}") as address:
+        assert read_named(f"tcp://{address}", 5).body == b"{}"
+    assert resolver.asked == 0
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "http"])
+def test_a_name_waits_no_longer_than_the_deadline(resolver, scheme):
+    """A lookup that hangs is a timeout that names the resolver, and the program ends without waiting for the lookup."""
+    with pytest.raises(SourceError, match=f"the name {_NAME} was not resolved within 0.05 s: check") as caught:
+        read_named(f"{scheme}://{_NAME}:1717", 0.05)
+    assert caught.value.reason == "timeout"
+    assert not resolver.released.is_set()
+    assert any(thread.name == f"resolve {_NAME}" for thread in threading.enumerate())
+
+
+def test_reads_share_the_lookup_that_hangs(resolver):
+    """Repeated reads of one server share a single lookup thread, and its answer serves the read that still waits."""
+    for _ in range(3):
+        with pytest.raises(SourceError):
+            read_named(f"tcp://{_NAME}:1717", 0.01)
+    assert resolver.asked == 1
+
+    async def read_when_released(port: int) -> bytes:
+        resolver.port = port
+        reading = asyncio.create_task(
+            source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5, size_cap=SIZE_CAP)
+        )
+        for _ in range(10):  # iterations of the event loop, until the read waits for the lookup
+            await asyncio.sleep(0)
+        resolver.released.set()
+        return (await reading).body
+
+    with bad_servers.answers("tcp", b"{}") as address:
+        assert asyncio.run(read_when_released(int(address.rpartition(":")[2]))) == b"{}"
+    assert resolver.asked == 1
+
+
+def test_a_name_that_does_not_exist():
+    """An unknown name is `unreachable`, and the message says what to check."""
+    with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
+        read_named("tcp://no-such-host.invalid:1717", 5)
+    assert caught.value.reason == "unreachable"

@@ -1,7 +1,5 @@
 """Reads of well-behaved and misbehaving stats servers: the bytes or the error, and no connection left open."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -18,7 +16,6 @@ from typing import Any
 import pytest
 
 from tests.support import bad_servers
-from tests.support.bad_servers import Where
 from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
@@ -61,21 +58,14 @@ def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = 
 
 
 @both
-def test_a_document_is_read_completely(where: Where) -> None:
+@pytest.mark.parametrize("body", [DOCUMENT, b"x" * 6_000_000], ids=["usual", "larger than any socket buffer"])
+def test_a_document_is_read_completely(where, body):
     """The document is read byte for byte as the server wrote it."""
-    with bad_servers.answers(where, DOCUMENT) as address:
-        assert read(address).body == DOCUMENT
+    with bad_servers.answers(where, body) as address:
+        assert read(address).body == body
 
 
-@both
-def test_a_large_document_is_read_completely(where: Where) -> None:
-    """A document far larger than any socket buffer is read completely."""
-    large = b"x" * 6_000_000
-    with bad_servers.answers(where, large) as address:
-        assert read(address).body == large
-
-
-def test_the_process_behind_a_unix_socket_is_known() -> None:
+def test_the_process_behind_a_unix_socket_is_known():
     """Over a UNIX socket the answer has the listener's pid, from the kernel; over TCP, the server's address."""
     with bad_servers.answers("unix", DOCUMENT) as address:
         answer = read(address)
@@ -87,7 +77,7 @@ def test_the_process_behind_a_unix_socket_is_known() -> None:
 
 
 @over_ipv6
-def test_ipv6() -> None:
+def test_ipv6():
     """A server on an IPv6 address is read."""
     with _listening(socket.AF_INET6, ("::1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -96,35 +86,35 @@ def test_ipv6() -> None:
         assert answer.peer == ("::1", port)
 
 
-def test_the_second_address_of_a_name_is_tried() -> None:
+def test_the_second_address_of_a_name_is_tried():
     """If the first address of a name refuses, the next one is read."""
     with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
         assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
 
 
 @pytest.mark.parametrize("ending", ["", "\0"])
-def test_an_abstract_socket(ending: str) -> None:
+def test_an_abstract_socket(ending):
     """An abstract socket is read with and without a NUL byte at the end of its name (uWSGI's names have one)."""
     name = f"headroom-test-{os.getpid()}-{len(ending)}"
     with _listening(socket.AF_UNIX, f"\0{name}{ending}"):
         assert read(f"unix:@{name}").body == DOCUMENT
 
 
-def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path(tmp_path, monkeypatch):
     """A path may be relative to the exporter's working directory."""
     monkeypatch.chdir(tmp_path)
     with _listening(socket.AF_UNIX, "stats"):
         assert read("./stats").body == DOCUMENT
 
 
-def test_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf8(tmp_path):
     """A socket whose name is not valid UTF-8 is read like any other."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.stats")
     with _listening(socket.AF_UNIX, path):
         assert read(Unix(path)).body == DOCUMENT
 
 
-def test_nothing_is_sent_to_a_raw_server() -> None:
+def test_nothing_is_sent_to_a_raw_server():
     """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
         heard: list[bytes] = []
@@ -162,21 +152,16 @@ def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.s
 
 
 @both
-def test_an_empty_answer_is_an_empty_body(where: Where) -> None:
-    """If a raw server closes without an answer, the body is empty, and the decoder refuses it."""
+def test_a_raw_stream_has_no_length(where):
+    """What came before its end goes to the decoder, which refuses an empty body and finds half a document truncated."""
     with bad_servers.answers_nothing(where) as address:
         assert read(address).body == b""
-
-
-@both
-def test_half_a_document_goes_to_the_decoder(where: Where) -> None:
-    """A raw stream has no length: the bytes before its end go to the decoder, which finds the document truncated."""
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address).body == DOCUMENT[: len(DOCUMENT) // 2]
 
 
 @both
-def test_a_silent_server_times_out(where: Where) -> None:
+def test_a_silent_server_times_out(where):
     """A read of a server that accepts and never writes ends at the deadline."""
     with bad_servers.accepts_and_never_writes(where) as address:
         error = failure(address, PATIENCE)
@@ -205,7 +190,7 @@ kept = [listener.accept() for _ in range(100)]
 """
 
 
-def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
+def test_a_server_that_cannot_write_its_log(tmp_path):
     """The error for a server that waits for a full pipe names its pid and the pipe."""
     path = tmp_path / "stats"
     with subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.PIPE) as process:
@@ -219,12 +204,10 @@ def test_a_server_that_cannot_write_its_log(tmp_path: Path) -> None:
 
 
 @both
-def test_a_server_that_is_stopped(tmp_path: Path, where: Where) -> None:
-    """The error for a stopped server says so, and how to resume it. A UNIX socket names its process; the caller has to
-    know that of a TCP port."""
+def test_a_server_that_is_stopped(tmp_path, where):
+    """The error says so, and how to resume it; the caller has to know the process of a TCP port."""
     path = tmp_path / "stats"
     with subprocess.Popen([sys.executable, "-c", SILENT, where, str(path)], stdout=subprocess.PIPE) as process:
-        assert process.stdout
         port = int(process.stdout.readline())
         address = parse_address(str(path) if where == "unix" else f"tcp://127.0.0.1:{port}")
         known = None if where == "unix" else process.pid
@@ -261,9 +244,7 @@ def test_a_server_that_is_stopped(tmp_path: Path, where: Where) -> None:
         ("S", 0, "0::/../a", "other", "", ""),
     ],
 )
-def test_what_stopped_a_process(
-    tmp_path: Path, state: str, tracer: int, cgroup: str, file: str, text: str, words: str
-) -> None:
+def test_what_stopped_a_process(tmp_path, state, tracer, cgroup, file, text, words):
     """A signal, a debugger and a freezer each have their own remedy."""
     proc, group = tmp_path / "proc/7", tmp_path / "sys/fs/cgroup" / file
     proc.mkdir(parents=True)
@@ -278,14 +259,14 @@ def test_what_stopped_a_process(
 
 
 @both
-def test_a_dripping_server_times_out(where: Where) -> None:
+def test_a_dripping_server_times_out(where):
     """Bytes that arrive slowly do not move the deadline."""
     with bad_servers.drips(where, DOCUMENT, interval=0.05) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
 @both
-def test_an_endless_document_stops_at_the_cap(where: Where) -> None:
+def test_an_endless_document_stops_at_the_cap(where):
     """Past the size cap the read fails, and the error names the option that raises it."""
     with bad_servers.endless(where) as address:
         error = failure(address, size_cap=100_000)
@@ -294,20 +275,20 @@ def test_an_endless_document_stops_at_the_cap(where: Where) -> None:
 
 
 @both
-def test_the_cap_is_met_exactly(where: Where) -> None:
+def test_the_cap_is_met_exactly(where):
     """A document of exactly the cap is read; one byte more is refused."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert read(address, size_cap=len(DOCUMENT)).body == DOCUMENT
         assert reason(address, size_cap=len(DOCUMENT) - 1) == "too_large"
 
 
-def test_a_reset_after_a_complete_document_is_not_an_error() -> None:
+def test_a_reset_after_a_complete_document_is_not_an_error():
     """uWSGI resets a client whose bytes it did not read, but after the complete document: the read succeeds."""
     with bad_servers.resets("tcp", DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
 
-def test_a_reset_before_a_document() -> None:
+def test_a_reset_before_a_document():
     """A reset before the first byte makes the answer `truncated`."""
 
     def behave(connection: socket.socket, _ended: threading.Event) -> None:
@@ -317,7 +298,7 @@ def test_a_reset_before_a_document() -> None:
         assert reason(address) == "truncated"
 
 
-def test_a_reset_while_the_connection_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reset_while_the_connection_is_made(monkeypatch):
     """A reset between connect() and getpeername() makes the answer `truncated`, too."""
 
     def fail(_: socket.socket) -> None:
@@ -329,13 +310,13 @@ def test_a_reset_while_the_connection_is_made(monkeypatch: pytest.MonkeyPatch) -
 
 
 @both
-def test_a_listener_that_never_accepts(where: Where) -> None:
+def test_a_listener_that_never_accepts(where):
     """A full listen queue is a timeout: the read does not hang, and reads nothing from an unconnected socket."""
     with bad_servers.never_accepts(where) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
-def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
+async def test_a_full_unix_backlog_is_waited_for(tmp_path):
     """A reader that finds the listen queue of a UNIX socket full is served once the server accepts again."""
     path = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
@@ -355,18 +336,15 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
                 with listener.accept()[0] as connection, contextlib.suppress(BrokenPipeError):
                     connection.sendall(DOCUMENT)
 
-        async def read_when_full() -> None:
-            reading = asyncio.create_task(source.read_document(Unix(path), timeout=5, size_cap=SIZE_CAP))
-            await asyncio.sleep(0.05)  # the reader has found the queue full, or will: the test holds in both cases
-            assert not reading.done()
-            begun.set()
-            served.append((await reading).body)
-            with socket.socket(socket.AF_UNIX) as last:  # ends the server's accept()
-                last.connect(path)
-
         thread = threading.Thread(target=serve)
         thread.start()
-        asyncio.run(read_when_full())
+        reading = asyncio.create_task(source.read_document(Unix(path), timeout=5, size_cap=SIZE_CAP))
+        await asyncio.sleep(0.05)  # the reader has found the queue full, or will: the test holds in both cases
+        assert not reading.done()
+        begun.set()
+        served.append((await reading).body)
+        with socket.socket(socket.AF_UNIX) as last:  # ends the server's accept()
+            last.connect(path)
         thread.join(60)
     assert served == [DOCUMENT]
 
@@ -394,7 +372,7 @@ def _flooding(connection: socket.socket, ended: threading.Event) -> None:
     ("where", "scheme"), [("unix", "unix://"), ("tcp", "tcp://"), ("tcp", "http://"), ("tcp", "https://")]
 )
 @pytest.mark.parametrize("behave", [_silent, _dripping, _flooding])
-def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Behaviour) -> None:
+def test_the_server_sees_its_client_leave(where, scheme, behave):
     """However a read ends, the connection is closed immediately, so that the server is not held up."""
     left = threading.Event()
 
@@ -416,16 +394,33 @@ def test_the_server_sees_its_client_leave(where: Where, scheme: str, behave: Beh
 
 
 @pytest.mark.parametrize("framing", ["until_close", "length"])
-def test_http_in_each_framing(framing: bad_servers.Framing) -> None:
-    """The document is read without its HTTP head, with and without a Content-Length."""
-    with bad_servers.answers_http("tcp", DOCUMENT, framing=framing) as address:
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_http_in_each_framing(framing, size):
+    """The document is read byte for byte without its HTTP head, with and without a Content-Length, within the limit of
+    the head or far beyond it."""
+    document = bytes(number % 251 for number in range(size))
+    with bad_servers.answers_http("tcp", document, framing=framing) as address:
         answer = read(f"http://{address}/stats")
-    assert answer.body == DOCUMENT
+    assert answer.body == document
     assert answer.peer == ("127.0.0.1", int(address.rpartition(":")[2]))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT,
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DOCUMENT) + DOCUMENT + b"more",
+    ],
+    ids=["a proxy's answers before it", "bytes after its length"],
+)
+def test_what_is_around_a_document_is_skipped(answer):
+    """The Content-Length determines the end of the document."""
+    with _after_request(answer) as address:
+        assert read(f"http://{address}").body == DOCUMENT
+
+
 @pytest.mark.parametrize("status", ["404 Not Found", "302 Found", "500 Oops", "204 No Content", "206 Partial Content"])
-def test_http_of_another_status(status: str) -> None:
+def test_http_of_another_status(status):
     """Any status but 200 is an error; redirects are not followed."""
     location = ("Location: http://127.0.0.1:1/",)
     with bad_servers.answers_http("tcp", b"", status, "length", location) as address:
@@ -434,7 +429,7 @@ def test_http_of_another_status(status: str) -> None:
     assert status[:3] in str(error)
 
 
-def test_http_cut_short() -> None:
+def test_http_cut_short():
     """An answer shorter than its Content-Length is `truncated`."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing="length") as address, socket.socket() as client:
         host, _, port = address.partition(":")
@@ -474,7 +469,7 @@ SECRET = b"hunter2-in-a-cookie"
         (b"[" + SECRET, "http"),
     ],
 )
-def test_anything_but_an_http_answer_is_refused(answer: bytes, expected: Reason) -> None:
+def test_anything_but_an_http_answer_is_refused(answer, expected):
     """Anything but an HTTP answer is refused, and the message quotes nothing of it."""
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
@@ -482,7 +477,7 @@ def test_anything_but_an_http_answer_is_refused(answer: bytes, expected: Reason)
     assert SECRET.decode() not in str(error)
 
 
-def test_http_in_chunks_is_refused() -> None:
+def test_http_in_chunks_is_refused():
     """A chunked answer is refused by its header: uWSGI never sends chunks, and each costs a step of the parser."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing="chunked") as address:
         error = failure(f"http://{address}")
@@ -490,20 +485,7 @@ def test_http_in_chunks_is_refused() -> None:
     assert "Transfer-Encoding" in str(error)
 
 
-def test_http_after_a_few_other_answers() -> None:
-    """A proxy's `100 Continue` before the answer is skipped."""
-    with _after_request(b"HTTP/1.1 100 Continue\r\n\r\n" * 3 + b"HTTP/1.1 200 OK\r\n\r\n" + DOCUMENT) as address:
-        assert read(f"http://{address}").body == DOCUMENT
-
-
-def test_http_with_bytes_after_the_document() -> None:
-    """The Content-Length determines the end of the document."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(DOCUMENT)
-    with _after_request(head + DOCUMENT + b"more") as address:
-        assert read(f"http://{address}").body == DOCUMENT
-
-
-def test_http_requests_exclude_chunks() -> None:
+def test_http_requests_exclude_chunks():
     """The request is HTTP/1.0, which a proxy does not answer with chunks."""
     requests: list[bytes] = []
 
@@ -516,21 +498,13 @@ def test_http_requests_exclude_chunks() -> None:
     assert requests[0].startswith(b"GET /stats HTTP/1.0\r\n")
 
 
-@pytest.mark.parametrize("size", [100, 200_000])
-def test_an_http_document_of_any_size_is_read_completely(size: int) -> None:
-    """The document after the head is read byte for byte, within the limit of the head or far beyond it."""
-    document = bytes(number % 251 for number in range(size))
-    with bad_servers.answers_http("tcp", document) as address:
-        assert read(f"http://{address}").body == document
-
-
-def test_http_past_the_cap() -> None:
+def test_http_past_the_cap():
     """The cap holds for HTTP too."""
     with bad_servers.answers_http("tcp", b"x" * 1_000_000) as address:
         assert reason(f"http://{address}", size_cap=100_000) == "too_large"
 
 
-def test_http_of_a_raw_server() -> None:
+def test_http_of_a_raw_server():
     """A raw server read with http:// is recognised; the error names the scheme that works."""
     with bad_servers.answers("tcp", DOCUMENT) as address:
         error = failure(f"http://{address}")
@@ -538,24 +512,20 @@ def test_http_of_a_raw_server() -> None:
     assert "tcp://" in str(error)
 
 
-def test_https_of_a_server_without_tls() -> None:
+def test_https_of_a_server_without_tls():
     """A server without TLS is a failed read with a reason, like any other."""
     with bad_servers.answers_http("tcp", DOCUMENT) as address:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 
 
-def test_a_silent_https_server_does_not_disturb_other_reads() -> None:
+async def test_a_silent_https_server_does_not_disturb_other_reads():
     """After TLS handshakes that timed out, the event loop still reads other servers."""
-
-    async def read_both(silent: str, well: str) -> None:
+    with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
         for _ in range(3):
             with pytest.raises(SourceError, match="no complete answer"):
                 await source.read_document(parse_address(f"https://{silent}"), timeout=0.1, size_cap=SIZE_CAP)
             answer = await source.read_document(parse_address(well), timeout=5, size_cap=SIZE_CAP)
             assert answer.body == DOCUMENT
-
-    with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
-        asyncio.run(read_both(silent, well))
 
 
 @contextlib.contextmanager
@@ -575,35 +545,28 @@ def _after_request(answer: bytes) -> Iterator[str]:
 # ---------------------------------------------------------------- no server
 
 
-def test_nothing_listens() -> None:
-    """A port without a listener is refused, and the message says so."""
-    error = failure(f"127.0.0.1:{free_port()}")
-    assert error.reason == "refused"
-    assert "nothing listens" in str(error)
-
-
-def test_a_stale_unix_socket(tmp_path: Path) -> None:
-    """The socket file of a server that has ended is refused."""
+@pytest.mark.parametrize(
+    ("place", "why", "words"),
+    [
+        ("free port", "refused", "nothing listens"),
+        ("stale socket", "refused", ""),
+        ("@headroom-nobody", "refused", ""),  # an unused abstract name has no file that could be missing
+        ("missing socket", "not_found", "stats"),  # the message names the option `stats`
+    ],
+)
+def test_nothing_listens(tmp_path, place, why, words):
+    """A port, an abstract name and the socket of a server that has ended are refused; a missing file is not found."""
     path = str(tmp_path / "stats")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-    assert reason(path) == "refused"
-
-
-def test_an_unused_abstract_name() -> None:
-    """An unused abstract name is refused, not missing: it has no file."""
-    assert reason("@headroom-nobody") == "refused"
-
-
-def test_a_missing_socket(tmp_path: Path) -> None:
-    """A missing file is `not_found`, and the message names the `stats` option."""
-    error = failure(str(tmp_path / "stats"))
-    assert error.reason == "not_found"
-    assert "stats" in str(error)
+    if place == "stale socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+    error = failure(f"127.0.0.1:{free_port()}" if place == "free port" else place if place[0] == "@" else path)
+    assert error.reason == why
+    assert words in str(error)
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
-def test_anything_but_a_socket_is_refused(tmp_path: Path, what: str) -> None:
+def test_anything_but_a_socket_is_refused(tmp_path, what):
     """A path of anything but a socket is not opened, and the error says that the path is not a socket."""
     path = tmp_path / "stats"
     if what == "folder":
@@ -618,7 +581,7 @@ def test_anything_but_a_socket_is_refused(tmp_path: Path, what: str) -> None:
         assert "not a socket" in str(error)
 
 
-def test_a_datagram_socket(tmp_path: Path) -> None:
+def test_a_datagram_socket(tmp_path):
     """A UNIX socket of another type is a failed read like any other."""
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
@@ -628,7 +591,7 @@ def test_a_datagram_socket(tmp_path: Path) -> None:
     assert "takes no connections, so it is not a stats server" in str(error)
 
 
-def test_a_loop_of_symbolic_links(tmp_path: Path) -> None:
+def test_a_loop_of_symbolic_links(tmp_path):
     """A loop of symbolic links is reported as one, without the operating system's text."""
     (tmp_path / "stats").symlink_to(tmp_path / "stats")
     for scheme in ("unix", "file"):
@@ -638,7 +601,7 @@ def test_a_loop_of_symbolic_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
-def test_every_error_of_the_operating_system_comes_with_advice(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypatch):
     """The message says what happened and what to check, without the operating system's error number."""
 
     def fail(*_: object) -> None:
@@ -650,7 +613,7 @@ def test_every_error_of_the_operating_system_comes_with_advice(number: int, monk
     assert ": " in message or "before it answered" in message
 
 
-def test_a_name_that_does_not_resolve() -> None:
+def test_a_name_that_does_not_resolve():
     """An unknown host name is reported as one that does not resolve."""
     error = failure("tcp://no-such-host.invalid:1717", 20)
     assert error.reason == "unreachable"
@@ -659,7 +622,7 @@ def test_a_name_that_does_not_resolve() -> None:
 
 @as_root
 @pytest.mark.parametrize("scheme", ["unix", "file"])
-def test_permission_denied(tmp_path: Path, scheme: str) -> None:
+def test_permission_denied(tmp_path, scheme):
     """If this user lacks the permission, the error says so; for a socket it names the command that finds a way."""
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(0o755)
@@ -688,7 +651,7 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
 # ---------------------------------------------------------------- files
 
 
-def test_a_file_is_replayed(tmp_path: Path) -> None:
+def test_a_file_is_replayed(tmp_path):
     """A file of at most the cap is read completely; a larger one is refused."""
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
@@ -698,7 +661,7 @@ def test_a_file_is_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
-def test_anything_but_a_regular_file_is_refused(tmp_path: Path, what: str) -> None:
+def test_anything_but_a_regular_file_is_refused(tmp_path, what):
     """Anything but a regular file is refused without hanging, each time."""
     path = tmp_path / "stats.json"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -716,7 +679,7 @@ def test_anything_but_a_regular_file_is_refused(tmp_path: Path, what: str) -> No
 
 
 @pytest.mark.integration
-def test_real_uwsgi_over_http_and_raw() -> None:
+def test_real_uwsgi_over_http_and_raw():
     """Real uWSGI is read raw and with --stats-http; the wrong scheme is recognised and does not hold up the server."""
     raw, web = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with uwsgi("--stats", raw, stats=False):
@@ -738,7 +701,7 @@ def _reads(address: str) -> bool:
 
 
 @pytest.mark.integration
-def test_real_uwsgi_abstract_and_long_documents() -> None:
+def test_real_uwsgi_abstract_and_long_documents():
     """Real uWSGI is read from an abstract socket, and a document larger than a UNIX socket's buffer completely."""
     name = f"headroom-{os.getpid()}"
     with uwsgi("--stats", f"@{name}", "--processes", "2", "--threads", "600", stats=False):
@@ -749,15 +712,14 @@ def test_real_uwsgi_abstract_and_long_documents() -> None:
 
 
 @pytest.mark.integration
-def test_real_router() -> None:
+def test_real_router():
     """The stats server of a real router is read like any other."""
     listen = f"127.0.0.1:{free_port()}"
     with bare("--master", "--fastrouter", listen, "--fastrouter-stats", "{directory}/stats") as server:
         assert b'"active_sessions"' in read(Unix(server.stats)).body
 
 
-def test_each_kind_of_address_has_its_own_type() -> None:
-    """Each kind of address parses to its own type."""
+def test_each_kind_of_address_has_its_own_type():
     addresses = ("/a", "a:1", "http://a", "file:///a")
     assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}
 
@@ -765,7 +727,7 @@ def test_each_kind_of_address_has_its_own_type() -> None:
 WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
 
 
-def test_a_writer_at_a_full_pipe() -> None:
+def test_a_writer_at_a_full_pipe():
     """A process that writes to a pipe without a reader is recognised while it lives."""
     with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as process:
         try:
@@ -775,7 +737,7 @@ def test_a_writer_at_a_full_pipe() -> None:
     assert not waits_to_write_a_pipe(process.pid)
 
 
-def test_a_process_that_waits_for_something_else() -> None:
+def test_a_process_that_waits_for_something_else():
     """A reader of a pipe does not count as a waiting writer, nor does a process whose wait channel is unreadable."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         assert not waits_to_write_a_pipe(process.pid)

@@ -1,7 +1,5 @@
 """The room for documents in transfer: real listeners that send slowly or fast, and one budget for all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import tempfile
@@ -63,87 +61,71 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen")
 
 
-def test_a_fast_server_takes_the_room_of_slow_ones() -> None:
+async def test_a_fast_server_takes_the_room_of_slow_ones():
     """Servers that hold the room lose it to one that is known to send fast, and begin again. One that loses it again
     and again is down, and the reason says what to do."""
-
-    async def run() -> None:
-        room = Room(4_000_000)
-        async with listening(2, 2_000_000) as (slow, _, _), listening(1, 3_000_000) as (fast, go_on, _):
-            shares = [Share(room) for _ in slow]
-            reads = [asyncio.create_task(read(*each)) for each in zip(slow, shares, strict=True)]
-            await until(lambda: room.left < 400_000)
-            go_on.set()
-            share = Share(room)
-            share.complete(len(LARGE))
-            share.cost = 0.0
-            while not any(task.done() for task in reads):
-                assert len((await read(fast[0], share)).body) == len(LARGE)
-                await until(lambda: room.left < 400_000 or any(task.done() for task in reads))
-            failed = next(task.exception() for task in reads if task.done())
-            assert isinstance(failed, SourceError)
-            assert re.search(r"came so slowly .* that other servers needed the memory|has not asked", str(failed))
-            assert any("that other servers needed the memory: run uWSGI" in str(each.loss) for each in shares)
-            for task in reads:
-                task.cancel()
-            await asyncio.wait(reads)
-        assert room.left == room.most
-
-    asyncio.run(run())
-
-
-def test_many_slow_servers_never_hold_more_than_the_room() -> None:
-    """Of 40 documents that stop after 2 MB, no more are received at a time than there is room for."""
-
-    async def run() -> None:
-        room = Room(8_000_000)
-        async with listening(40, 2_000_000) as (slow, _, asked):
-            reads = [asyncio.create_task(read(address, Share(room), timeout=2.0)) for address in slow]
-            await until(lambda: all(asked))
-            assert room.left >= 0
-            outcomes = await asyncio.gather(*reads, return_exceptions=True)
-            assert all(isinstance(outcome, SourceError) for outcome in outcomes)
-            assert any("the exporter has not asked the server" in str(outcome) for outcome in outcomes)
-        assert room.left == room.most
-
-    asyncio.run(run())
-
-
-def test_an_unknown_document_waits_for_room_and_is_read_again() -> None:
-    """A document that turns out to be large is received from the start once there is room for it."""
-
-    async def run() -> None:
-        room = Room(4_000_000)
-        holder = Share(room)
-        assert room.take(holder, 2_000_000)
-        async with listening(1, len(LARGE)) as (addresses, go_on, asked):
-            go_on.set()
-            share = Share(room)
-            reading = asyncio.create_task(read(addresses[0], share))
-            await until(lambda: asked[0] and share.sock is None)
-            holder.end()
-            assert len((await reading).body) == len(LARGE)
-            assert asked[0] == 2
-
-    asyncio.run(run())
-
-
-def test_a_small_document_needs_no_room() -> None:
-    """Without any room left, a document of the usual size is received."""
-
-    async def run() -> None:
-        room = Room(1_000)
-        assert room.take(Share(room), 1_000)
+    room = Room(4_000_000)
+    async with listening(2, 2_000_000) as (slow, _, _), listening(1, 3_000_000) as (fast, go_on, _):
+        shares = [Share(room) for _ in slow]
+        reads = [asyncio.create_task(read(*each)) for each in zip(slow, shares, strict=True)]
+        await until(lambda: room.left < 400_000)
+        go_on.set()
         share = Share(room)
-        await share.begin(6_000_000, 0.0)
-        share.hold(FREE_BYTES)
-        with pytest.raises(NoRoomError):
-            share.hold(FREE_BYTES + 1)
+        share.complete(len(LARGE))
+        share.cost = 0.0
+        while not any(task.done() for task in reads):
+            assert len((await read(fast[0], share)).body) == len(LARGE)
+            await until(lambda: room.left < 400_000 or any(task.done() for task in reads))
+        failed = next(task.exception() for task in reads if task.done())
+        assert isinstance(failed, SourceError)
+        assert re.search(r"came so slowly .* that other servers needed the memory|has not asked", str(failed))
+        assert any("that other servers needed the memory: run uWSGI" in str(each.loss) for each in shares)
+        for task in reads:
+            task.cancel()
+        await asyncio.wait(reads)
+    assert room.left == room.most
 
-    asyncio.run(run())
+
+async def test_many_slow_servers_never_hold_more_than_the_room():
+    """Of 40 documents that stop after 2 MB, no more are received at a time than there is room for."""
+    room = Room(8_000_000)
+    async with listening(40, 2_000_000) as (slow, _, asked):
+        reads = [asyncio.create_task(read(address, Share(room), timeout=2.0)) for address in slow]
+        await until(lambda: all(asked))
+        assert room.left >= 0
+        outcomes = await asyncio.gather(*reads, return_exceptions=True)
+        assert all(isinstance(outcome, SourceError) for outcome in outcomes)
+        assert any("the exporter has not asked the server" in str(outcome) for outcome in outcomes)
+    assert room.left == room.most
 
 
-def test_who_loses_its_room() -> None:
+async def test_an_unknown_document_waits_for_room_and_is_read_again():
+    """A document that turns out to be large is received from the start once there is room for it."""
+    room = Room(4_000_000)
+    holder = Share(room)
+    assert room.take(holder, 2_000_000)
+    async with listening(1, len(LARGE)) as (addresses, go_on, asked):
+        go_on.set()
+        share = Share(room)
+        reading = asyncio.create_task(read(addresses[0], share))
+        await until(lambda: asked[0] and share.sock is None)
+        holder.end()
+        assert len((await reading).body) == len(LARGE)
+        assert asked[0] == 2
+
+
+async def test_a_small_document_needs_no_room():
+    """Without any room left, a document of the usual size is received."""
+    room = Room(1_000)
+    assert room.take(Share(room), 1_000)
+    share = Share(room)
+    await share.begin(6_000_000, 0.0)
+    share.hold(FREE_BYTES)
+    with pytest.raises(NoRoomError):
+        share.hold(FREE_BYTES + 1)
+
+
+def test_who_loses_its_room():
     """The read that has cost most, if it has cost more than the other usually does; nobody, if that is not enough."""
     hands = MovableClock()
     room = Room(100, hands.clock.monotonic)
@@ -162,19 +144,15 @@ def test_who_loses_its_room() -> None:
     assert (long.taken, short.taken, known.taken, room.left) == (0, 40, 50, 10)
 
 
-def test_a_document_larger_than_all_room_takes_all() -> None:
+async def test_a_document_larger_than_all_room_takes_all():
     """An operator may allow documents that are larger."""
-
-    async def run() -> None:
-        room = Room(1_000_000)
-        async with listening(1, len(LARGE)) as (addresses, go_on, _):
-            go_on.set()
-            assert len((await read(addresses[0], Share(room))).body) == len(LARGE)
-        assert room.left == room.most
-
-    asyncio.run(run())
+    room = Room(1_000_000)
+    async with listening(1, len(LARGE)) as (addresses, go_on, _):
+        go_on.set()
+        assert len((await read(addresses[0], Share(room))).body) == len(LARGE)
+    assert room.left == room.most
 
 
-def test_two_of_the_largest_documents_have_room() -> None:
+def test_two_of_the_largest_documents_have_room():
     """One alone would wait for the other."""
     assert MOST_BYTES >= 2 * 6_000_000
