@@ -1,7 +1,5 @@
 """Facts are asked for in the test's own process: what it replaces there counts, and one reading has them all."""
 
-from __future__ import annotations
-
 import pytest
 
 from uwsgi_headroom.kernel import host
@@ -9,5 +7,5 @@ from uwsgi_headroom.kernel.aside import Direct
 
 
 @pytest.fixture(autouse=True)
-def answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def answers_at_once(monkeypatch) -> None:
     monkeypatch.setattr(host, "Questions", lambda _clock: Direct())

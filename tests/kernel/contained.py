@@ -1,7 +1,5 @@
 """Runs processes in namespaces of their own, as container engines do, and finds their pids on both sides."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -22,9 +20,30 @@ CONTAINER = "unshare --pid --net --mount --uts --ipc --mount-proc --fork --kill-
 """The namespaces of a container, except for its user and cgroup namespaces."""
 
 
+@contextlib.contextmanager
+def started(*command: str, **pipes: int) -> Iterator[subprocess.Popen[str]]:
+    """Runs a program until the block ends. pipes: as for `subprocess.Popen`."""
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def read_children(pid: int) -> list[int]:
     """The children of a process's main thread."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextlib.contextmanager
+def cgroup(folder: Path, setting: str, value: int) -> Iterator[Path]:
+    """A real cgroup with one of its files written, removed at the end."""
+    folder.mkdir()
+    try:
+        (folder / setting).write_text(str(value))
+        yield folder
+    finally:
+        folder.rmdir()
 
 
 @dataclass(frozen=True)
@@ -39,9 +58,7 @@ class Family:
         started = int(time.time())
         workers = [{"pid": read_pid_numbers(pid)[-1], "last_spawn": started} for pid in self.workers]
         document = {"pid": read_pid_numbers(self.master)[-1], "workers": workers} | changes
-        snapshot = stats.decode(json.dumps(document).encode())
-        assert isinstance(snapshot, Snapshot)
-        return snapshot
+        return stats.decode(json.dumps(document).encode())
 
     @property
     def answer(self) -> Answer:
@@ -60,7 +77,7 @@ def family(workers: int = 2, command: str = "unshare --pid --fork --kill-child",
         try:
             master = outer.pid
             for _ in range(command.count("--fork")):
-                wait_until(lambda parent=master: read_children(parent), what="the next level")  # type: ignore[misc]
+                wait_until(lambda parent=master: read_children(parent), what="the next level")
                 (master,) = read_children(master)
             wait_until(lambda: len(read_children(master)) >= workers, what="the children")
             yield Family(master, tuple(read_children(master)[-workers:] if workers else ()))
@@ -77,9 +94,7 @@ def contained(directory: Path, *options: str, command: str = CONTAINER) -> Itera
 
 
 def snapshot_of(server: Uwsgi) -> Snapshot:
-    snapshot = stats.decode(server.document())
-    assert isinstance(snapshot, Snapshot)
-    return snapshot
+    return stats.decode(server.document())
 
 
 def read_namespace(kind: str, task: str = "self") -> str:

@@ -1,7 +1,5 @@
 """Questions about another process: answers, late ones, questions that hang, and what they may cost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -10,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +27,7 @@ def child() -> Iterator[Aside]:
 
 
 @pytest.fixture
-def never(tmp_path: Path) -> str:
+def never(tmp_path) -> str:
     """A file that is never read: a FIFO without a writer, in place of one in a locked address space."""
     os.mkfifo(tmp_path / "cmdline")
     return str(tmp_path / "cmdline")
@@ -42,7 +39,7 @@ def ask(questions: Questions, question: Callable[..., object], *arguments: objec
 
     def is_there() -> bool:
         try:
-            answers.append(questions.ask(question, *arguments))  # type: ignore[arg-type]
+            answers.append(questions.ask(question, *arguments))
         except NotYetError:
             return False
         return True
@@ -71,14 +68,14 @@ def open_descriptors() -> list[str]:
     return [target for target in found if target != "/dev/null"]
 
 
-def test_answers(child: Aside) -> None:
+def test_answers(child):
     """A question is answered in another process, which has no descriptor of this one; what it raises is raised."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         questions = Questions(aside=child)
         assert ask(questions, os.getpid) != os.getpid()
         assert ask(questions, os.getppid) == os.getpid()
-        schedule, own = sorted(ask(questions, open_descriptors))  # type: ignore[call-overload]
+        schedule, own = sorted(ask(questions, open_descriptors))
     assert own.startswith("socket:")
     assert schedule.endswith("/schedstat")
     with pytest.raises(ZeroDivisionError, match="of the question"):
@@ -87,7 +84,7 @@ def test_answers(child: Aside) -> None:
         ask(questions, procfs.read_file, "/proc/no-such-process")
 
 
-def test_a_question_that_hangs(child: Aside, never: str) -> None:
+def test_a_question_that_hangs(child, never):
     """Its server is asked nothing for a while, and then for longer; its process is thrown away. Others are answered."""
     hands = MovableClock()
     questions, other = Questions(hands.clock.monotonic, child), Questions(hands.clock.monotonic, child)
@@ -105,7 +102,7 @@ def test_a_question_that_hangs(child: Aside, never: str) -> None:
     assert ask(questions, os.getpid) == ask(other, os.getpid)
 
 
-def test_the_caller_does_not_wait_for_it(child: Aside, never: str) -> None:
+def test_the_caller_does_not_wait_for_it(child, never):
     """It comes back soon. Other servers' questions wait only until the process is thrown away."""
     questions, other = Questions(aside=child), Questions(aside=child)
     with pytest.raises(NotYetError):
@@ -115,20 +112,20 @@ def test_the_caller_does_not_wait_for_it(child: Aside, never: str) -> None:
     assert ask(other, os.getpid) != os.getpid()
 
 
-def test_a_late_answer_is_kept(child: Aside) -> None:
+def test_a_late_answer_is_kept(child):
     """For the one who asks the same again; not for a question about the moment, nor with other arguments."""
     questions = Questions(aside=child)
     with pytest.raises(NotYetError):
         questions.ask(burn, 0.1)
-    wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")  # type: ignore[arg-type]
+    wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")
     assert questions.ask(burn, 0.1) == 0.1
     with pytest.raises(NotYetError):
         questions.ask_now(burn, 0.1)
-    wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")  # type: ignore[arg-type]
+    wait_until(lambda: child.wait(questions._waiting, 0.1), what="the answer")
     assert questions.ask(os.getppid) == os.getpid()
 
 
-def test_what_a_server_may_cost(child: Aside) -> None:
+def test_what_a_server_may_cost(child):
     """After an expensive answer it is asked nothing until its share of the time has passed. Cheap ones are free."""
     hands = MovableClock()
     questions = Questions(hands.clock.monotonic, child)
@@ -141,7 +138,7 @@ def test_what_a_server_may_cost(child: Aside) -> None:
     ask(questions, os.getpid)
 
 
-def test_waiting_costs_as_computing_does(child: Aside) -> None:
+def test_waiting_costs_as_computing_does(child):
     """A process that makes each answer a little late would else take the caller's time again and again."""
     questions = Questions(MovableClock().clock.monotonic, child)
     ask(questions, time.sleep, 0.1)
@@ -150,15 +147,14 @@ def test_waiting_costs_as_computing_does(child: Aside) -> None:
         ask(questions, time.sleep, 0.1)
 
 
-def test_a_busy_machine_is_no_hang(child: Aside) -> None:
+def test_a_busy_machine_is_no_hang(child):
     """A question that waits for a CPU is waited for; one that computes without end is not."""
-    questions = Questions(aside=child)
-    assert ask(questions, burn, aside.HUNG_SECONDS / 2) == aside.HUNG_SECONDS / 2
+    assert ask(Questions(aside=child), burn, aside.HUNG_SECONDS / 2) == aside.HUNG_SECONDS / 2
     with pytest.raises(PausedError):
         ask(Questions(aside=child), burn, 60.0)
 
 
-def test_the_process_is_killed(child: Aside) -> None:
+def test_the_process_is_killed(child):
     """Another one takes its place, and no question is lost."""
     questions = Questions(aside=child)
     pid = ask(questions, os.getpid)
@@ -167,7 +163,7 @@ def test_the_process_is_killed(child: Aside) -> None:
     assert ask(questions, os.getpid) not in (pid, os.getpid())
 
 
-def test_the_process_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_cannot_start(monkeypatch):
     """The reason is raised, and nothing waits."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(FileNotFoundError):
@@ -177,7 +173,7 @@ def test_the_process_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(Questions(aside=Aside()), os.getpid)
 
 
-def test_it_ends_with_its_parent(never: str) -> None:
+def test_it_ends_with_its_parent(never):
     """Also while it hangs, and however the parent ends."""
     program = (
         "import os, time\n"
@@ -192,14 +188,14 @@ def test_it_ends_with_its_parent(never: str) -> None:
     wait_until(lambda: procfs.read_state(child) in (b"", b"Z", b"X"), what="the child to end")  # somebody may reap it
 
 
-def test_a_forked_process_has_its_own(child: Aside) -> None:
+def test_a_forked_process_has_its_own(child):
     """It does not read the answers of its parent's child."""
     pid = ask(Questions(aside=child), os.getpid)
     assert in_child(lambda: ask(Questions(aside=child), os.getppid) == os.getpid())
     assert ask(Questions(aside=child), os.getpid) == pid
 
 
-def test_a_command_waits_for_an_answer(never: str) -> None:
+def test_a_command_waits_for_an_answer(never):
     """At most as long as it says."""
     assert aside.ask(os.getppid) == os.getpid()
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Listen queues of real uWSGI compared with the connections made here, lists that servers share, and overflows."""
+"""Listen queues, of real uWSGI and of sockets opened here: their lengths, who waits in them, and overflows."""
 
 import contextlib
 import errno
@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from threading import Thread
 import msgspec
 import pytest
 
+from tests.kernel.listeners import listening
 from tests.kernel.trees import TREES
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import (
@@ -25,7 +27,8 @@ from tests.support.other_namespaces import (
     knows_socket_call,
 )
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
-from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel import accept_queues, sock_diag
+from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
 from uwsgi_headroom.kernel.backlogs import (
     MOST_SHARED_SECONDS,
     Backlogs,
@@ -33,7 +36,8 @@ from uwsgi_headroom.kernel.backlogs import (
     ListenOverflows,
     read_listen_overflows,
 )
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.kernel.sock_diag import Listener
+from uwsgi_headroom.record import Backlog, Waiting
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 
@@ -74,7 +78,7 @@ def connect(address: str | tuple[str, int], count: int) -> list[socket.socket]:
 
 
 @pytest.mark.integration
-def test_exact_queues_of_a_busy_server() -> None:
+def test_exact_queues_of_a_busy_server():
     """Every unaccepted connection is counted, for UNIX and TCP; the limit is the option `listen`."""
     with accepting("--listen", "24", "--stats-minified") as server:
         http = f"127.0.0.1:{server.http}"
@@ -100,7 +104,7 @@ def test_exact_queues_of_a_busy_server() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_exact_queue_for_another_user() -> None:
+def test_exact_queue_for_another_user():
     """A user without privileges reads the same figures, by the sockets' names alone."""
     with accepting("--listen", "24", "--stats-minified") as server, busy(server):
         waiting = connect(server.socket, 3)
@@ -109,14 +113,14 @@ def test_exact_queue_for_another_user() -> None:
 
 
 @pytest.mark.integration
-def test_listen_above_somaxconn() -> None:
+def test_listen_above_somaxconn():
     """uWSGI refuses to start with a `listen` above net.core.somaxconn: the limit is the configured one."""
     with pytest.raises(AssertionError, match=r"net\.core\.somaxconn"), uwsgi("--listen", str(SOMAXCONN + 1)):
         pass
 
 
 @pytest.mark.integration
-def test_every_kind_of_name() -> None:
+def test_every_kind_of_name():
     """The queues of all kinds of socket names are found, before and after a reload."""
     ports = [free_port() for _ in range(6)]
     options = ["relative.sock", "./dot.sock", "@abstract", "\\0zero", "127.0.0.1:0"]
@@ -150,7 +154,7 @@ def worker_pids(server: Uwsgi) -> set[int]:
 
 
 @pytest.mark.integration
-def test_socket_named_twice() -> None:
+def test_socket_named_twice():
     """A socket that was configured twice occurs twice in the document, and has one queue."""
     with accepting("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
@@ -158,7 +162,7 @@ def test_socket_named_twice() -> None:
 
 
 @pytest.mark.integration
-def test_socket_mapped_to_one_worker() -> None:
+def test_socket_mapped_to_one_worker():
     """With `map-socket` the master still holds every socket, whichever worker accepts from it."""
     options = ["--processes", "2", "--map-socket", "0:1", "--map-socket", "1:2"]
     with accepting(*options) as server:
@@ -180,7 +184,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     ("bound", "name"),
     [(b"\0inherited", "inherited"), (b"inherited.sock", "inherited.sock"), (("127.0.0.1", 0), "127.0.0.1:")],
 )
-def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: Path) -> None:
+def test_inherited_socket(bound, name, tmp_path):
     """An inherited descriptor has the name of getsockname(2); an abstract one may lack its @."""
     activation = tmp_path / "activation.py"
     family = int(socket.AF_UNIX if isinstance(bound, bytes) else socket.AF_INET)
@@ -193,7 +197,7 @@ def test_inherited_socket(bound: bytes | tuple[str, int], name: str, tmp_path: P
 
 
 @pytest.mark.integration
-def test_router() -> None:
+def test_router():
     """With the http router, uWSGI's stats name only the socket between router and workers."""
     public = f"127.0.0.1:{free_port()}"
     with accepting("--http", public) as server:
@@ -201,76 +205,54 @@ def test_router() -> None:
         assert all(backlog.reason is None for backlog in Backlogs().read(server.pid, names(server)).values())
 
 
-def test_unproven_master() -> None:
-    """Without a proven master every queue is unmeasurable, never 0."""
-    assert "not proven" in reason(Backlogs().read(None, ["/tmp/app.sock"])["/tmp/app.sock"])
-
-
-def test_process_that_is_gone() -> None:
-    """A master that has ended has no queues."""
-    assert "it has ended" in reason(Backlogs().read(2**22 + 1, [":80"])[":80"])
-
-
 @pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
-def test_name_without_a_listener(name: str) -> None:
-    """A name without a listener is unmeasurable, never 0."""
-    assert "no listening socket" in reason(Backlogs().read(os.getpid(), [name])[name])
+def test_name_without_a_listener(name):
+    """It is unmeasurable, never 0, as every name is without a proven master that lives."""
+    for pid, why in ((os.getpid(), "no listening socket"), (None, "not proven"), (2**22 + 1, "it has ended")):
+        assert why in reason(Backlogs().read(pid, [name])[name])
 
 
-def test_same_name_of_another_process(tmp_path: Path) -> None:
+def test_same_name_of_another_process(tmp_path):
     """If two listeners have one name (after a second bind to the path), only the master's counts."""
     path = str(tmp_path / "a.sock")
-    with socket.socket(socket.AF_UNIX) as ours, socket.socket(socket.AF_UNIX) as older:
-        older.bind(path)
-        older.listen(3)
+    with listening(path, 3) as older:
         waiting = connect(path, 2)
         assert len(waiting) == 2
         Path(path).unlink()
 
         def only_ours() -> dict[str, Backlog]:
             older.close()
-            ours.bind(path)
-            ours.listen(5)
-            return Backlogs().read(os.getpid(), [path])
+            with listening(path, 5):
+                return Backlogs().read(os.getpid(), [path])
 
         assert in_child(only_ours) == {path: Backlog(0, 5, None)}
 
 
 @as_root
-def test_ambiguous_name_for_another_user(tmp_path: Path) -> None:
+def test_ambiguous_name_for_another_user(tmp_path):
     """If two listeners have the name and their owners are hidden, neither is used."""
-    path = str(tmp_path / "a.sock")
-    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
-        first.bind(path)
-        first.listen(3)
+    path, pid = str(tmp_path / "a.sock"), os.getpid()
+    with listening(path):
         Path(path).unlink()
-        second.bind(path)
-        second.listen(5)
-        pid = os.getpid()
-        backlog = as_nobody(lambda: Backlogs().read(pid, [path]))[path]
-        assert reason(backlog).startswith(f"2 sockets listen on {path}, and this user may not see which is uWSGI's")
+        with listening(path):
+            backlog = as_nobody(lambda: Backlogs().read(pid, [path]))[path]
+    assert reason(backlog).startswith(f"2 sockets listen on {path}, and this user may not see which is uWSGI's")
 
 
-def test_one_name_held_twice() -> None:
+def test_one_name_held_twice():
     """Two of the master's sockets with one address share its clients, so their queues are summed."""
-    with socket.socket() as first, socket.socket() as second:
-        for each in (first, second):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            each.bind(("127.0.0.1", 0) if each is first else first.getsockname())
-            each.listen(20)
+    with listening(("127.0.0.1", 0), 20, shared=True) as first, listening(first.getsockname(), 20, shared=True):
         name = f"127.0.0.1:{first.getsockname()[1]}"
         waiting = connect(first.getsockname(), 6)
         wait_until(lambda: Backlogs().read(os.getpid(), [name])[name] == Backlog(len(waiting), 40, None))
 
 
-def test_socket_opened_later(tmp_path: Path) -> None:
+def test_socket_opened_later(tmp_path):
     """Descriptors are listed again only if a name is not among the known sockets."""
     backlogs = Backlogs()
     path = str(tmp_path / "a.sock")
     assert "no listening socket" in reason(backlogs.read(os.getpid(), [path])[path])
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        listening.listen(3)
+    with listening(path, 3):
         assert backlogs.read(os.getpid(), [path])[path] == Backlog(0, 3, None)
         held = backlogs._sockets
         assert backlogs.read(os.getpid(), [path])[path] == Backlog(0, 3, None)
@@ -278,7 +260,7 @@ def test_socket_opened_later(tmp_path: Path) -> None:
 
 
 @knows_socket_call
-def test_forbidden_netlink() -> None:
+def test_forbidden_netlink():
     """If netlink is forbidden, every queue is unmeasurable, and the reason says what to allow."""
 
     def ask() -> dict[str, Backlog]:
@@ -289,9 +271,9 @@ def test_forbidden_netlink() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(monkeypatch) -> list[str]:
     """The families that the kernel was asked for; each list takes a millisecond of the test's clock."""
-    families: list[str] = []
+    families = []
 
     def dump(family: sock_diag.Family) -> dict[int, bytes]:
         families.append(family)
@@ -305,7 +287,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 HANDS = MovableClock()
 
 
-def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked: list[str]) -> None:
+def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
     """A list of one millisecond serves all servers that are read within the next 49; families are apart."""
     dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
     for _ in range(5):
@@ -318,7 +300,7 @@ def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked: list[str]) -
     assert asked == ["unix", "inet", "unix"]
 
 
-def test_a_sample_never_has_the_list_of_the_last_one(asked: list[str]) -> None:
+def test_a_sample_never_has_the_list_of_the_last_one(asked):
     """At the default rate, samples of one server are at least 160 ms apart."""
     assert MOST_SHARED_SECONDS < 0.16
     dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
@@ -328,40 +310,165 @@ def test_a_sample_never_has_the_list_of_the_last_one(asked: list[str]) -> None:
     assert asked == ["unix"] * 3
 
 
-def test_forgotten_lists_are_asked_for_again() -> None:
+def test_forgotten_lists_are_asked_for_again():
     """A socket that was opened since is there after `forget`."""
     dumps = ListenerDumps(lambda: 0.0)
     dumps.list_listeners("unix")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("")
-        listening.listen()
+    with listening(""):
         dumps.forget()
         names = {listener.name for listener in dumps.list_listeners("unix")}
     assert any(name.startswith("@") for name in names)
 
 
-def test_captured() -> None:
+def test_captured():
     """The two counts are found by name among a hundred others."""
     assert read_listen_overflows(proc=TREES / "netstat" / "proc") == ListenOverflows(12, 12)
 
 
 @pytest.mark.parametrize("text", ["", "TcpExt: SyncookiesSent\nTcpExt: 1\n", "IpExt: ListenDrops\n"])
-def test_absent(text: str, tmp_path: Path) -> None:
-    """If the kernel does not count them, they are None, not 0."""
+def test_absent(text, tmp_path):
+    """If the kernel does not count them, or the process has ended, they are None, not 0."""
     (tmp_path / "self" / "net").mkdir(parents=True)
     (tmp_path / "self" / "net" / "netstat").write_text(text)
     assert read_listen_overflows(proc=tmp_path) is None
-
-
-def test_gone() -> None:
-    """The counts of a process that has ended are unknown."""
     assert read_listen_overflows(2**22 + 1) is None
 
 
 @as_root
-def test_no_privilege_is_needed() -> None:
+def test_no_privilege_is_needed():
     """Any user may read the counts of another user's process."""
     pid = os.getpid()
     overflows = as_nobody(lambda: read_listen_overflows(pid))
-    assert overflows is not None
     assert overflows.drops >= overflows.overflows
+
+
+@pytest.fixture
+def opened() -> Iterator[list[socket.socket]]:
+    sockets: list[socket.socket] = []
+    yield sockets
+    for each in sockets:
+        each.close()
+
+
+def listen(opened: list[socket.socket], address: str | tuple[str, int], *, shared: bool = False) -> socket.socket:
+    opened.append(listening(address, 50, shared=shared))
+    return opened[-1]
+
+
+def queue_up(opened: list[socket.socket], address: object, text: bytes = b"GET ") -> socket.socket:
+    client = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    client.connect(address)
+    client.sendall(text)
+    opened.append(client)
+    return client
+
+
+def of(*sockets: socket.socket) -> list[Listener]:
+    """What the kernel lists of these listeners."""
+    inodes = {each.stat().st_ino for each in map(_path, sockets)}
+    families = ("unix",) if sockets[0].family == socket.AF_UNIX else ("inet", "inet6")
+    return [each for family in families for each in sock_diag.list_listeners(family, inodes)]
+
+
+def list_tcp(*listeners: socket.socket) -> Waiting:
+    return AcceptQueues().list_tcp(of(*listeners))
+
+
+def _path(each: socket.socket) -> Path:
+    return Path(f"/proc/self/fd/{each.fileno()}")
+
+
+def test_tcp_connections_have_their_age(opened):
+    """Each has waited since its data came, the oldest first; one that was accepted is not listed, and one whose client
+    has ended its sending is. The number of a connection stays the same."""
+    listener = listen(opened, ("127.0.0.1", 0))
+    address, began = listener.getsockname(), time.monotonic()
+    queue_up(opened, address)
+    wait_until(lambda: time.monotonic() - began > 0.3)
+    queue_up(opened, address).shutdown(socket.SHUT_WR)
+    wait_until(lambda: len(list_tcp(listener).connections) == 2)
+    found, least = list_tcp(listener), time.monotonic() - began
+    (first, oldest), (second, age) = found.connections
+    assert found.is_complete
+    assert 0.3 <= oldest <= least + 0.3
+    assert age <= oldest - 0.25
+    opened.append(listener.accept()[0])
+    assert [key for key, _ in list_tcp(listener).connections] == [second]
+    assert first != second
+
+
+def test_tcp_connections_of_others_are_not_listed(opened):
+    """A listener at one address has those to it alone; sockets whose connections look the same are noticed."""
+    one = listen(opened, ("127.0.0.1", 0))
+    port = one.getsockname()[1]
+    two = listen(opened, ("127.0.0.2", port))
+    queue_up(opened, ("127.0.0.2", port))
+    assert list_tcp(one).connections == ()
+    assert len(list_tcp(two).connections) == 1
+    assert not find_rivals(of(one), of(one, two))
+    everywhere = listen(opened, ("", 0), shared=True)
+    shared = ("", everywhere.getsockname()[1])
+    assert not find_rivals(of(everywhere), of(one, two, everywhere))
+    again = listen(opened, shared, shared=True)
+    assert find_rivals(of(everywhere), of(everywhere, again))
+    assert not find_rivals(of(everywhere, again), of(everywhere, again))
+    special = listen(opened, ("127.0.0.1", shared[1]), shared=True)
+    assert find_rivals(of(everywhere, again), of(everywhere, again, special))
+    assert not find_rivals(of(special), of(everywhere, again, special))
+
+
+@pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
+def test_tcp_clients_of_both_families(opened):
+    """A listener of IPv6 may accept clients of IPv4."""
+    listener = listen(opened, ("::", 0))
+    queue_up(opened, ("127.0.0.1", listener.getsockname()[1]))
+    assert len(list_tcp(listener).connections) == 1
+
+
+def test_unix_clients_in_their_order(opened, tmp_path):
+    """The kernel says who waits, and not since when. Who gave up does not wait."""
+    listener = listen(opened, str(tmp_path / "s"))
+    clients = [queue_up(opened, str(tmp_path / "s")) for _ in range(5)]
+    inodes = [_path(client).stat().st_ino for client in clients]
+    assert AcceptQueues().list_unix(of(listener)) == Waiting(tuple((inode, None) for inode in inodes))
+    clients[2].close()
+    opened.append(listener.accept()[0])
+    found = [key for key, _ in AcceptQueues().list_unix(of(listener)).connections]
+    assert found == [inodes[1], *inodes[3:]]
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_long_queue(kind, opened, tmp_path, monkeypatch):
+    """Of a queue that is too long to be listed, the oldest TCP connections are, and nothing is said of a UNIX one."""
+    monkeypatch.setattr(accept_queues, "MOST_LISTED", 3)
+    listener = listen(opened, str(tmp_path / "s") if kind == "unix" else ("127.0.0.1", 0))
+    for _ in range(5):
+        queue_up(opened, listener.getsockname())
+    if kind == "unix":
+        assert AcceptQueues().list_unix(of(listener)) is None
+        return
+    found = list_tcp(listener)
+    assert (len(found.connections), found.is_complete) == (3, False)
+
+
+def test_lists_take_a_bounded_share_of_the_time(opened):
+    """After lists that took 2 ms of CPU together, there is another after 200 ms."""
+    now, spent = [0.0], iter([0.0, 0.0015, 0.0015, 0.002])
+    queues = AcceptQueues(lambda: now[0], lambda: next(spent))
+    listener = of(listen(opened, ("127.0.0.1", 0)))
+    assert queues.may_list_tcp()
+    assert queues.list_tcp(listener) == queues.list_tcp(listener) == Waiting(())
+    now[0] = 0.199
+    assert not queues.may_list_tcp()
+    now[0] = 0.201
+    assert queues.may_list_tcp()
+
+
+def test_sockets_that_are_gone(opened, tmp_path):
+    """A listener that was closed since has no list, and no error."""
+    unix, tcp = listen(opened, str(tmp_path / "s")), listen(opened, ("127.0.0.1", 0))
+    gone = of(unix), of(tcp)
+    unix.close()
+    tcp.close()
+    assert AcceptQueues().list_unix(gone[0]) is None
+    assert AcceptQueues().list_tcp(gone[1]) == Waiting(())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.trees import TREES
+from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root, in_child
 from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
@@ -22,7 +22,7 @@ from uwsgi_headroom.record import Tasks
         ("v2_host_mount", 2, ["", "app"]),
     ],
 )
-def test_levels(tree: str, version: int, folders: list[str]) -> None:
+def test_levels(tree, version, folders):
     """The levels go from the root of the mount down to the process's own cgroup."""
     cgroups = find_cgroups(4242, "cpu", TREES / tree)
     top = TREES / tree / "sys/fs/cgroup"
@@ -32,7 +32,7 @@ def test_levels(tree: str, version: int, folders: list[str]) -> None:
     )
 
 
-def test_each_controller_has_its_own_version() -> None:
+def test_each_controller_has_its_own_version():
     """On a hybrid host a controller that version 1 lacks belongs to version 2."""
     cgroups = find_cgroups(4242, "hugetlb", TREES / "hybrid_quota")
     assert cgroups.version == 2
@@ -40,16 +40,15 @@ def test_each_controller_has_its_own_version() -> None:
 
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
-def test_neighbouring_container(tree: str) -> None:
+def test_neighbouring_container(tree):
     """A cgroup that is not mounted here is an error, which is different from a process without cgroups."""
     with pytest.raises(FileNotFoundError, match="not mounted here"):
         find_cgroups(4242, "cpu", TREES / tree)
 
 
-def test_no_cgroups(tmp_path: Path) -> None:
+def test_no_cgroups(tmp_path):
     """A kernel without the controller has no levels."""
-    (tmp_path / "proc/4242").mkdir(parents=True)
-    (tmp_path / "proc/4242/cgroup").write_text("3:pids:/\n")
+    write_files(tmp_path, {"proc/4242/cgroup": "3:pids:/\n"})
     assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
 
 
@@ -67,18 +66,11 @@ def test_no_cgroups(tmp_path: Path) -> None:
         ("/..", "/../neighbour", ["", "neighbour"]),
     ],
 )
-def test_a_cgroup_is_below_the_root_of_a_mount(
-    tmp_path: Path, mount_root: str, path: str, levels: list[str] | None
-) -> None:
+def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, levels):
     """A mount shows its root and the cgroups below it, and no cgroup whose name only begins like its root's."""
-    (tmp_path / "proc/4242").mkdir(parents=True)
-    (tmp_path / "proc/self").mkdir()
-    (tmp_path / "proc/4242/cgroup").write_text(f"0::{path}\n")
-    (tmp_path / "proc/self/mountinfo").write_text(f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-    top = tmp_path / "sys/fs/cgroup"
-    for shown in ("", "app", "worker", "neighbour", "2", "-2"):
-        (top / shown).mkdir(parents=True, exist_ok=True)
-        (top / shown / "cgroup.procs").touch()
+    top, mount = tmp_path / "sys/fs/cgroup", f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    write_files(tmp_path, {"proc/4242/cgroup": f"0::{path}\n", "proc/self/mountinfo": mount})
+    write_files(top, {f"{shown}cgroup.procs": "" for shown in ("", "app/", "worker/", "neighbour/", "2/", "-2/")})
     if levels is None:
         with pytest.raises(FileNotFoundError, match="not mounted here"):
             find_cgroups(4242, "cpu", tmp_path)
@@ -87,12 +79,12 @@ def test_a_cgroup_is_below_the_root_of_a_mount(
         assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]
 
 
-def test_the_list() -> None:
+def test_the_list():
     """The list is that of the kernel."""
     assert Mounts().read() == Path("/proc/self/mountinfo").read_text()
 
 
-def test_one_reading_without_changes() -> None:
+def test_one_reading_without_changes():
     """Without a change, the same text is returned for a minute; then it is read again."""
     hands = MovableClock()
     mounts = Mounts(hands.clock.monotonic)
@@ -105,7 +97,7 @@ def test_one_reading_without_changes() -> None:
 
 
 @as_root
-def test_a_mount(tmp_path: Path) -> None:
+def test_a_mount(tmp_path):
     """A mount is seen at the next reading, and its end; a child in another mount namespace has a list of its own."""
     mounts = Mounts()
     before = mounts.read()
@@ -124,10 +116,9 @@ def test_a_mount(tmp_path: Path) -> None:
     assert mounts.read() == before
 
 
-def write_tasks(folder: Path, used: int, most: str) -> None:
-    (folder / "cgroup.procs").touch()
-    (folder / "pids.current").write_text(f"{used}\n")
-    (folder / "pids.max").write_text(f"{most}\n")
+def tasks(folder: str, used: int, most: str) -> dict[str, str]:
+    """The files of a cgroup with so many processes and threads."""
+    return {f"{folder}/cgroup.procs": "", f"{folder}/pids.current": f"{used}\n", f"{folder}/pids.max": f"{most}\n"}
 
 
 @pytest.mark.parametrize(
@@ -141,17 +132,13 @@ def write_tasks(folder: Path, used: int, most: str) -> None:
         ((90, "many"), (900, "1000"), None),
     ],
 )
-def test_the_limit_of_processes_and_threads(
-    tmp_path: Path, service: tuple[int, str], slice_: tuple[int, str], limit: Tasks | None
-) -> None:
+def test_the_limit_of_processes_and_threads(tmp_path, service, slice_, limit):
     """Of all levels, the one with the fewest left counts; the root has none."""
-    (tmp_path / "proc/7").mkdir(parents=True)
-    (tmp_path / "proc/self").mkdir()
-    (tmp_path / "proc/7/cgroup").write_text("0::/web.slice/uwsgi.service\n")
-    (tmp_path / "proc/self/mountinfo").write_text("35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-    folder = tmp_path / "sys/fs/cgroup/web.slice/uwsgi.service"
-    folder.mkdir(parents=True)
-    write_tasks(folder, *service)
-    write_tasks(folder.parent, *slice_)
+    files = {
+        "proc/7/cgroup": "0::/web.slice/uwsgi.service\n",
+        "proc/self/mountinfo": "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    }
+    folder = "sys/fs/cgroup/web.slice"
+    write_files(tmp_path, files | tasks(folder, *slice_) | tasks(f"{folder}/uwsgi.service", *service))
     assert read_task_limit(7, root=tmp_path) == limit
     assert read_task_limit(8, root=tmp_path) is None

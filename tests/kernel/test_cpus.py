@@ -1,17 +1,36 @@
-"""Usable CPUs: from trees of `/proc` and `/sys` (see tests/kernel/trees.py), and from this machine."""
+"""CPUs that a server can use, and the CPU time of the machine, of its CPUs and of its quotas."""
 
-import contextlib
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.kernel.trees import TREES
+from tests.kernel.contained import cgroup, started
+from tests.kernel.trees import TICKS, TREES, KernelTree, write_files
+from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root
-from uwsgi_headroom.kernel.cpus import GroupQuota, UsableCpus, read_usable_cpus
+from uwsgi_headroom.kernel.cgroups import Cgroups, name_levels
+from uwsgi_headroom.kernel.cpus import (
+    FORGET_SECONDS,
+    QUOTA_PERIOD,
+    READ_SECONDS,
+    Counts,
+    CpuTimes,
+    GroupQuota,
+    MachineCpu,
+    ServerCpu,
+    ThrottleCounts,
+    Throttling,
+    UsableCpus,
+    parse_stat,
+    read_counts,
+    read_usable_cpus,
+)
+from uwsgi_headroom.record import Quota
 
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
 
@@ -29,22 +48,21 @@ CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
         ("v2_host_mount", UsableCpus(3, "quota", host=8, affinity=8, quota=3)),
     ],
 )
-def test_tightest_quota(tree: str, expected: UsableCpus) -> None:
+def test_tightest_quota(tree, expected):
     """The tightest quota applies, from the process's own cgroup up to the root of the mount."""
     assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) == expected
 
 
 @pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
-def test_neighbouring_container(tree: str) -> None:
+def test_neighbouring_container(tree):
     """The quota of a cgroup that is not mounted here is unknown, which is different from no quota."""
     assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) is None
 
 
-def test_every_group_with_a_quota_and_its_usage_file() -> None:
+def test_every_group_with_a_quota_and_its_usage_file():
     """Each level with a quota is listed with its usage file; levels without a quota are not."""
     root = TREES / "v2_quota"
     cpus = read_usable_cpus(4242, affinity=range(8), root=root)
-    assert cpus is not None
     slice_ = root / "sys/fs/cgroup/web.slice"
     assert cpus.groups == (
         GroupQuota(2.5, str(slice_ / "cpu.stat")),
@@ -52,18 +70,16 @@ def test_every_group_with_a_quota_and_its_usage_file() -> None:
     )
 
 
-def test_usage_file_of_a_group_that_cpuacct_does_not_know() -> None:
-    """If version 1 counts CPU time in a separate hierarchy, with the process elsewhere in it, there is no usage
-    file."""
+def test_usage_file_of_a_group_that_cpuacct_does_not_know():
+    """If version 1 counts CPU time in a separate hierarchy, elsewhere, there is no usage file."""
     cpus = read_usable_cpus(4242, affinity=range(8), root=TREES / "v1_quota")
-    assert cpus is not None
     assert {group.usage_file for group in cpus.groups} == {None}
 
 
 @pytest.mark.parametrize("mounts", [("cpu,cpuacct",), ("cpu", "cpuacct")])
-def test_usage_file_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: Path) -> None:
+def test_usage_file_of_a_group_of_version_1(mounts, tmp_path):
     """In the same mount as cpu or another one, cpuacct counts a group if the process has the same path in both."""
-    for name, text in {
+    files = {
         "proc/7/cgroup": "".join(f"{place}:{mount}:/app\n" for place, mount in enumerate(mounts, 1)),
         "proc/self/mountinfo": "".join(
             f"3{place} 23 0:2{place} / /cg/{mount} rw - cgroup cgroup rw,{mount}\n"
@@ -73,57 +89,35 @@ def test_usage_file_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: P
         f"cg/{mounts[0]}/app/cpu.cfs_quota_us": "50000\n",
         f"cg/{mounts[0]}/app/cpu.cfs_period_us": "100000\n",
         **{f"cg/{mount}/app/cgroup.procs": "7\n" for mount in mounts},
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    }
+    write_files(tmp_path, files)
     cpus = read_usable_cpus(7, affinity=range(8), root=tmp_path)
-    assert cpus is not None
     assert cpus.groups == (GroupQuota(0.5, str(tmp_path / "cg" / mounts[-1] / "app" / "cpuacct.usage")),)
 
 
 @pytest.mark.parametrize(("online", "count"), [("0\n", 1), ("0-3,8\n", 5), ("0,2,4-5\n", 4)])
-def test_cpus_that_are_offline_do_not_count(online: str, count: int, tmp_path: Path) -> None:
+def test_cpus_that_are_offline_do_not_count(online, count, tmp_path):
     """The kernel lists CPUs that are online as spans and single ones, with gaps where one was switched off."""
     shutil.copytree(TREES / "v2_no_quota", tmp_path / "root")
     (tmp_path / "root/sys/devices/system/cpu/online").write_text(online)
-    cpus = read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root")
-    assert cpus is not None
-    assert cpus.count == count
+    assert read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root").count == count
 
 
-def test_affinity_below_the_quota() -> None:
+def test_affinity_below_the_quota():
     """If the process may run on fewer CPUs than its quota, affinity is the limit."""
     cpus = read_usable_cpus(4242, affinity={0, 5}, root=TREES / "v2_quota")
     assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
 
-def test_here() -> None:
-    """A process that is pinned to one CPU of this machine can use at most one."""
-    with subprocess.Popen(["sleep", "60"]) as process:
+def test_here():
+    """A process that is pinned to one CPU of this machine can use at most one; after its end, nothing is known."""
+    with started("sleep", "60") as process:
         os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
         cpus = read_usable_cpus(process.pid)
-        process.kill()
-    assert cpus is not None
+    assert read_usable_cpus(process.pid) is None
     assert cpus.affinity == 1
     assert cpus.host == os.sysconf("SC_NPROCESSORS_ONLN")
     assert cpus.count <= 1
-
-
-def test_gone() -> None:
-    """The CPUs that a process can use are unknown after its end."""
-    assert read_usable_cpus(2**22 + 1) is None
-
-
-@contextlib.contextmanager
-def cgroup(name: str, quota: int) -> Iterator[Path]:
-    """A real cgroup, removed at the end of the test."""
-    folder = CPU_CONTROLLER / name
-    folder.mkdir()
-    try:
-        (folder / "cpu.cfs_quota_us").write_text(str(quota))
-        yield folder
-    finally:
-        folder.rmdir()
 
 
 @as_root
@@ -131,17 +125,291 @@ def cgroup(name: str, quota: int) -> Iterator[Path]:
     not (CPU_CONTROLLER / "cpu.cfs_quota_us").parent.joinpath("cgroup.procs").exists(),
     reason="the cpu controller of this machine is not in cgroup version 1",
 )
-def test_real_quota() -> None:
+def test_real_quota():
     """A quota on a cgroup's parent applies to a process in the cgroup."""
-    name = f"headroom-{os.getpid()}"
+    outer, setting = CPU_CONTROLLER / f"headroom-{os.getpid()}", "cpu.cfs_quota_us"
     with (
-        cgroup(name, 70_000),
-        cgroup(f"{name}/inner", -1) as inner,
-        subprocess.Popen(["sleep", "60"]) as process,
+        cgroup(outer, setting, 70_000),
+        cgroup(outer / "inner", setting, -1) as inner,
+        started("sleep", "60") as process,
     ):
         (inner / "cgroup.procs").write_text(str(process.pid))
         cpus = read_usable_cpus(process.pid)
-        process.kill()
-        process.wait()
-    assert cpus is not None
     assert (cpus.count, cpus.limited_by) == (0.7, "quota")
+
+
+def test_iowait_is_idle_and_steal_is_used():
+    """iowait is idle time, since the CPU could do other work; steal is used; user time includes a guest's."""
+    line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
+    idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
+    assert idle == {3: 8 + 16}
+    assert used == {3: 1 + 2 + 4 + 32 + 64 + 128}
+
+
+@pytest.mark.parametrize("text", [b"cpu0 1 2 3\n", b"cpu0 1 2 3 x 5\n", b"cpuX 1 2 3 4 5\n"])
+def test_an_invalid_stat_is_unknown(text, tmp_path):
+    """A file with too few or invalid times makes the reading unknown."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_bytes(text)
+    assert MachineCpu(root=tmp_path).read() is None
+
+
+def test_missing_stat(tmp_path):
+    """Without the file the reading is unknown."""
+    assert MachineCpu(root=tmp_path).read() is None
+
+
+def test_one_reading_a_second_for_all_servers(tmp_path):
+    """Within a second every caller gets the same reading, then a new one."""
+    hands, tree = MovableClock(), KernelTree(tmp_path)
+    machine = MachineCpu(hands.clock.monotonic, tmp_path)
+    tree.run(0, idle=1.0)
+    first = machine.read()
+    tree.run(0, idle=1.0)
+    hands.move(READ_SECONDS * 0.9)
+    assert machine.read() is first
+    hands.move(READ_SECONDS * 0.1)
+    second = machine.read()
+    assert second.idle[0] - first.idle[0] == pytest.approx(1.0)
+    assert second.at - first.at == pytest.approx(READ_SECONDS)
+
+
+def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
+    """A requested cgroup is in the current reading and the next ones, until no server has asked for it for a minute."""
+    hands, tree = MovableClock(), KernelTree(tmp_path)
+    machine = MachineCpu(hands.clock.monotonic, tmp_path)
+    path, missing = tree.use_group(1.5), str(tmp_path / "cpu.stat")
+    machine.read()
+    assert machine.read([path, missing]).groups == {path: 1.5, missing: None}
+    tree.use_group(0.25)
+    hands.move(READ_SECONDS)
+    assert machine.read().groups[path] == 1.75
+    hands.move(FORGET_SECONDS)
+    assert machine.read().groups == {}
+
+
+def test_usage_of_version_1(tmp_path):
+    """Version 1 has nanoseconds in a file of their own."""
+    (tmp_path / "cpuacct.usage").write_text("2500000000\n")
+    path = str(tmp_path / "cpuacct.usage")
+    assert MachineCpu(root=KernelTree(tmp_path).root).read([path]).groups == {path: 2.5}
+
+
+def test_cpu_times_of_this_machine():
+    """This machine lists its CPUs, and each has idle or used time."""
+    reading = MachineCpu().read()
+    assert os.sched_getaffinity(0) <= reading.idle.keys() == reading.used.keys()
+    assert all(reading.idle[cpu] + reading.used[cpu] > 0 for cpu in reading.idle)
+
+
+class Machine:
+    """Two CPUs, and a clock that moves while they run."""
+
+    def __init__(self, root: Path, cpus: int = 2) -> None:
+        self.tree, self._hands = KernelTree(root, cpus), MovableClock()
+        self.cpu = MachineCpu(self._hands.clock.monotonic, root)
+
+    def run(self, *used: float, seconds: float = 10.0) -> None:
+        """Use each CPU for part of the seconds and leave it idle for the rest."""
+        for place, busy in enumerate(used):
+            self.tree.run(place, used=busy, idle=seconds - busy)
+        self._hands.move(seconds)
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    return Machine(tmp_path)
+
+
+def values(times: CpuTimes | None) -> tuple[float, float, float]:
+    return pytest.approx((times.measured_seconds, times.idle_seconds, times.used_seconds))
+
+
+def test_totals_begin_at_zero(machine):
+    """Times before the first reading do not count, and the totals stay the same object until the next reading."""
+    machine.run(5.0, 5.0)
+    server = ServerCpu(machine.cpu)
+    first = server.read((0, 1), ())
+    assert values(first) == (0, 0, 0)
+    assert server.read((0, 1), ()) is first
+
+
+def test_only_usable_cpus_count(machine):
+    """A process on another CPU takes no idle time from a pinned server."""
+    everywhere, pinned = ServerCpu(machine.cpu), ServerCpu(machine.cpu)
+    everywhere.read((0, 1), ())
+    pinned.read((1,), ())
+    machine.run(9.0, 2.0)
+    assert values(everywhere.read((0, 1), ())) == (10, 9, 11)
+    assert values(pinned.read((1,), ())) == (10, 8, 2)
+
+
+def test_quota_that_is_nearly_used_up_is_tighter_than_idle_cpus(machine):
+    """The group's remaining quota, if less, is the idle time, and the group's use the used time."""
+    server, group = ServerCpu(machine.cpu), machine.tree.group(0.5)
+    server.read((0, 1), (group,))
+    machine.tree.use_group(4.0)
+    machine.run(4.0, 0.0)
+    assert values(server.read((0, 1), (group,))) == (10, 1, 4)
+
+
+def test_cpus_that_are_taken_are_tighter_than_an_unused_quota(machine):
+    """A quota cannot be used while other processes use the CPUs."""
+    server, group = ServerCpu(machine.cpu), machine.tree.group(1.5)
+    server.read((0, 1), (group,))
+    machine.tree.use_group(1.0)
+    machine.run(10.0, 9.5)
+    assert values(server.read((0, 1), (group,))) == (10, 0.5, 19.5)
+
+
+def test_excess_of_a_period_counts_against_the_next_step(machine):
+    """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
+    server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
+    server.read((0, 1), (group,))
+    assert QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
+    for used in (10 + QUOTA_PERIOD, 10 - QUOTA_PERIOD) * 3:
+        machine.tree.use_group(used)
+        machine.run(used / 2, used / 2)
+        times = server.read((0, 1), (group,))
+    assert values(times) == (60, 0, 60)
+
+
+def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
+    """If a quota's remainder is unknown, so is the idle time."""
+    server = ServerCpu(machine.cpu)
+    assert server.read((0, 1), (GroupQuota(1.0, None),)) is None
+    assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) == CpuTimes()
+    machine.run(1.0, 1.0)
+    assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) is None
+
+
+def test_kernel_that_counts_nothing_is_ignored(machine):
+    """If the kernel reports CPUs as neither idle nor used, it does not count, and the CPUs are not saturated."""
+    server = ServerCpu(machine.cpu)
+    server.read((0, 1), ())
+    machine.run(0.0, 0.0, seconds=2.0)
+    assert server.read((0, 1), ())
+    machine._hands.move(10.0)
+    assert server.read((0, 1), ()) is None
+    assert server.read((0, 1), ()) is None
+    machine.run(1.0, 1.0)
+    assert values(server.read((0, 1), ())) == (12, 22, 2)
+
+
+def test_cpu_that_goes_offline_decreases_no_total(machine):
+    """A step counts only CPUs that were online at both ends; a CPU that comes back starts again."""
+    server = ServerCpu(machine.cpu)
+    server.read((0, 1), ())
+    machine.run(1.0, 1.0)
+    server.read((0, 1), ())
+    machine.tree.offline = {1}
+    machine.run(2.0, 0.0)
+    assert values(server.read((0, 1), ())) == (20, 26, 4)
+    machine.tree.offline = set()
+    machine.run(2.0, 0.0)
+    assert values(server.read((0, 1), ())) == (30, 34, 6)
+
+
+quotas = st.none() | st.sampled_from([0.25, 1.0, 1.5])
+parts = st.integers(0, 100).map(lambda part: part / 100)
+steps = st.lists(st.tuples(parts, parts, parts, st.sets(st.just(1))), max_size=12)
+
+
+@settings(max_examples=60)
+@given(steps, quotas)
+def test_idle_and_used_are_the_capacity(moves, quota):
+    """For any CPUs and groups, no total decreases, and idle + used of a step is a capacity of the server."""
+    with tempfile.TemporaryDirectory() as folder:
+        machine = Machine(Path(folder))
+        groups = (machine.tree.group(quota),) if quota else ()
+        server = ServerCpu(machine.cpu)
+        before = server.read((0, 1), groups)
+        online = {0, 1}
+        for first, second, of_group, offline in moves:
+            machine.tree.offline = offline
+            machine.tree.use_group(of_group * 10 * (quota or 0))
+            machine.run(first * 10, second * 10)
+            after = server.read((0, 1), groups)
+            both, online = online - offline, {0, 1} - offline
+            capacities = [10.0 * len(both & online), *([10 * quota] if quota else [])]
+            step = after.idle_seconds + after.used_seconds - before.idle_seconds - before.used_seconds
+            assert any(abs(step - capacity) <= 2 / TICKS for capacity in capacities)
+            assert after.idle_seconds >= before.idle_seconds
+            assert after.used_seconds >= before.used_seconds
+            assert after.measured_seconds >= before.measured_seconds
+            before = after
+
+
+THROTTLED_V2 = "usage_usec 900\nuser_usec 500\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts 0\n"
+THROTTLED_V1 = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
+
+
+class Group:
+    """A cgroup with a quota, whose counts the test sets."""
+
+    def __init__(self, path: Path, name: str, cpus: float) -> None:
+        self.path, self.quota = path, GroupQuota(cpus, None, str(path), name)
+
+    def count(self, periods: int, throttled: int, microseconds: int) -> None:
+        self.path.write_text(THROTTLED_V2.format(periods, throttled, microseconds))
+
+
+def cpus(*groups: Group) -> UsableCpus:
+    quotas = tuple(group.quota for group in groups)
+    return UsableCpus(min(quota.cpus for quota in quotas), "quota", 8, 4, None, quotas)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        (THROTTLED_V2.format(100, 43, 1_500_000), Counts(100, 43, 1.5)),
+        (THROTTLED_V1.format(100, 43, 1_500_000_000), Counts(100, 43, 1.5)),
+        ("usage_usec 900\n", None),  # the cpu controller is not enabled there
+        ("nr_periods many\nnr_throttled 1\nthrottled_usec 1\n", None),
+        ("", None),
+    ],
+)
+def test_both_versions_are_read(tmp_path, text, counts):
+    """Version 2 counts microseconds and version 1 nanoseconds; a file without counts says nothing."""
+    (tmp_path / "cpu.stat").write_text(text)
+    assert read_counts(str(tmp_path / "cpu.stat")) == counts
+    assert read_counts(str(tmp_path / "gone")) is None
+
+
+def test_the_level_that_throttles_most_is_named(tmp_path):
+    """Growth is that of one level, since the first reading, and so is the quota, though another one is tighter."""
+    pod, container = Group(tmp_path / "pod", "/pod", 2.0), Group(tmp_path / "container", "/pod/app", 1.0)
+    pod.count(1000, 500, 7_000_000)
+    container.count(10, 0, 0)
+    counts = ThrottleCounts()
+    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod/app", 1.0, 4))
+    pod.count(1050, 520, 8_500_000)
+    container.count(40, 1, 1000)
+    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 50, 20, 1.5)
+    container.count(60, 1, 1000)
+    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 70, 20, 1.5), "it throttled last"
+
+
+def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
+    """Its counts begin at 0 again: totals never decrease."""
+    group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
+    group.count(100, 50, 100)
+    counts.read(cpus(group))
+    group.count(3, 1, 100)
+    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4))
+    group.count(5, 2, 1_000_100)
+    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), 2, 1, 1.0)
+
+
+def test_without_a_quota_or_its_counts_nothing_is_known(tmp_path):
+    """No quota, or a kernel without counts, is not the same as a quota that never stops anybody."""
+    counts = ThrottleCounts()
+    assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
+    assert counts.read(cpus(Group(tmp_path / "gone", "/app", 1.0))) is None
+
+
+def test_levels_have_the_names_of_the_kernel():
+    """The top of a mount may be the root or any cgroup: a container sees its own as `/`."""
+    assert name_levels(Cgroups(2, ("/cg", "/cg/a", "/cg/a/b"), "/a/b")) == ["/", "/a", "/a/b"]
+    assert name_levels(Cgroups(2, ("/cg", "/cg/b"), "/a/b")) == ["/a", "/a/b"]
+    assert name_levels(Cgroups(1, ("/cg",), "/")) == ["/"]

@@ -14,7 +14,7 @@ from uwsgi_headroom.source import Answer
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_slow_facts_are_read_seldom() -> None:
+def test_slow_facts_are_read_seldom():
     """Affinity and usable CPUs are cached for five seconds; the end of a worker is noticed sooner."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
@@ -35,7 +35,6 @@ def test_slow_facts_are_read_seldom() -> None:
             hands.move(0.2)
             later = host.read_facts(snapshot, answer)
         assert later.processes[worker.pid].affinity == (min(os.sched_getaffinity(0)),)
-        assert later.cpus
         assert later.cpus.affinity == 1
 
         worker.kill()
@@ -46,7 +45,7 @@ def test_slow_facts_are_read_seldom() -> None:
         assert host.read_facts(snapshot, answer).processes == {}
 
 
-def test_an_idle_worker_is_read_once_a_second() -> None:
+def test_an_idle_worker_is_read_once_a_second():
     """The end of an idle worker is noticed within a second; that of a worker in a request, immediately."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
@@ -70,9 +69,8 @@ def test_an_idle_worker_is_read_once_a_second() -> None:
 
 
 @pytest.mark.parametrize(("interval", "rest", "slow"), [(0.2, 1, 5), (1, 3, 15), (4, 5, 15)])
-def test_a_server_that_is_read_rarely_is_read_more_cheaply(interval: float, rest: float, slow: float) -> None:
-    """Idle workers are read again after a second or three readings, slow facts after five seconds or fifteen
-    readings."""
+def test_a_server_that_is_read_rarely_is_read_more_cheaply(interval, rest, slow):
+    """Idle workers after a second or three readings, slow facts after five seconds or fifteen readings."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with subprocess.Popen(["sleep", "60"]) as worker:
@@ -100,7 +98,7 @@ def test_a_server_that_is_read_rarely_is_read_more_cheaply(interval: float, rest
         assert facts.cpus is not first.cpus
 
 
-def test_servers_share_one_reading_of_the_machine() -> None:
+def test_servers_share_one_reading_of_the_machine():
     """Two servers with the same CPUs have the same idle time; a server without a proven pid has none."""
     hands = MovableClock()
     machine = MachineCpu(hands.clock.monotonic)

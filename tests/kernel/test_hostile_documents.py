@@ -1,7 +1,5 @@
 """Lookups in the kernel do no harm, whatever names and pids a document contains."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -28,8 +26,8 @@ def facts(document: object, answer: Answer) -> None:
 @given(st.lists(NAMES, max_size=6), st.lists(PIDS, max_size=6))
 @example(["\0:80", "a\0:80", ":" + "9" * 200, "[::1]:65536", "\0"], [])
 @example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
-@settings(max_examples=150, deadline=None)
-def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]) -> None:
+@settings(max_examples=150)
+def test_any_names_and_pids_of_a_proven_server(names, pids):
     """The document of a proven server may contain any socket names and pids."""
     document = {
         "pid": os.getpid(),
@@ -40,7 +38,7 @@ def test_any_names_and_pids_of_a_proven_server(names: list[str], pids: list[int]
 
 
 @pytest.mark.parametrize("name", ["\0:80", "127.0.0.1\0:80", "/run/a\0", ":65536", "[::1]:" + "9" * 200])
-def test_an_impossible_socket_name(name: str) -> None:
+def test_an_impossible_socket_name(name):
     """The queue of an impossible socket name is not measurable, with a reason; other sockets are looked up."""
     document = {"pid": os.getpid(), "workers": [], "sockets": [{"name": name}, {"name": "/run/none"}]}
     host = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
@@ -63,14 +61,14 @@ def test_an_impossible_socket_name(name: str) -> None:
         Answer(b""),
     ],
 )
-def test_any_master_pid(pid: int, answer: Answer) -> None:
+def test_any_master_pid(pid, answer):
     """A document may contain any master PID: nothing is proven, and nothing fails."""
     host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
     assert host.off
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 2**31, 2**63 - 1])
-def test_the_same_impossible_pid_in_document_and_peer(pid: int) -> None:
+def test_the_same_impossible_pid_in_document_and_peer(pid):
     """An impossible pid proves nothing, even if the peer has the same one."""
     host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), Answer(b"", peer_pid=pid))
     assert host.off

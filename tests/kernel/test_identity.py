@@ -1,7 +1,5 @@
 """The identity of a server: its start, its working directory, its emperor and its systemd unit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -9,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.contained import started
 from tests.support import real_uwsgi
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity
 
 
-def test_a_process_of_this_host() -> None:
+def test_a_process_of_this_host():
     """A process of this host has the host's name, its directory and its start; this test has no emperor."""
-    with subprocess.Popen(["sleep", "60"], cwd="/usr") as process:
+    with started("sleep", "60", cwd="/usr") as process:
         identity = read_identity(process.pid)
-        process.kill()
     assert identity.host == os.uname().nodename
     assert identity.working_directory == "/usr"
     assert identity.started == pytest.approx(time.time(), abs=60)
     assert identity.emperor_pid is None
 
 
-def test_a_process_that_has_ended() -> None:
+def test_a_process_that_has_ended():
     """After the end of a process only its host is known."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
@@ -33,7 +31,7 @@ def test_a_process_that_has_ended() -> None:
 
 
 @pytest.mark.parametrize(("parent", "emperor"), [("uwsgi\n", 6), ("systemd\n", None), (None, None)])
-def test_the_emperor_is_a_parent_called_uwsgi(parent: str | None, emperor: int | None, tmp_path: Path) -> None:
+def test_the_emperor_is_a_parent_called_uwsgi(parent, emperor, tmp_path):
     """A parent with another name, or a hidden one, is not an emperor."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (uwsgi) S 6 7 7 0\n")
@@ -44,7 +42,7 @@ def test_the_emperor_is_a_parent_called_uwsgi(parent: str | None, emperor: int |
 
 
 @pytest.mark.integration
-def test_a_real_vassal() -> None:
+def test_a_real_vassal():
     """The parent of a vassal's master is its emperor."""
     vassal = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
@@ -69,13 +67,13 @@ def test_a_real_vassal() -> None:
         (b"0::/\xff.service\n", None),
     ],
 )
-def test_a_unit_is_the_innermost_service(tmp_path: Path, cgroup: bytes, unit: str | None) -> None:
+def test_a_unit_is_the_innermost_service(tmp_path, cgroup, unit):
     """The unit is found in cgroup version 2 and in systemd's own hierarchy of version 1."""
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_bytes(cgroup)
     assert find_systemd_unit(7, tmp_path) == unit
 
 
-def test_a_process_that_has_ended_has_no_unit(tmp_path: Path) -> None:
+def test_a_process_that_has_ended_has_no_unit(tmp_path):
     """A process that has ended has no unit, and nothing is raised."""
     assert find_systemd_unit(7, tmp_path) is None

@@ -1,55 +1,45 @@
-"""Worker processes and their threads: real child processes stand in for workers, this process for the master."""
-
-from __future__ import annotations
+"""Worker processes, their threads and the small files of /proc; this process stands in for the master."""
 
 import errno
 import os
-import signal
+import resource
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 import pytest
 
+from tests.kernel.contained import started
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
 from uwsgi_headroom.kernel.processes import Processes
-
-
-def start(*command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.communicate()
+from uwsgi_headroom.kernel.procfs import (
+    KeptFiles,
+    count_descriptors,
+    read_descriptor_limit,
+    read_state,
+)
 
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[str]]:
-    process = start("sleep", "60")
-    yield process
-    end(process)
+    with started("sleep", "60") as process:
+        yield process
 
 
-def test_child_of_the_master() -> None:
+def test_child_of_the_master():
     """A child of the master is read with its CPU time, memory, switches, descriptors, CPUs and start time."""
     burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); time.sleep(60)"
     before = time.time()
-    process = start(sys.executable, "-c", burn)
-    try:
-        assert process.stdout
+    with started(sys.executable, "-c", burn, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         worker = Processes().read(os.getpid(), [process.pid])[process.pid]
-        assert worker.cpu_user_seconds is not None
-        assert worker.cpu_system_seconds is not None
-        assert worker.start_time is not None
+
         assert worker.pid == process.pid
         assert worker.cpu_user_seconds + worker.cpu_system_seconds == pytest.approx(0.2, abs=0.05)
         assert worker.resident_bytes == pytest.approx(10 << 20, rel=0.9)
@@ -60,14 +50,10 @@ def test_child_of_the_master() -> None:
         assert worker.start_time == pytest.approx(before, abs=1)
         assert worker.voluntary_context_switches is not None
         assert worker.involuntary_context_switches is not None
-    finally:
-        end(process)
 
 
 @pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
-def test_an_exporter_without_descriptors_keeps_its_workers(
-    sleeper: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, number: int, is_kept: bool
-) -> None:
+def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch, number, is_kept):
     """If the exporter itself cannot read processes, it keeps the last figures of its workers."""
     reader = Processes()
     before = reader.read(os.getpid(), [sleeper.pid])
@@ -79,14 +65,11 @@ def test_an_exporter_without_descriptors_keeps_its_workers(
     assert reader.read(os.getpid(), [sleeper.pid], quick=True) == (before if is_kept else {})
 
 
-def test_the_least_memory_of_some_seconds() -> None:
+def test_the_least_memory_of_some_seconds():
     """Memory that a process takes and gives back is not what it keeps."""
     swing = "import sys\nfor line in sys.stdin: kept = b'x' * 60_000_000 if 'take' in line else None; print(flush=True)"
     command, processes = [sys.executable, "-c", swing], Processes()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdin
-        assert process.stdout
+    with started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         seen = []
         for word in ("give", "take", "give", "take"):
             process.stdin.write(f"{word}\n")
@@ -95,22 +78,16 @@ def test_the_least_memory_of_some_seconds() -> None:
             seen.append(processes.read(os.getpid(), [process.pid])[process.pid])
         assert (seen[3].resident_bytes or 0) > (seen[0].resident_bytes or 0) + 50_000_000
         assert [each.low_bytes for each in seen] == pytest.approx([seen[0].resident_bytes] * 4, rel=0.2)
-    finally:
-        end(process)
 
 
-def test_children_that_a_worker_waited_for() -> None:
-    """The CPU time of a worker's children is known after their end, in a quick reading too, and is not the worker's
-    own."""
+def test_children_that_a_worker_waited_for():
+    """Their CPU time is known after their end, in a quick reading too, and is not the worker's own."""
     burn = "import time\nwhile time.process_time() < 0.2: pass"
     code = (
         "import subprocess, sys, time\n"
         f"for _ in range(2):\n subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()\n"
     )
-    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert worker.stdin
-        assert worker.stdout
+    with started(sys.executable, "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         processes = Processes()
         worker.stdout.readline()
         first = processes.read(os.getpid(), [worker.pid])[worker.pid]
@@ -118,82 +95,64 @@ def test_children_that_a_worker_waited_for() -> None:
         worker.stdin.flush()
         worker.stdout.readline()
         second = processes.read(os.getpid(), [worker.pid], quick=True)[worker.pid]
-    finally:
-        end(worker)
-    assert first.children_cpu_seconds is not None
-    assert second.children_cpu_seconds is not None
+
     least = 0.2 - 2 / os.sysconf("SC_CLK_TCK")  # user and system time are each rounded down to whole ticks
     assert first.children_cpu_seconds >= least
     assert second.children_cpu_seconds - first.children_cpu_seconds >= least
-    assert second.cpu_user_seconds is not None
+
     assert second.cpu_user_seconds < second.children_cpu_seconds
 
 
-def test_pinned_child(sleeper: subprocess.Popen[str]) -> None:
+def test_pinned_child(sleeper):
     """A pinned process has only the CPUs to which it is pinned."""
     cpu = min(os.sched_getaffinity(sleeper.pid))
     os.sched_setaffinity(sleeper.pid, {cpu})
     assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
 
 
-def test_quick_reading() -> None:
-    """A quick reading updates CPU times and copies the slow figures from the last reading; it reads a new process in
-    full."""
+def test_quick_reading():
+    """It updates CPU times, and copies the slow figures from the last reading; a new process is read in full."""
     cpu = min(os.sched_getaffinity(0))
-    process = start(sys.executable, "-c", "print(flush=True)\nwhile True: pass")
-    try:
-        assert process.stdout
+    with started(sys.executable, "-c", "print(flush=True)\nwhile True: pass", stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         processes = Processes()
         pids = [process.pid]
         full = processes.read(os.getpid(), pids, quick=True)[process.pid]
         assert full.affinity == tuple(sorted(os.sched_getaffinity(0)))
         os.sched_setaffinity(process.pid, {cpu})
+        before = full.cpu_user_seconds
         wait_until(
-            lambda: (
-                (processes.read(os.getpid(), pids, quick=True)[process.pid].cpu_user_seconds or 0)
-                > (full.cpu_user_seconds or 0)
-            ),
+            lambda: processes.read(os.getpid(), pids, quick=True)[process.pid].cpu_user_seconds > before,
             what="CPU time to grow",
         )
         quick = processes.read(os.getpid(), pids, quick=True)[process.pid]
-        assert (quick.affinity, quick.open_fds, quick.resident_bytes) == (
-            full.affinity,
-            full.open_fds,
-            full.resident_bytes,
-        )
+        for name in ("affinity", "open_fds", "resident_bytes"):
+            assert getattr(quick, name) == getattr(full, name)
         assert processes.read(os.getpid(), pids)[process.pid].affinity == (cpu,)
-    finally:
-        end(process)
     assert processes.read(os.getpid(), pids, quick=True) == {}
 
 
-def test_parts_of_cpu_time() -> None:
+def test_parts_of_cpu_time():
     """A full reading, and a quick one after more work, have the process's own account of its user and system time."""
     burn = (
-        "import os, signal\nfor seconds in (0.2, 0.4):\n"
+        "import os\nfor seconds in (0.1, 0.2):\n"
         "    with open('/dev/zero', 'rb', 0) as file:\n"
         "        while os.times().system < seconds: file.read(1 << 22)\n"
         "    while os.times().user < seconds / 2: pass\n"
-        "    print(*os.times()[:2], flush=True); signal.sigwait({signal.SIGTERM})"
+        "    print(*os.times()[:2], flush=True); input()"
     )
     processes = Processes()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the process inherits it
-    process = start(sys.executable, "-c", burn)
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    try:
+    with started(sys.executable, "-c", burn, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         for quick in (False, True):
-            assert process.stdout
             user, system = map(float, process.stdout.readline().split())
             worker = processes.read(os.getpid(), [process.pid], quick=quick)[process.pid]
             assert worker.cpu_user_seconds == pytest.approx(user, abs=0.04)
             assert worker.cpu_system_seconds == pytest.approx(system, abs=0.04)
-            process.send_signal(signal.SIGTERM)
-    finally:
-        end(process)
+            process.stdin.write("\n")
+            process.stdin.flush()
 
 
-def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
+def test_not_a_child(sleeper):
     """A process whose parent is not the master is not a worker; pid 0 is not a process."""
     processes = Processes()
     assert processes.read(os.getpid(), [os.getpid(), os.getppid(), 1, 0, -1, 2**40]) == {}
@@ -201,28 +160,26 @@ def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
     assert processes.read(os.getpid(), [sleeper.pid]).keys() == {sleeper.pid}
 
 
-def test_zombie() -> None:
+def test_zombie():
     """The reader leaves out a worker that has ended but was not waited for."""
-    process = start("true")
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert Processes().read(os.getpid(), [process.pid]) == {}
-    end(process)
+    with started("true") as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert Processes().read(os.getpid(), [process.pid]) == {}
 
 
-def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
+def test_gone_between_readings(sleeper):
     """A worker that has ended since the last reading is left out of the next one; the others are read."""
-    other = start("sleep", "60")
     processes = Processes()
-    pids = [sleeper.pid, other.pid]
-    assert list(processes.read(os.getpid(), pids)) == pids
-    end(other)
+    with started("sleep", "60") as other:
+        pids = [sleeper.pid, other.pid]
+        assert list(processes.read(os.getpid(), pids)) == pids
     assert list(processes.read(os.getpid(), pids)) == [sleeper.pid]
     assert processes.read(os.getpid(), []) == {}
     assert not processes._known
 
 
 @as_root
-def test_another_user(sleeper: subprocess.Popen[str]) -> None:
+def test_another_user(sleeper):
     """Another user without privileges reads every figure; the open descriptors only since Linux 6.2."""
     master = os.getpid()
     privileged = Processes().read(master, [sleeper.pid])[sleeper.pid]
@@ -238,7 +195,7 @@ def test_another_user(sleeper: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.integration
-def test_real_workers() -> None:
+def test_real_workers():
     """uWSGI's workers are children of its master; the master itself is not a worker. Each has its request threads."""
     with accepting("--processes", "3", "--threads", "4") as server:
         pids = [worker["pid"] for worker in msgspec.json.decode(server.document())["workers"]]
@@ -251,7 +208,7 @@ def test_real_workers() -> None:
         )
 
 
-def test_every_thread_of_a_process_is_read() -> None:
+def test_every_thread_of_a_process_is_read():
     """Each thread has the CPU on which it last ran and its CPU time."""
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
@@ -265,21 +222,119 @@ def test_every_thread_of_a_process_is_read() -> None:
     assert all(cpu >= 0 and seconds >= 0 for cpu, seconds in threads.values())
 
 
-def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that ended after it was listed is left out; the others are read."""
+def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
+    """A thread that ended after it was listed is left out; the others are read. A process that has ended has none."""
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     assert os.getpid() in processes.read_threads(os.getpid())
-
-
-def test_no_process_no_threads() -> None:
-    """A process that has ended has no threads."""
     assert processes.read_threads(999999999) == {}
 
 
-def test_a_name_may_hold_anything(tmp_path: Path) -> None:
+def test_a_name_may_hold_anything(tmp_path):
     """The fields are those after the last parenthesis of the name."""
     path = f"{tmp_path}/stat"
     with open(path, "wb") as file:
         file.write(b"7 (a) S (b) R 1 2 3\n")
     assert procfs.read_stat_fields(path) == [b"R", b"1", b"2", b"3"]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_file_that_is_too_long(tmp_path):
+    (tmp_path / "locks").write_bytes(b"x" * 100_000)
+    assert len(procfs.read_file(tmp_path, "locks", most=100_000)) == 100_000
+    with pytest.raises(OSError, match="File too large"):
+        procfs.read_file(tmp_path, "locks", most=99_999)
+
+
+def test_kept_files_show_what_is_in_them_now(tmp_path):
+    """Each read returns the present text; at most so many files stay open as allowed."""
+    kept, before = KeptFiles(3), open_files()
+    paths = [tmp_path / str(number) for number in range(5)]
+    for text in ("first", "then"):
+        for path in paths:
+            path.write_text(f"{text} {path.name}")
+        assert [kept.read_line(str(path)) for path in paths] == [f"{text} {path.name}".encode() for path in paths]
+    assert open_files() == before + 3
+    kept.close()
+    assert open_files() == before
+
+
+def test_few_files_are_kept_if_few_may_be_open(tmp_path, monkeypatch):
+    """A sixteenth of the descriptors at most: the others are for connections."""
+    kept, before = KeptFiles(99), open_files()
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (64, 64))
+    for number in range(9):
+        path = tmp_path / str(number)
+        path.write_text("text")
+        assert kept.read_line(str(path)) == b"text"
+    assert open_files() == before + 4
+    kept.close()
+
+
+def test_a_kept_file_of_a_process_that_has_ended():
+    """The file of a process that has ended is closed, and the read fails as if it had not been open."""
+    kept, before = KeptFiles(3), open_files()
+    with started("sleep", "60") as process:
+        path = f"/proc/{process.pid}/stat"
+        assert kept.read_line(path).startswith(f"{process.pid} (".encode())
+    with pytest.raises(FileNotFoundError):
+        kept.read_line(path)
+    assert open_files() == before
+
+
+def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
+    """If no file can be opened any more, all kept ones are closed, and the file is read."""
+    kept, before = KeptFiles(9), open_files()
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text("1")
+    second.write_text("2")
+    kept.read_line(str(first))
+    honest = os.open
+
+    def open_few(path: str, flags: int) -> int:
+        if open_files() > before:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return honest(path, flags)
+
+    monkeypatch.setattr(os, "open", open_few)
+    assert kept.read_line(str(second)) == b"2"
+    assert open_files() == before + 1
+    kept.close()
+
+
+def test_the_state_of_a_process_that_ends():
+    """A process is a zombie until its parent has noticed its end; then it has no state."""
+    process = subprocess.Popen(["sleep", "60"])
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert read_state(process.pid) == b"Z"
+    process.wait()
+    assert read_state(process.pid) == b""
+
+
+def test_descriptors_are_counted():
+    """The size of the folder is their number since Linux 6.2; a process that has ended raises an error."""
+    reader, writer = os.pipe()
+    before = count_descriptors(os.getpid())
+    assert before
+    os.close(reader)
+    assert count_descriptors(os.getpid()) == before - 1
+    os.close(writer)
+    assert read_descriptor_limit(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for read in (count_descriptors, read_descriptor_limit):
+        with pytest.raises(FileNotFoundError):
+            read(2**22 + 1)
+
+
+def test_descriptors_are_counted_in_bounded_time(monkeypatch):
+    """Before Linux 6.2 each is listed, up to a bound: the number of a process with more is unknown."""
+    listed = os.listdir("/proc/self/fd")
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path: stat("/proc/version") if path.endswith("/fd") else stat(path))
+    assert os.stat(f"/proc/{os.getpid()}/fd").st_size == 0
+    assert abs((count_descriptors(os.getpid()) or 0) - len(listed)) <= 1
+    monkeypatch.setattr(procfs, "MOST_DESCRIPTORS", 2)
+    assert count_descriptors(os.getpid()) is None

@@ -1,6 +1,7 @@
 """Proofs of pids, in the same namespace, from other namespaces, and by users without privileges."""
 
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.kernel.contained import family, started
+from tests.kernel.listeners import listening
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in
 from tests.support.real_uwsgi import accepting, free_port, peer_pid, uwsgi, wait_until
 from uwsgi_headroom.kernel import proof
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid, read_start_ticks
 
 
@@ -26,16 +29,14 @@ def document(address: tuple[str, int]) -> bytes:
 
 
 @pytest.fixture
-def listening() -> Iterator[tuple[str, int]]:
+def address() -> Iterator[tuple[str, int]]:
     """A TCP address on which this process listens."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
+    with listening(("127.0.0.1", 0)) as server:
         yield server.getsockname()
 
 
 @pytest.mark.parametrize("state", [b"Z", b"X"])
-def test_a_process_that_has_ended_has_no_start(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_ended_has_no_start(state, monkeypatch):
     """Neither a zombie nor a dead process is taken for the one that was proven, although its pid and start remain. No
     test can hold a process dead for long enough to read it, so the file is made up."""
     own = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
@@ -45,7 +46,7 @@ def test_a_process_that_has_ended_has_no_start(state: bytes, monkeypatch: pytest
 
 
 @pytest.mark.integration
-def test_unix_source() -> None:
+def test_unix_source():
     """Over a UNIX socket the master's pid is proven: the kernel reports the same one."""
     with accepting() as server:
         document_pid = msgspec.json.decode(server.document())["pid"]
@@ -55,7 +56,7 @@ def test_unix_source() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_unix_source_for_another_user() -> None:
+def test_unix_source_for_another_user():
     """Over a UNIX socket no privilege is needed."""
     with accepting("--chmod-socket=666") as server:
         server.directory.chmod(0o755)
@@ -63,7 +64,7 @@ def test_unix_source_for_another_user() -> None:
         assert proof == Proof(server.pid, None)
 
 
-def test_unix_source_of_another_process() -> None:
+def test_unix_source_of_another_process():
     """If the document is of one process and the socket of another, as with a proxy, nothing is proven."""
     proof = prove_master_pid(os.getppid(), peer_pid=os.getpid(), listener=None)
     assert proof.pid is None
@@ -71,27 +72,18 @@ def test_unix_source_of_another_process() -> None:
 
 
 @as_root
-def test_equal_by_coincidence() -> None:
+def test_equal_by_coincidence():
     """A pid of another namespace that is equal by coincidence is not proven."""
-    with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]) as nested:
-        children = Path(f"/proc/{nested.pid}/task/{nested.pid}/children")
-        try:
-            wait_until(lambda: children.read_text() and len(read_pid_numbers(int(children.read_text()))) == 2)
-            pid = int(children.read_text())
-            reason = prove_master_pid(pid, peer_pid=pid, listener=None).reason
-            assert reason
-            assert f"process {pid} runs in another PID namespace, where its PID is 1" in reason
-        finally:
-            nested.kill()
+    with family(workers=0) as nested:
+        reason = prove_master_pid(nested.master, peer_pid=nested.master, listener=None).reason
+    assert f"process {nested.master} runs in another PID namespace, where its PID is 1" in reason
 
 
 @as_root
-def test_master_outside_of_the_exporters_namespace(tmp_path: Path) -> None:
+def test_master_outside_of_the_exporters_namespace(tmp_path):
     """In the exporter's PID namespace, a process outside of it has no pid."""
     path = str(tmp_path / "stats")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen()
+    with listening(path):
         code = f"""
 import socket, struct
 from uwsgi_headroom.kernel.proof import prove_master_pid
@@ -104,7 +96,7 @@ print(pid, prove_master_pid({os.getpid()}, peer_pid=pid, listener=None).reason)
 
 
 @as_root
-def test_procfs_of_another_namespace() -> None:
+def test_procfs_of_another_namespace():
     """If /proc belongs to another PID namespace than the exporter, nothing is proven."""
     code = """
 import os
@@ -116,7 +108,7 @@ print(prove_master_pid(os.getpid(), peer_pid=os.getpid(), listener=None).reason)
 
 
 @as_root
-def test_hidden_process() -> None:
+def test_hidden_process():
     """A process that procfs hides from this user is not proven; the reason names the mount option."""
     pid = os.getpid()
 
@@ -141,13 +133,13 @@ def unshare_mounts() -> None:
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
-def test_no_socket() -> None:
+def test_no_socket():
     """Stats that did not come from a socket prove nothing."""
     assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
 
 
 @pytest.mark.integration
-def test_tcp_source() -> None:
+def test_tcp_source():
     """Over TCP on this machine, the listening socket that the master holds proves its pid."""
     address = ("127.0.0.1", free_port())
     with uwsgi("--stats", f"{address[0]}:{address[1]}", stats=False) as server:
@@ -158,73 +150,48 @@ def test_tcp_source() -> None:
 @pytest.mark.parametrize(
     "bound", ["127.0.0.1", "0.0.0.0", *(pytest.param(host, marks=over_ipv6) for host in ("::1", "::"))]
 )
-def test_tcp_listener_on_any_address(bound: str) -> None:
+def test_tcp_listener_on_any_address(bound):
     """A listener on every IPv4 address serves each of them; one on every IPv6 address also serves IPv4."""
-    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET) as server:
-        server.bind((bound, 0))
-        server.listen()
+    with listening((bound, 0)) as server:
         reached = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(bound, bound)
         proof = prove_master_pid(os.getpid(), peer_pid=None, listener=(reached, server.getsockname()[1]))
         assert proof == Proof(os.getpid(), None)
 
 
-def test_tcp_source_of_another_process(listening: tuple[str, int]) -> None:
-    """If the process in the document does not listen there, nothing is proven."""
-    with subprocess.Popen(["sleep", "60"]) as other:
-        reason = prove_master_pid(other.pid, peer_pid=None, listener=listening).reason
-        other.kill()
-    assert reason
-    assert f"here that process does not listen on port {listening[1]}" in reason
+def test_tcp_source_of_another_process(address):
+    """If the process in the document does not listen there, or does not exist here, nothing is proven."""
+    with started("sleep", "60") as other:
+        reason = prove_master_pid(other.pid, peer_pid=None, listener=address).reason
+    assert f"here that process does not listen on port {address[1]}" in reason
+    assert prove_master_pid(2**22 + 1, peer_pid=None, listener=address).pid is None
 
 
-def test_tcp_source_of_a_missing_process(listening: tuple[str, int]) -> None:
-    """If the process in the document does not exist here, nothing is proven."""
-    assert prove_master_pid(2**22 + 1, peer_pid=None, listener=listening).pid is None
-
-
-def test_nothing_listens_here() -> None:
-    """If a local address answers but has no listener here, the listener is in another network namespace."""
-    reason = prove_master_pid(os.getpid(), peer_pid=None, listener=("127.0.0.1", free_port())).reason
-    assert reason
-    assert "in this network namespace" in reason
-
-
-@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "fe80::1%lo", "not-an-address"])
-def test_another_host(host: str) -> None:
-    """For an address of another machine, the reason says so."""
-    reason = prove_master_pid(os.getpid(), peer_pid=None, listener=(host, 1717)).reason
-    assert reason
-    assert reason.startswith("the stats server is on another host")
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("127.0.0.1", "in this network namespace"),
+        *((host, "^the stats server is on another host") for host in ("192.0.2.1", "2001:db8::1", "fe80::1%lo", "no")),
+    ],
+)
+def test_nothing_listens_here(host, words):
+    """A local address that answers has its listener in another network namespace; others are of another machine."""
+    assert re.search(words, prove_master_pid(os.getpid(), peer_pid=None, listener=(host, free_port())).reason)
 
 
 @as_root
-def test_tcp_source_for_another_user(listening: tuple[str, int]) -> None:
+def test_tcp_source_for_another_user(address):
     """Another user may not see who holds a TCP listener; the reason names both remedies."""
     pid = os.getpid()
-    reason = as_nobody(lambda: prove_master_pid(pid, peer_pid=None, listener=listening)).reason
-    assert reason
+    reason = as_nobody(lambda: prove_master_pid(pid, peer_pid=None, listener=address)).reason
     assert "UNIX socket, which needs no privilege" in reason
     assert "CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE" in reason
 
 
 @as_root
-def test_same_network_for_another_user() -> None:
+def test_same_network_for_another_user():
     """Any user can see whether a process shares the network namespace; for a process that has ended it is unknown."""
-    with subprocess.Popen(["unshare", "--net", "sleep", "60"]) as away:
-        try:
-            ours = os.readlink("/proc/self/ns/net")
-            wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
-            pid = os.getpid()
-            assert as_nobody(
-                lambda: (
-                    shares_network_namespace(pid),
-                    shares_network_namespace(away.pid),
-                    shares_network_namespace(2**22 + 1),
-                )
-            ) == (
-                True,
-                False,
-                None,
-            )
-        finally:
-            away.kill()
+    with started("unshare", "--net", "sleep", "60") as away:
+        ours = os.readlink("/proc/self/ns/net")
+        wait_until(lambda: os.readlink(f"/proc/{away.pid}/ns/net") != ours)
+        pids = (os.getpid(), away.pid, 2**22 + 1)
+        assert as_nobody(lambda: [shares_network_namespace(pid) for pid in pids]) == [True, False, None]

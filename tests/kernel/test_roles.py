@@ -1,7 +1,5 @@
 """uWSGI's processes that are no workers, on a real uWSGI, and on processes of this test."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -12,22 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.contained import snapshot_of, started
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
-from uwsgi_headroom import stats
 from uwsgi_headroom.kernel import procfs, roles
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.record import Role, RoleUse
-from uwsgi_headroom.stats import Snapshot
-
-
-def snapshot_of(server: Uwsgi) -> Snapshot:
-    snapshot = stats.decode(server.document())
-    assert isinstance(snapshot, Snapshot)
-    return snapshot
 
 
 def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:
@@ -46,7 +37,7 @@ def _count(server: Uwsgi) -> dict[Role, int]:
 
 
 @pytest.fixture(scope="module", params=["", "--auto-procname"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uwsgi]:
+def server(request, tmp_path_factory) -> Iterator[Uwsgi]:
     """A uWSGI with a process of each role, with names of its own or without."""
     spool = tmp_path_factory.mktemp("spool")
     options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100; true"]
@@ -59,7 +50,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.integration
-def test_every_role_is_recognized(server: Uwsgi) -> None:
+def test_every_role_is_recognized(server):
     """Mules, spoolers, routers and daemons are distinguished, and workers are none of them."""
     assert _count(server) == PROCESSES
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
@@ -67,7 +58,7 @@ def test_every_role_is_recognized(server: Uwsgi) -> None:
 
 @pytest.mark.integration
 @as_root
-def test_without_the_right_to_see_descriptors(server: Uwsgi) -> None:
+def test_without_the_right_to_see_descriptors(server):
     """Another user sees the daemon, the spooler and what has a name; the role of the rest is not known."""
     snapshot = snapshot_of(server)
     workers, spoolers = [worker.pid or 0 for worker in snapshot.workers], [each.pid or 0 for each in snapshot.spoolers]
@@ -77,21 +68,17 @@ def test_without_the_right_to_see_descriptors(server: Uwsgi) -> None:
     assert found.get("other", 0) + found.get("mule", 0) + found.get("router", 0) == 4
 
 
-def test_cpu_use_is_known_at_the_second_look() -> None:
+def test_cpu_use_is_known_at_the_second_look():
     """It is the growth between two looks. Totals never decrease, also when a process has ended."""
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
-    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
+    with started(sys.executable, "-c", "while True: pass") as child:
         first = {use.role: use for use in reader.read(os.getpid(), [], [])}
         assert all(use.cpus is None for use in first.values())
         wait_until(lambda: _used(child.pid) > 0.2, what="the child to compute")
         hands.move(FIRST_SECONDS)
         second = reader.read(os.getpid(), [], [])
         assert sum(use.cpus or 0.0 for use in second) >= 0.1 / FIRST_SECONDS
-    finally:
-        child.kill()
-        child.wait()
     hands.move(LOOK_SECONDS - 0.1)
     assert reader.read(os.getpid(), [], []) is second, "it looks every ten seconds"
     hands.move(0.2)
@@ -101,7 +88,7 @@ def test_cpu_use_is_known_at_the_second_look() -> None:
         assert use.role not in third or third[use.role].cpu_seconds >= use.cpu_seconds
 
 
-def test_what_a_daemon_starts_is_its_own() -> None:
+def test_what_a_daemon_starts_is_its_own():
     """uWSGI starts a daemon by a shell, which may stay: what the shell runs counts, and is no daemon more."""
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
@@ -126,21 +113,20 @@ def _used(pid: int) -> float:
     return sum(int(number) for number in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]) / 100
 
 
-def test_a_process_that_is_new_is_not_counted_yet() -> None:
+def test_a_process_that_is_new_is_not_counted_yet():
     """It may be a worker that was spawned after uWSGI's document was written."""
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
     before = sum(use.processes for use in reader.read(os.getpid(), [], []))
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with started("sleep", "60"):
         counts = []
         for _ in range(2):
             hands.move(LOOK_SECONDS)
             counts.append(sum(use.processes for use in reader.read(os.getpid(), [], [])))
-        child.kill()
     assert counts == [before, before + 1]
 
 
-def test_a_process_with_very_many_descriptors() -> None:
+def test_a_process_with_very_many_descriptors():
     """Neither its role nor what it shares takes long to find out."""
     code = "import os, resource, sys\n"
     code += "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
@@ -148,7 +134,6 @@ def test_a_process_with_very_many_descriptors() -> None:
     code += "files = [os.dup(0) for _ in range(min(most, 100_000) - 20)]\n"
     code += "print(len(files), flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout
         number = int(child.stdout.readline())
         began = time.thread_time()
         assert Roles().read(os.getpid(), [], [])
@@ -159,7 +144,7 @@ def test_a_process_with_very_many_descriptors() -> None:
         child.kill()
 
 
-def test_a_bounded_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_processes(monkeypatch):
     """A master with any number of children costs a bounded time; one that has ended has none."""
     monkeypatch.setattr(roles, "MOST_PROCESSES", 2)
     children = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]

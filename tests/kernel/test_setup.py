@@ -1,17 +1,19 @@
-"""The setup of real servers, how often it is read, and whether the cores in a stats document are threads."""
-
-from __future__ import annotations
+"""The setup of real servers, how often it is read, whether cores are threads, and where the log is."""
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.contained import snapshot_of
+from tests.kernel.options.trees import options_of
 from tests.support import real_uwsgi
 from tests.support.other_namespaces import as_nobody, as_root
 from uwsgi_headroom import stats
+from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.setup import (
@@ -19,6 +21,7 @@ from uwsgi_headroom.kernel.setup import (
     KEEP_SECONDS,
     SetupReader,
     find_concurrency_kind,
+    find_log_file,
     read_somaxconn,
 )
 from uwsgi_headroom.record import UNKNOWN, Options, Setup
@@ -26,23 +29,17 @@ from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
 
-def _snapshot(document: bytes) -> Snapshot:
-    snapshot = stats.decode(document)
-    assert isinstance(snapshot, Snapshot)
-    return snapshot
-
-
 def _accepting(server: real_uwsgi.Uwsgi) -> Snapshot:
     """A snapshot in which every worker accepts."""
     real_uwsgi.wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
-    return _snapshot(server.document())
+    return snapshot_of(server)
 
 
 def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
     return SetupReader().read(server.pid, snapshot, {worker.pid for worker in snapshot.workers}, 0.0)
 
 
-def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_again_after_a_minute_or_for_other_workers(monkeypatch):
     """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
     only: a worker says that it accepts before it has begun its threads."""
     reads: list[object] = []
@@ -50,7 +47,7 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
     core = {"in_request": 0}
     worker = {"pid": 2, "status": "idle", "accepting": 1, "last_spawn": 9, "cores": [core]}
     one, two = (
-        _snapshot(json.dumps({"pid": 1, "workers": workers, "sockets": [{"name": "a"}]}).encode())
+        stats.decode(json.dumps({"pid": 1, "workers": workers, "sockets": [{"name": "a"}]}).encode())
         for workers in ([worker], [worker, worker | {"pid": 3}])
     )
     reader = SetupReader()
@@ -71,19 +68,15 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("options", "pid", "kind"),
-    [
-        (Options(), 0, "threads"),
-        (Options(), 3, "async"),
-        (Options(gevent=20), 0, "async"),
-    ],
+    [(Options(), 0, "threads"), (Options(), 3, "async"), (Options(gevent=20), 0, "async")],
 )
-def test_workers_that_end_are_not_async(monkeypatch: pytest.MonkeyPatch, options: Options, pid: int, kind: str) -> None:
+def test_workers_that_end_are_not_async(monkeypatch, options, pid, kind):
     """While a reload waits for a worker, the others are gone, and that worker has ended its threads."""
     seen = Setup(options, None, "async", None, None)
     monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: seen)
     worker = {"pid": 2, "status": "busy", "accepting": 1, "last_spawn": 9, "respawn_count": 1, "cores": []}
     document = {"pid": 1, "workers": [worker, worker | {"pid": pid}], "sockets": []}
-    setup = SetupReader().read(1, _snapshot(json.dumps(document).encode()), {2, 3}, 0.0)
+    setup = SetupReader().read(1, stats.decode(json.dumps(document).encode()), {2, 3}, 0.0)
     assert setup.concurrency_kind == kind
 
 
@@ -99,14 +92,12 @@ def test_workers_that_end_are_not_async(monkeypatch: pytest.MonkeyPatch, options
         (Options(), {}, 2, None),
     ],
 )
-def test_mapped(
-    options: Options, holders: dict[str, tuple[int, ...]] | None, workers: int, mapped: bool | None
-) -> None:
+def test_mapped(options, holders, workers, mapped):
     """The descriptors show whether sockets are mapped; if they are hidden, the options may."""
     assert are_mapped(options, holders, workers) is mapped
 
 
-def test_somaxconn() -> None:
+def test_somaxconn():
     """somaxconn is that of this network namespace; for a process that has ended it is unknown."""
     assert read_somaxconn(os.getpid()) == int(Path("/proc/sys/net/core/somaxconn").read_text())
     assert read_somaxconn(2**22 + 1) is None
@@ -122,7 +113,7 @@ def mapped() -> Iterator[real_uwsgi.Uwsgi]:
 
 
 @pytest.mark.integration
-def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
+def test_mapped_sockets(mapped):
     """Each worker holds only the sockets that map-socket assigns to it."""
     setup = _setup(mapped, _accepting(mapped))
     holders = dict(setup.socket_holders or {})
@@ -136,18 +127,16 @@ def test_mapped_sockets(mapped: real_uwsgi.Uwsgi) -> None:
 
 
 @pytest.mark.integration
-def test_host_facts_include_the_setup(mapped: real_uwsgi.Uwsgi) -> None:
+def test_host_facts_include_the_setup(mapped):
     """The facts of a server with a proven master include its setup; other facts do not."""
     snapshot = _accepting(mapped)
-    proven = Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid))
-    assert proven.setup
-    assert proven.setup.mapped is True
+    assert Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid)).setup.mapped is True
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=os.getpid())).setup is None
 
 
 @pytest.mark.integration
 @as_root
-def test_descriptors_are_hidden_from_other_users(mapped: real_uwsgi.Uwsgi) -> None:
+def test_descriptors_are_hidden_from_other_users(mapped):
     """Another user cannot see which worker holds which socket, but sees on the command line that sockets are mapped."""
     snapshot = _accepting(mapped)
     setup = as_nobody(lambda: _setup(mapped, snapshot))
@@ -161,7 +150,7 @@ def test_descriptors_are_hidden_from_other_users(mapped: real_uwsgi.Uwsgi) -> No
     ("options", "kind"),
     [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
 )
-def test_concurrency(options: list[str], kind: str) -> None:
+def test_concurrency(options, kind):
     """A prefork worker serves one request at a time, a worker with green threads many on one thread; nothing is mapped.
     The cores show it without the options."""
     with real_uwsgi.uwsgi(*options) as server:
@@ -202,8 +191,81 @@ def _proc(where: Path, *threads: int) -> Path:
         (Options(), {}, (), None),
     ],
 )
-def test_kind(
-    options: Options, cores: dict[int, int | None], threads: tuple[int, ...], kind: str | None, tmp_path: Path
-) -> None:
+def test_kind(options, cores, threads, kind, tmp_path):
     """Fewer threads than cores are async; more are threads, unless the options say otherwise."""
     assert find_concurrency_kind(options, cores, proc=_proc(tmp_path, *threads)) == kind
+
+
+def tree(folder: Path, **descriptors: str) -> Path:
+    """A `/proc` with the descriptors of process 7."""
+    fds = folder / "proc" / "7" / "fd"
+    fds.mkdir(parents=True)
+    for number, target in descriptors.items():
+        (fds / number.removeprefix("fd")).symlink_to(target)
+    return folder / "proc"
+
+
+def test_the_descriptors_come_first(tmp_path):
+    """Descriptor 2 is the log; 1 is it where 2 is no file."""
+    one, two = tmp_path / "one.log", tmp_path / "two.log"
+    one.touch()
+    two.touch()
+    assert find_log_file(7, Options(log_files=(str(one),)), proc=tree(tmp_path, fd1=str(one), fd2=str(two))) == str(two)
+    other = tmp_path / "other"
+    assert find_log_file(7, Options(), proc=tree(other, fd1=str(one), fd2="pipe:[4711]")) == str(one)
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "pipe:[4711]", "socket:[4711]", "/nonexistent/log", "/tmp"])
+def test_what_is_no_file_is_no_log(target, tmp_path):
+    """A pipe, a device or a directory cannot be read."""
+    assert find_log_file(7, Options(), proc=tree(tmp_path, fd2=target)) == ""
+
+
+def test_the_output_of_a_unit_goes_to_the_journal(tmp_path, monkeypatch):
+    """A socket, in a unit of systemd: journald is at its other end. Outside of a unit, nothing is known of a socket."""
+    proc = tree(tmp_path, fd1="/dev/null", fd2="socket:[4711]")
+    monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path)
+    assert find_log_file(7, Options(), proc=proc) == ""
+    (proc / "7" / "cgroup").write_text("0::/system.slice/shop.service\n")
+    assert find_log_file(7, Options(), proc=proc) == "journal:shop.service"
+    monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path / "nowhere")
+    assert find_log_file(7, Options(), proc=proc) == ""
+
+
+def test_without_the_right_the_options_say_it(tmp_path):
+    """The last option that names a file that is there."""
+    log = tmp_path / "shop.log"
+    log.touch()
+    options = Options(log_files=(str(tmp_path / "older"), str(log), str(tmp_path / "missing")))
+    assert find_log_file(7, options, proc=tmp_path / "proc") == str(log)
+
+
+def test_a_name_that_is_not_plain_is_not_printed(tmp_path):
+    """It goes into a command line that people paste."""
+    log = tmp_path / "a b;rm.log"
+    log.touch()
+    assert find_log_file(7, Options(), proc=tree(tmp_path, fd2=str(log))) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        ("--logto /var/log/a.log", ("/var/log/a.log",)),
+        ("--logto2=/var/log/a.log", ("/var/log/a.log",)),
+        ("--daemonize /var/log/a.log", ("/var/log/a.log",)),
+        ("-d /var/log/a.log", ("/var/log/a.log",)),
+        ("--logger file:/var/log/a.log", ("/var/log/a.log",)),
+        ("--logger file:logfile=/var/log/a.log,maxsize=1", ("/var/log/a.log",)),
+        ("--logger 'mylog file:/var/log/a.log'", ("/var/log/a.log",)),
+        ("--logto /var/log/a.log --req-logger file:/var/log/r.log", ("/var/log/a.log",)),
+        ("--logto 10.0.0.5:514", ()),
+        ("--logger socket:10.0.0.5:514", ()),
+        ("--logger syslog:password", ()),
+        ("--logto relative.log", ()),
+        ("--logto /var/log/%n.log", ()),
+        ("--if-env X --logto /var/log/a.log --endif", ()),
+    ],
+)
+def test_options_that_name_a_log(words, files, tmp_path):
+    """Absolute paths of plain names are kept, and no address."""
+    assert options_of(tmp_path, *shlex.split(words)).log_files == files

@@ -1,7 +1,5 @@
 """Connections that workers share, seen on processes that this test forks as uWSGI does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -9,10 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
-
+from tests.kernel.contained import started
 from tests.support.clock import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
@@ -35,10 +31,8 @@ sys.stdin.read()
 def listening(where: str) -> Iterator[str]:
     """Runs another program that listens at a UNIX path or on TCP, and yields its port."""
     command = [sys.executable, "-c", LISTEN, where]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
+    with started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process.stdout.readline().strip()
-        process.kill()
 
 
 @contextmanager
@@ -66,14 +60,14 @@ def forked(number: int, begin: Callable[[], None] = lambda: None) -> Iterator[li
             os.waitpid(pid, 0)
 
 
-def test_a_connection_that_was_opened_before_the_fork() -> None:
+def test_a_connection_that_was_opened_before_the_fork():
     """Every worker has the same socket; the address is that of the other end."""
     with listening("tcp") as port, socket.create_connection(("127.0.0.1", int(port))), forked(3) as pids:
         found = SharedConnections().read(os.getpid(), pids)
     assert found == (SharedConnection(f"127.0.0.1:{port}", 3),)
 
 
-def test_over_a_unix_socket(tmp_path: Path) -> None:
+def test_over_a_unix_socket(tmp_path):
     """A connected peer outside of uWSGI has a name, too."""
     path = str(tmp_path / "db")
     with listening(path), socket.socket(socket.AF_UNIX) as connection:
@@ -82,7 +76,7 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
             assert SharedConnections().read(os.getpid(), pids) == (SharedConnection(path, 2),)
 
 
-def test_what_workers_share_rightly() -> None:
+def test_what_workers_share_rightly():
     """Listening sockets, pairs and datagrams are no connections; one worker with a connection shares it with none."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -100,7 +94,7 @@ def test_what_workers_share_rightly() -> None:
             each.close()
 
 
-def test_it_looks_rarely_and_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_rarely_and_in_bounded_time(monkeypatch):
     """Every ten seconds at most; a process with too many descriptors is not looked at, nor one that has ended."""
     clock, looks = MovableClock(), []
     list_sockets = shared_connections.list_sockets

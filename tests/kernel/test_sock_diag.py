@@ -1,5 +1,6 @@
 """The kernel's listeners, compared with sockets opened here."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -9,71 +10,59 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.listeners import listening
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
 
 
-def inode(listening: socket.socket) -> int:
-    return os.fstat(listening.fileno()).st_ino
+def inode(server: socket.socket) -> int:
+    return os.fstat(server.fileno()).st_ino
 
 
-def find(family: sock_diag.Family, listening: socket.socket) -> sock_diag.Listener:
-    (listener,) = [listener for listener in sock_diag.list_listeners(family) if listener.inode == inode(listening)]
+def find(family: sock_diag.Family, server: socket.socket) -> sock_diag.Listener:
+    (listener,) = [listener for listener in sock_diag.list_listeners(family) if listener.inode == inode(server)]
     return listener
 
 
-def clients(listening: socket.socket, count: int) -> list[socket.socket]:
+def clients(server: socket.socket, count: int) -> list[socket.socket]:
     """Connect without waiting, so that a full queue does not block the test."""
     connected = []
     for _ in range(count):
-        client = socket.socket(listening.family, socket.SOCK_STREAM)
+        client = socket.socket(server.family, socket.SOCK_STREAM)
         client.setblocking(False)
-        client.connect_ex(listening.getsockname())
+        client.connect_ex(server.getsockname())
         connected.append(client)
     return connected
 
 
-def test_unix_queue(tmp_path: Path) -> None:
+def test_unix_queue(tmp_path):
     """A UNIX listener has the path of its bind(2), its unaccepted connections and its limit."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "a.sock"))
-        listening.listen(37)
-        waiting = clients(listening, 5)
-        listener = find("unix", listening)
-        assert listener == sock_diag.Listener(inode(listening), "unix", str(tmp_path / "a.sock"), 5, 37)
-        listening.accept()
-        assert find("unix", listening).queue == len(waiting) - 1
+    with listening(str(tmp_path / "a.sock"), 37) as server:
+        waiting = clients(server, 5)
+        assert find("unix", server) == sock_diag.Listener(inode(server), "unix", str(tmp_path / "a.sock"), 5, 37)
+        server.accept()
+        assert find("unix", server).queue == len(waiting) - 1
 
 
-def test_full_queue_holds_one_more_than_its_limit(tmp_path: Path) -> None:
+def test_full_queue_holds_one_more_than_its_limit(tmp_path):
     """The queue of a full listener is one longer than its limit."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "a.sock"))
-        listening.listen(3)
-        waiting = clients(listening, 9)
-        listener = find("unix", listening)
+    with listening(str(tmp_path / "a.sock"), 3) as server:
+        waiting = clients(server, 9)
+        listener = find("unix", server)
         assert (listener.queue, listener.limit, len(waiting)) == (4, 3, 9)
 
 
 @pytest.mark.parametrize(
-    ("bound", "name"), [(b"\0plain", "@plain"), (b"\0with nul\0", "@with nul"), (b"\0in\0side", "@in\0side")]
+    ("bound", "name"),
+    [(b"\0plain", "@plain"), (b"\0with nul\0", "@with nul"), (b"\0in\0side", "@in\0side"), ("./a.sock", "./a.sock")],
 )
-def test_abstract_name(bound: bytes, name: str) -> None:
-    """An abstract name begins with @ and ends before the NUL that uWSGI appends."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(bound)
-        listening.listen()
-        assert find("unix", listening).name == name
-
-
-def test_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path stays relative: the kernel does not record the folder."""
+def test_name(bound, name, tmp_path, monkeypatch):
+    """An abstract name begins with @ and ends before the NUL that uWSGI appends. A relative path stays relative: the
+    kernel does not record the folder."""
     monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("./a.sock")
-        listening.listen()
-        assert find("unix", listening).name == "./a.sock"
+    with listening(bound) as server:
+        assert find("unix", server).name == name
 
 
 @pytest.mark.parametrize(
@@ -85,28 +74,24 @@ def test_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("inet6", "::", "[::]", marks=over_ipv6),
     ],
 )
-def test_tcp_queue(family: sock_diag.Family, host: str, spelled: str) -> None:
+def test_tcp_queue(family, host, spelled):
     """A TCP listener has its address and port, its unaccepted connections and its limit."""
-    with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET) as listening:
-        listening.bind((host, 0))
-        listening.listen(37)
-        waiting = clients(listening, 5)
-        wait_until(lambda: find(family, listening).queue == len(waiting), what="the handshakes")
-        port = listening.getsockname()[1]
-        assert find(family, listening) == sock_diag.Listener(inode(listening), family, f"{spelled}:{port}", 5, 37)
+    with listening((host, 0), 37) as server:
+        waiting = clients(server, 5)
+        wait_until(lambda: find(family, server).queue == len(waiting), what="the handshakes")
+        port = server.getsockname()[1]
+        assert find(family, server) == sock_diag.Listener(inode(server), family, f"{spelled}:{port}", 5, 37)
         assert sock_diag.inet_name(host, port) == f"{spelled}:{port}"
 
 
-def test_limit_is_somaxconn_at_most(tmp_path: Path) -> None:
+def test_limit_is_somaxconn_at_most(tmp_path):
     """The limit is the one that the kernel granted, not the requested one."""
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "a.sock"))
-        listening.listen(somaxconn + 1000)
-        assert find("unix", listening).limit == somaxconn
+    with listening(str(tmp_path / "a.sock"), somaxconn + 1000) as server:
+        assert find("unix", server).limit == somaxconn
 
 
-def test_only_stream_listeners_are_listed(tmp_path: Path) -> None:
+def test_only_stream_listeners_are_listed(tmp_path):
     """Sockets that do not listen, and listeners for packets, are left out."""
     with (
         socket.socket(socket.AF_UNIX) as idle,
@@ -119,24 +104,19 @@ def test_only_stream_listeners_are_listed(tmp_path: Path) -> None:
         assert inodes.isdisjoint({inode(idle), inode(packets)})
 
 
-def test_answer_in_many_parts() -> None:
+def test_answer_in_many_parts():
     """A dump of hundreds of listeners arrives in parts and is complete; with `inodes`, only those are listed."""
-    listening = [socket.socket(socket.AF_UNIX) for _ in range(400)]
-    try:
-        for number, one in enumerate(listening):
-            one.bind(f"\0headroom-{os.getpid()}-{number}-{'x' * 60}")
-            one.listen(number)
-        expected = {inode(one): number for number, one in enumerate(listening)}
+    with contextlib.ExitStack() as opened:
+        names = [f"\0headroom-{os.getpid()}-{number}-{'x' * 60}" for number in range(400)]
+        servers = [opened.enter_context(listening(name, number)) for number, name in enumerate(names)]
+        expected = {inode(one): number for number, one in enumerate(servers)}
         limits = {listener.inode: listener.limit for listener in sock_diag.list_listeners("unix")}
         assert expected.items() <= limits.items()
-        chosen = [inode(listening[7]), inode(listening[399])]
+        chosen = [inode(servers[7]), inode(servers[399])]
         assert [listener.inode for listener in sock_diag.list_listeners("unix", chosen)] in (chosen, chosen[::-1])
-    finally:
-        for one in listening:
-            one.close()
 
 
-def test_a_kernel_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_answer(monkeypatch):
     """The question fails after a fifth of a second; it does not block the exporter."""
     ours, silent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(socket, "socket", lambda *_: ours)
@@ -155,7 +135,7 @@ def test_a_kernel_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     silent.close()
 
 
-def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_dump_is_repeated_once(monkeypatch):
     """A dump that the kernel marks as inconsistent is repeated once, and then accepted."""
     requests = []
     honest = sock_diag.ask
@@ -169,7 +149,7 @@ def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(requests) == 2
 
 
-def test_interruption_is_seen() -> None:
+def test_interruption_is_seen():
     """The flag NLM_F_DUMP_INTR of a message is returned with it."""
     header = struct.pack("=IHHII", 20, sock_diag.SOCK_DIAG_BY_FAMILY, sock_diag.NLM_F_DUMP_INTR | 2, 1, 0)
     ((kind, flags, payload),) = sock_diag._messages(header + b"body")
@@ -177,26 +157,22 @@ def test_interruption_is_seen() -> None:
     assert flags & sock_diag.NLM_F_DUMP_INTR
 
 
-def test_truncated_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_answer_is_an_error(monkeypatch):
     """An answer larger than the buffer is an error, not a shorter list."""
     monkeypatch.setattr(sock_diag, "RECEIVE_BYTES", 24)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"\0headroom-{os.getpid()}")
-        listening.listen()
-        with pytest.raises(OSError, match="cut off"):
-            sock_diag.list_listeners("unix")
+    with listening(f"\0headroom-{os.getpid()}"), pytest.raises(OSError, match="cut off"):
+        sock_diag.list_listeners("unix")
 
 
 @pytest.mark.parametrize("length", [3, 400])
-def test_message_of_impossible_length_is_an_error(length: int) -> None:
+def test_message_of_impossible_length_is_an_error(length):
     """A message with a length below its header's, or beyond its datagram, is an error."""
     with pytest.raises(OSError, match="cut off"):
         list(sock_diag._messages(struct.pack("=IHHII", length, 20, 2, 1, 0) + b"body"))
 
 
-def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that cannot answer for a family (here one that does not exist) is an error that names the modules to
-    load."""
+def test_kernel_without_a_module(monkeypatch):
+    """A kernel that cannot answer for a family is an error that names the modules to load."""
     monkeypatch.setitem(
         sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix_inode, sock_diag._unix)
     )
@@ -209,7 +185,7 @@ def test_kernel_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     ("code", "sentence"),
     [(errno.EAFNOSUPPORT, "add AF_NETLINK to RestrictAddressFamilies="), (errno.EPERM, "security policy")],
 )
-def test_forbidden_netlink(code: int, sentence: str) -> None:
+def test_forbidden_netlink(code, sentence):
     """If a security policy forbids netlink, the error says what to allow."""
 
     def ask() -> str:
@@ -223,13 +199,11 @@ def test_forbidden_netlink(code: int, sentence: str) -> None:
 
 
 @as_root
-def test_no_privilege_is_needed(tmp_path: Path) -> None:
+def test_no_privilege_is_needed(tmp_path):
     """A user without privileges sees every listener, also root's."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "a.sock"))
-        listening.listen(9)
-        waiting = clients(listening, 2)
-        expected = sock_diag.Listener(inode(listening), "unix", str(tmp_path / "a.sock"), len(waiting), 9)
+    with listening(str(tmp_path / "a.sock")) as server:
+        waiting = clients(server, 2)
+        expected = sock_diag.Listener(inode(server), "unix", str(tmp_path / "a.sock"), len(waiting), 9)
         assert expected in as_nobody(lambda: sock_diag.list_listeners("unix"))
 
 
@@ -237,24 +211,20 @@ def test_no_privilege_is_needed(tmp_path: Path) -> None:
     ("host", "name"),
     [("", "0.0.0.0:80"), ("127.1", "127.0.0.1:80"), ("0:0:0:0:0:0:0:1", "[::1]:80"), ("localhost", None)],
 )
-def test_inet_name(host: str, name: str | None) -> None:
+def test_inet_name(host, name):
     """Addresses are written as the kernel's; a host name is not resolved."""
     assert sock_diag.inet_name(host, 80) == name
 
 
-def listener_of(listening: socket.socket) -> sock_diag.Listener:
-    family: sock_diag.Family = "unix" if listening.family == socket.AF_UNIX else "inet"
-    (found,) = sock_diag.list_listeners(family, {inode(listening)})
+def listener_of(server: socket.socket) -> sock_diag.Listener:
+    family: sock_diag.Family = "unix" if server.family == socket.AF_UNIX else "inet"
+    (found,) = sock_diag.list_listeners(family, {inode(server)})
     return found
 
 
-def test_known_listeners_are_asked_for_alone(tmp_path: Path) -> None:
+def test_known_listeners_are_asked_for_alone(tmp_path):
     """The queue and limit of each are those of a dump, in the order of the question; asking again sees changes."""
-    with socket.socket(socket.AF_UNIX) as unix, socket.socket() as tcp:
-        unix.bind(str(tmp_path / "s"))
-        unix.listen(7)
-        tcp.bind(("127.0.0.1", 0))
-        tcp.listen(9)
+    with listening(str(tmp_path / "s"), 7) as unix, listening(("127.0.0.1", 0), 9) as tcp:
         known = [listener_of(tcp), listener_of(unix)]
         queues = sock_diag.Queues()
         assert queues.ask(known) == [(0, 9), (0, 7)]
@@ -264,20 +234,13 @@ def test_known_listeners_are_asked_for_alone(tmp_path: Path) -> None:
         queues.close()
 
 
-def test_a_listener_that_is_closed_or_another() -> None:
+def test_a_listener_that_is_closed_or_another():
     """There is no answer about a closed listener, nor about another one in its place; the next question is answered."""
     queues = sock_diag.Queues()
-    with socket.socket() as tcp, socket.socket() as other:
-        for each in (tcp, other):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tcp.bind(("127.0.0.1", 0))
-        tcp.listen(9)
-        known = listener_of(tcp)
-        address = tcp.getsockname()
-        tcp.close()
-        assert queues.ask([known]) is None
-        other.bind(address)
-        other.listen(9)
+    with listening(("127.0.0.1", 0), shared=True) as tcp:
+        known, address = listener_of(tcp), tcp.getsockname()
+    assert queues.ask([known]) is None
+    with listening(address, shared=True) as other:
         assert queues.ask([known]) is None
         assert queues.ask([listener_of(other), known]) is None
         assert queues.ask([listener_of(other)]) == [(0, 9)]

@@ -1,7 +1,5 @@
 """Tasks in the directories of spoolers are counted by their names and times, seldom, and never read."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Hashable
@@ -22,7 +20,6 @@ T = TypeVar("T")
 
 def with_spoolers(*directories: str) -> Snapshot:
     snapshot = Server().read(0.0).snapshot
-    assert isinstance(snapshot, Snapshot)
     return snapshot.__class__(
         **{name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "spoolers"},
         spoolers=tuple(Spooler(directory=directory, tasks=1) for directory in directories),
@@ -40,7 +37,7 @@ def count(*directories: str) -> list[int | None]:
     return [found.get(directory) for directory in directories]
 
 
-def test_tasks_are_counted(tmp_path: Path) -> None:
+def test_tasks_are_counted(tmp_path):
     """Tasks of the directory and of its priorities count; other files, and tasks for later, do not."""
     add_tasks(tmp_path, 3)
     add_tasks(tmp_path / "10", 2)
@@ -52,7 +49,7 @@ def test_tasks_are_counted(tmp_path: Path) -> None:
     assert count(str(tmp_path)) == [5]
 
 
-def test_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_name(tmp_path, monkeypatch):
     """It is below the master's working directory."""
     monkeypatch.chdir(tmp_path)
     add_tasks(tmp_path / "spool", 2)
@@ -60,12 +57,12 @@ def test_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("name", ["", "/no/such", "/etc/passwd", "/a\0b", "../" * 2000, "/proc/1/root\n"])
-def test_a_name_that_cannot_be_listed(name: str) -> None:
+def test_a_name_that_cannot_be_listed(name):
     """Nothing is known of it, and nothing is raised."""
     assert count(name) == [None]
 
 
-def test_it_is_asked_seldom(tmp_path: Path) -> None:
+def test_it_is_asked_seldom(tmp_path):
     """The counts are the same object for ten seconds, unless there are other directories."""
     add_tasks(tmp_path, 1)
     asked, snapshot = Spools(), with_spoolers(str(tmp_path))
@@ -88,7 +85,7 @@ class Late(Direct):
         return question(*arguments)
 
 
-def test_a_directory_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_answer(tmp_path):
     """Nothing is known of it, and it is not asked again at once; a late answer is waited for."""
     (tmp_path / "uwsgi_spoolfile_on_a").touch()
     snapshot = with_spoolers(str(tmp_path))
@@ -98,7 +95,7 @@ def test_a_directory_that_does_not_answer(tmp_path: Path) -> None:
     assert [never.read(os.getpid(), snapshot, now) for now in (0.0, 9.9, 10.0)] == [{}, {}, {str(tmp_path): 1}]
 
 
-def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds(tmp_path, monkeypatch):
     """A large directory, and a document with many spoolers, cost no more than the bounds."""
     monkeypatch.setattr(spools, "MOST", 10)
     asked: list[str] = []
@@ -107,6 +104,5 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     add_tasks(tmp_path, 20)
     many = [str(tmp_path), *(str(tmp_path / str(number)) for number in range(100))]
-    found = Spools().read(os.getpid(), with_spoolers(*many), 0.0)
-    assert found == {str(tmp_path): 10}
+    assert Spools().read(os.getpid(), with_spoolers(*many), 0.0) == {str(tmp_path): 10}
     assert len(asked) == spools.MOST_DIRECTORIES

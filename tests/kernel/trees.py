@@ -9,11 +9,10 @@
 `KernelTree` is a `/proc/stat` and a cgroup with a quota, of which a test sets how much CPU is used.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from uwsgi_headroom.kernel.cpus import GroupQuota
@@ -23,11 +22,16 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="headroom-trees-")
 TREES = Path(_FOLDER.name)
 """The folder of the trees, by name; it lasts as long as this process."""
 
-for name, files in json.loads((Path(__file__).with_name("trees.json")).read_text()).items():
-    for place, text in files.items():
-        file = TREES / name / place
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+
+def write_files(root: Path, files: Mapping[str, str]) -> None:
+    """Writes each text to the file of its name below a folder."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+for _name, _files in json.loads((Path(__file__).with_name("trees.json")).read_text()).items():
+    write_files(TREES / _name, _files)
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -34,7 +34,7 @@ def groups() -> Iterator[tuple[Path, Path]]:
         yield made[0], made[1]
     finally:
         for group in made:
-            wait_until(lambda group=group: removed(group), what="the end of the processes")  # type: ignore[misc]
+            wait_until(lambda group=group: removed(group), what="the end of the processes")
 
 
 def removed(group: Path) -> bool:
@@ -64,20 +64,18 @@ def ask_in_another_cgroup_namespace(group: Path, pid: int, mount: str) -> str:
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
 
 
-def test_the_servers_quota(groups: tuple[Path, Path]) -> None:
+def test_the_servers_quota(groups):
     """The quota of a server counts wherever the mounted hierarchy shows its cgroup, also beside the exporter's."""
     server, exporter = groups
     with family(0) as processes:
         (server / "cgroup.procs").write_text(str(processes.master))
         cpus = read_usable_cpus(processes.master)
-        assert cpus
         assert (cpus.quota, cpus.limited_by) == (0.5, "quota")
         assert ask_in_another_cgroup_namespace(exporter, processes.master, "").startswith("0.5 ")
 
 
-def test_a_container_sees_its_own_cgroup_only(groups: tuple[Path, Path]) -> None:
-    """In a container that has only its own cgroup mounted, the limit of a neighbour is unknown, with the reason: not
-    that of the exporter, and not none."""
+def test_a_container_sees_its_own_cgroup_only(groups):
+    """The limit of a neighbour is unknown, with the reason: not that of the exporter, and not none."""
     server, exporter = groups
     (exporter / "cpu.cfs_quota_us").write_text("70000")
     mount = f"umount -l {CPU}; mount -t cgroup -o cpu none {CPU};"

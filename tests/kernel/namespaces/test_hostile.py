@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.contained import family, namespaces_of_threads, read_namespace
+from tests.kernel.contained import family, namespaces_of_threads, read_namespace, started
 from tests.support.other_namespaces import as_root
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
@@ -57,7 +57,7 @@ def with_silent_files(directory: Path) -> Iterator[int]:
             process.kill()
 
 
-def test_files_that_never_answer(tmp_path: Path) -> None:
+def test_files_that_never_answer(tmp_path):
     """A file system that does not answer costs its server the facts, and nobody else anything."""
     child = Aside()
     silent, other = Questions(aside=child), Questions(aside=child)
@@ -83,7 +83,7 @@ def test_files_that_never_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claimed", [1, 2, 3])
-def test_root_of_a_user_namespace(claimed: int) -> None:
+def test_root_of_a_user_namespace(claimed):
     """A process that is root in a user namespace of its own cannot make the exporter read others than its children."""
     with family(2, IN_A_USER_NAMESPACE) as processes, family(2) as neighbour:
         others = [os.getpid(), os.getppid(), 1, 2, neighbour.master, *neighbour.workers, 2**31 - 1]
@@ -95,7 +95,7 @@ def test_root_of_a_user_namespace(claimed: int) -> None:
         assert liar.off or liar.master_pid == neighbour.workers[0]
 
 
-def test_a_socket_left_behind_in_another_network() -> None:
+def test_a_socket_left_behind_in_another_network():
     """A process that moves to another network namespace after listen(2) has an unknown queue, not a wrong one."""
     code = """
 import ctypes, socket, sys, time
@@ -104,9 +104,7 @@ print(listening.getsockname()[1], flush=True); sys.stdin.readline()
 ctypes.CDLL(None).unshare(0x40000000); print("moved", flush=True); time.sleep(60)
 """
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
+    with started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         name = f"127.0.0.1:{int(process.stdout.readline())}"
         backlogs = Backlogs()
         assert backlogs.read(process.pid, [name])[name].limit == 7
@@ -117,10 +115,9 @@ ctypes.CDLL(None).unshare(0x40000000); print("moved", flush=True); time.sleep(60
         fresh = Backlogs().read(process.pid, [name])[name]
         assert fresh.queue is None
         assert fresh.reason == f"uWSGI's master has no listening socket named {name}"
-        process.kill()
 
 
-def test_too_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_children(monkeypatch):
     """Of a master with any number of children, only the first are read."""
     monkeypatch.setattr("uwsgi_headroom.kernel.processes.MOST_CHILDREN", 2)
     with family(4) as processes:
@@ -129,9 +126,8 @@ def test_too_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [worker.pid for worker in found.workers if worker.pid] == list(processes.workers[:2])
 
 
-def test_a_server_that_ends_at_any_moment() -> None:
-    """A container that ends while it is read leaves neither descriptors nor threads behind, nor the exporter in
-    another namespace; whatever is read belongs to the container."""
+def test_a_server_that_ends_at_any_moment():
+    """It leaves no descriptor, no thread and no foreign namespace behind; what is read belongs to the container."""
     OUR_MOUNTS.read()  # it stays open, for all servers
     procfs.KEPT.close()  # a limited number of files stays open
     chance, host = random.Random(1), Host()
@@ -152,7 +148,7 @@ def test_a_server_that_ends_at_any_moment() -> None:
     assert namespaces_of_threads() == {ours}
 
 
-def test_a_document_without_sense() -> None:
+def test_a_document_without_sense():
     """Impossible pids in the document of a contained server are nobody's."""
     with family(1) as processes:
         document = processes.document(workers=[{"pid": pid} for pid in (0, -1, 2**40, 2**63 - 1)])

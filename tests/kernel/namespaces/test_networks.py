@@ -29,7 +29,7 @@ IN_A_NETWORK = "unshare --net --pid --fork --kill-child"
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Uwsgi, int]]:
+def there(tmp_path_factory) -> Iterator[tuple[Uwsgi, int]]:
     """A uWSGI in another network namespace, with its pid here."""
     with contained(tmp_path_factory.mktemp("there"), "--listen", "20") as (server, master):
         yield server, master
@@ -40,9 +40,8 @@ def names(server: Uwsgi) -> list[str]:
 
 
 @pytest.mark.integration
-def test_queues_of_a_real_uwsgi(there: tuple[Uwsgi, int]) -> None:
-    """The queues of sockets in another network namespace are exact, on UNIX and TCP, as their limits, and so is who
-    waits in them."""
+def test_queues_of_a_real_uwsgi(there):
+    """The queues of sockets in another network namespace, their limits and who waits in them are exact."""
     server, master = there
     (http,) = [name for name in names(server) if name != server.socket]
     backlogs = Backlogs()
@@ -63,7 +62,7 @@ def test_queues_of_a_real_uwsgi(there: tuple[Uwsgi, int]) -> None:
 
 
 @pytest.mark.integration
-def test_without_privileges(there: tuple[Uwsgi, int]) -> None:
+def test_without_privileges(there):
     """A user who may not enter the namespace gets the reason, for every socket; never 0."""
     server, master = there
     sockets = names(server)
@@ -73,9 +72,8 @@ def test_without_privileges(there: tuple[Uwsgi, int]) -> None:
 
 
 @pytest.mark.integration
-def test_nothing_stays_behind(there: tuple[Uwsgi, int]) -> None:
-    """No thread of the exporter stays in the other namespace, no descriptor keeps it alive, and no socket of another
-    namespace is left open."""
+def test_nothing_stays_behind(there):
+    """No thread stays in the other namespace, no descriptor keeps it alive, and no socket is left open."""
     server, master = there
     OUR_MOUNTS.read()  # it stays open, for all servers
     ours, threads, descriptors = read_namespace("net"), threading.active_count(), len(os.listdir("/proc/self/fd"))
@@ -89,14 +87,14 @@ def test_nothing_stays_behind(there: tuple[Uwsgi, int]) -> None:
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_somaxconn() -> None:
+def test_somaxconn():
     """somaxconn is that of the server's network namespace, not the exporter's."""
     with family(0, IN_A_NETWORK, before="echo 77 >/proc/sys/net/core/somaxconn;") as processes:
         wait_until(lambda: read_somaxconn(processes.master) == 77)
         assert Path("/proc/sys/net/core/somaxconn").read_text() != "77\n"
 
 
-def test_equal_addresses() -> None:
+def test_equal_addresses():
     """A socket here with the same address is not taken for the one in the other namespace."""
     with socket.socket() as ours, family(0, IN_A_NETWORK) as processes:
         ours.bind(("127.0.0.1", 0))
@@ -106,19 +104,19 @@ def test_equal_addresses() -> None:
         assert backlog == Backlog(None, None, f"uWSGI's master has no listening socket named {name}")
 
 
-def test_errors_of_the_question() -> None:
+def test_errors_of_the_question():
     """An error of the question is raised in the thread that asked."""
     with family(0, IN_A_NETWORK) as processes, pytest.raises(ZeroDivisionError):
         ask_in_network_of(processes.master, lambda: 1 // 0)
 
 
-def test_a_process_that_is_gone() -> None:
+def test_a_process_that_is_gone():
     """A process that has ended has no network to ask."""
     with pytest.raises(OSError, match="not visible"):
         ask_in_network_of(2**22 + 1, os.getpid)
 
 
-def test_without_the_right_to_enter() -> None:
+def test_without_the_right_to_enter():
     """With the right to trace but not to change namespaces, as in most containers, the reason says what to grant."""
     with family(0, IN_A_NETWORK) as processes:
         drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
@@ -137,9 +135,8 @@ def test_without_the_right_to_enter() -> None:
         assert out.strip() == WHO_MAY_ASK
 
 
-def test_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other ends of sockets are found in the namespace of the sockets, as addresses there mean other hosts; also by
-    a user who may not enter it."""
+def test_peers(monkeypatch):
+    """The other ends of sockets are found in their namespace, also by a user who may not enter it."""
     monkeypatch.setattr(peers_module, "MOST_SECONDS", 30.0)  # on a busy machine a list takes longer
     listen = "python3 -c 'import socket,time;s=socket.socket();s.bind((\"127.0.0.1\",0));s.listen();time.sleep(60)' &"
     with family(1, IN_A_NETWORK, before=f"ip link set lo up; {listen}") as processes:
@@ -162,7 +159,7 @@ def _ask_for(inode: int, master: int) -> tuple[str | None, Peer | None]:
     return peers.learn([inode], elsewhere=master), peers.get(inode)
 
 
-def test_an_exporter_that_is_root_in_its_own_user_namespace() -> None:
+def test_an_exporter_that_is_root_in_its_own_user_namespace():
     """As root of a user namespace that owns the network (as after `podman unshare`), the exporter may enter it."""
 
     def ask() -> tuple[bool, bool]:

@@ -5,12 +5,11 @@ import os
 import socket
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.kernel.contained import Family, contained, family, read_children, snapshot_of
+from tests.kernel.contained import Family, contained, family, read_children, snapshot_of, started
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import wait_until
@@ -29,7 +28,7 @@ def facts_of(processes: Family) -> HostFacts:
 
 
 @pytest.mark.integration
-def test_real_uwsgi_in_a_container(tmp_path: Path) -> None:
+def test_real_uwsgi_in_a_container(tmp_path):
     """The workers of a uWSGI that is process 1 of its container have the figures of their processes here."""
     with contained(tmp_path, "--processes", "2") as (server, master):
         snapshot = snapshot_of(server)
@@ -44,15 +43,12 @@ def test_real_uwsgi_in_a_container(tmp_path: Path) -> None:
             assert process.pid == pid
             assert process.start_time == here.create_time()
             assert process.resident_bytes == pytest.approx(here.memory_info().rss, rel=0.1)
-        assert facts.setup
         assert facts.setup.options.application.endswith("real_uwsgi_app.py")
-        assert facts.memory
-        assert facts.memory.worker
         assert facts.memory.worker.unique.keys() <= facts.processes.keys()
 
 
 @pytest.mark.parametrize("levels", [1, 2])
-def test_depth(levels: int) -> None:
+def test_depth(levels):
     """A namespace within a namespace is as good: the last of the process's pids is that in its own namespace."""
     with family(command=" ".join(["unshare --pid --fork --kill-child"] * levels)) as processes:
         assert len(read_pid_numbers(processes.master)) == levels + 1
@@ -62,7 +58,7 @@ def test_depth(levels: int) -> None:
         assert tuple(facts.local_pids.values()) == processes.workers
 
 
-def test_as_a_user_without_privileges() -> None:
+def test_as_a_user_without_privileges():
     """It takes no privilege to see CPU time and memory of the processes of a container."""
     with family() as processes:
         snapshot = processes.document()
@@ -71,7 +67,7 @@ def test_as_a_user_without_privileges() -> None:
         assert all(process.cpu_user_seconds is not None for process in facts.processes.values())
 
 
-def test_a_process_here_with_the_same_pid() -> None:
+def test_a_process_here_with_the_same_pid():
     """A process here that has the pid of a contained worker by chance is not read."""
     with family(workers=1) as processes, subprocess.Popen(["sleep", "60"]) as innocent:
         document = processes.document()
@@ -84,7 +80,7 @@ def test_a_process_here_with_the_same_pid() -> None:
         innocent.kill()
 
 
-def test_a_document_that_lies_about_its_own_pid() -> None:
+def test_a_document_that_lies_about_its_own_pid():
     """A uWSGI that claims the pid of another process, or its pid here, is refused."""
     with family() as processes:
         for pid in (os.getpid(), processes.master, 2):
@@ -93,7 +89,7 @@ def test_a_document_that_lies_about_its_own_pid() -> None:
             assert proof.reason
 
 
-def test_a_child_in_a_deeper_namespace_is_no_worker() -> None:
+def test_a_child_in_a_deeper_namespace_is_no_worker():
     """A child of the master in a namespace of its own may have any number there: it is no worker."""
     with family(workers=1, before="unshare --pid --fork sleep 60 & sleep 0.2;") as processes:
 
@@ -107,9 +103,8 @@ def test_a_child_in_a_deeper_namespace_is_no_worker() -> None:
         assert Host().read_facts(document, processes.answer).processes == {}
 
 
-def test_relay_that_is_process_1_of_its_container() -> None:
-    """A relay that is process 1 of another container is not taken for the master with pid 1: the workers in the stats
-    are not its children."""
+def test_relay_that_is_process_1_of_its_container():
+    """It is not taken for the master with pid 1: the workers in the stats are not its children."""
     with family() as uwsgi, family() as relay:
         document = uwsgi.document()
         facts = Host().read_facts(document, relay.answer)
@@ -122,7 +117,7 @@ def test_relay_that_is_process_1_of_its_container() -> None:
         assert facts.processes == {}
 
 
-def test_relay_behind_process_1_of_the_host() -> None:
+def test_relay_behind_process_1_of_the_host():
     """A stats socket of systemd, which passes connections on to a container, is not that of process 1 here."""
     document = {"pid": 1, "workers": [{"pid": 7, "last_spawn": 1_700_000_000}]}
     facts = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=1))
@@ -130,9 +125,8 @@ def test_relay_behind_process_1_of_the_host() -> None:
     assert facts.processes == {}
 
 
-def test_restart_at_the_same_socket() -> None:
-    """A container that is restarted has the same pids inside: at the next reading all figures are those of the next
-    one."""
+def test_restart_at_the_same_socket():
+    """A container that is restarted has the same pids inside: the next reading is of the next one."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with family() as before:
@@ -147,7 +141,7 @@ def test_restart_at_the_same_socket() -> None:
         assert host.read_facts(after.document(), after.answer).identity is second.identity
 
 
-def test_the_end_of_a_container() -> None:
+def test_the_end_of_a_container():
     """A proof ends with its process, also if the next one has the same pid inside and the same address (over TCP)."""
     prover = Prover()
     with family() as processes:
@@ -156,7 +150,7 @@ def test_the_end_of_a_container() -> None:
     wait_until(lambda: not prover.still_holds(), what="the end")
 
 
-def test_a_worker_that_is_replaced() -> None:
+def test_a_worker_that_is_replaced():
     """The next process of a worker is found at the next reading, not only when slow facts are read."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
@@ -168,15 +162,14 @@ def test_a_worker_that_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_tcp_listener_in_another_pid_namespace(holds: bool) -> None:
-    """Over TCP in one network namespace, the process that holds the listening socket and has this pid in its own
-    namespace is the master; any other process with that pid is not."""
+def test_tcp_listener_in_another_pid_namespace(holds):
+    """The process that holds the listening socket and has this pid in its own namespace is the master."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         listening.set_inheritable(holds)
         child = ["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]
-        with subprocess.Popen(child, close_fds=False) as outer:
+        with started(*child, close_fds=False) as outer:
             wait_until(lambda: read_children(outer.pid), what="the child")
             (master,) = read_children(outer.pid)
             wait_until(lambda: len(read_pid_numbers(master)) == 2)
@@ -186,4 +179,3 @@ def test_tcp_listener_in_another_pid_namespace(holds: bool) -> None:
             assert prover.prove(snapshot, answer).pid == (master if holds else None)
             if holds:
                 assert prover.prove(snapshot, answer) == Proof(master, None, 2)
-            outer.kill()

@@ -3,8 +3,6 @@
 Each story runs there, with this module's process 1 as the master.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -50,7 +48,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_pid_reused_by_an_unrelated_process() -> None:
+def test_pid_reused_by_an_unrelated_process():
     """A worker's pid that now belongs to an unrelated process is not read."""
     run_in_own_pids(unrelated)
 
@@ -61,13 +59,12 @@ def unrelated() -> None:
     assert worker.pid in processes.read(os.getpid(), [worker.pid])
     end(worker)
     stranger = start("sh", "-c", f"echo {worker.pid - 1} >{LAST_PID}; sleep 60 & echo $!; exec sleep 60")
-    assert stranger.stdout
     assert int(stranger.stdout.readline()) == worker.pid
     assert processes.read(os.getpid(), [worker.pid]) == {}
     assert processes.read(stranger.pid, [worker.pid]).keys() == {worker.pid}
 
 
-def test_pid_reused_by_a_sibling() -> None:
+def test_pid_reused_by_a_sibling():
     """A worker that reuses an earlier worker's pid gets its own start time."""
     run_in_own_pids(sibling)
 

@@ -1,11 +1,8 @@
 """Files are read as another process sees them, and a file that is not a regular one does no harm."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +11,7 @@ from uwsgi_headroom.kernel.options import MasterFiles
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> MasterFiles:
+def files(tmp_path) -> MasterFiles:
     """The files of a process: its root directory holds one file, and another lies outside of it."""
     proc = make_tree(tmp_path, "uwsgi", files={"/etc/app.ini": "inside"})
     (tmp_path / "outside").write_text("outside")
@@ -22,19 +19,19 @@ def files(tmp_path: Path) -> MasterFiles:
 
 
 @pytest.mark.parametrize("name", ["/etc/app.ini", "../etc/app.ini", "/etc/./..//etc/app.ini", "/../../etc/app.ini"])
-def test_names(name: str, files: MasterFiles) -> None:
+def test_names(name, files):
     """A name is resolved in the process's root and working directories; `..` does not lead above its root."""
     assert files.read(name) == "inside"
 
 
 @pytest.mark.parametrize("target", ["/etc/app.ini", "../etc/app.ini", "../../../../etc/app.ini"])
-def test_links_stay_within_the_root_directory(target: str, files: MasterFiles, tmp_path: Path) -> None:
+def test_links_stay_within_the_root_directory(target, files, tmp_path):
     """A link is resolved within the process's root directory."""
     (tmp_path / "root/srv/link.ini").symlink_to(target)
     assert files.read("link.ini") == "inside"
 
 
-def test_a_link_to_the_outside_finds_nothing(files: MasterFiles, tmp_path: Path) -> None:
+def test_a_link_to_the_outside_finds_nothing(files, tmp_path):
     """A file of this machine cannot be read through a link in a container."""
     for number, target in enumerate((str(tmp_path / "outside"), "../../outside", "/../outside")):
         (tmp_path / f"root/srv/{number}.ini").symlink_to(target)
@@ -42,14 +39,14 @@ def test_a_link_to_the_outside_finds_nothing(files: MasterFiles, tmp_path: Path)
             files.read(f"{number}.ini")
 
 
-def test_a_loop_of_links(files: MasterFiles, tmp_path: Path) -> None:
+def test_a_loop_of_links(files, tmp_path):
     """A loop of links ends in an error."""
     (tmp_path / "root/srv/link.ini").symlink_to("link.ini")
     with pytest.raises(OSError, match="too many symbolic links"):
         files.read("link.ini")
 
 
-def test_not_a_regular_file(files: MasterFiles, tmp_path: Path) -> None:
+def test_not_a_regular_file(files, tmp_path):
     """A FIFO does not block the read, and a directory is refused."""
     os.mkfifo(tmp_path / "root/srv/fifo.ini")
     for name in ("fifo.ini", "/etc"):
@@ -57,13 +54,13 @@ def test_not_a_regular_file(files: MasterFiles, tmp_path: Path) -> None:
             files.read(name)
 
 
-def test_an_impossible_name(files: MasterFiles) -> None:
+def test_an_impossible_name(files):
     """A NUL in a name raises ValueError."""
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")
 
 
-def test_a_directory_that_is_replaced_by_a_link(files: MasterFiles, tmp_path: Path) -> None:
+def test_a_directory_that_is_replaced_by_a_link(files, tmp_path):
     """A directory that becomes a link to the outside, at any moment of a read, does not lead there."""
     inside, kept, outside = tmp_path / "root/etc", tmp_path / "root/kept", tmp_path / "app.ini"
     outside.write_text("outside")
@@ -90,7 +87,7 @@ def test_a_directory_that_is_replaced_by_a_link(files: MasterFiles, tmp_path: Pa
     assert read <= {"inside"}
 
 
-def test_too_many_directories(files: MasterFiles) -> None:
+def test_too_many_directories(files):
     """A path through hundreds of directories does not use up the exporter's descriptors."""
     before = len(os.listdir("/proc/self/fd"))
     os.makedirs(files._process / "root" / "/".join("d" * 100))

@@ -1,11 +1,8 @@
 """Options are applied in uWSGI's order, from a command line and ini files; uncertain values are unknown."""
 
-from __future__ import annotations
-
 import os
 import random
 import string
-from pathlib import Path
 
 import pytest
 
@@ -30,9 +27,8 @@ from uwsgi_headroom.record import Options
         ("--if-env X --module app --endif", False, ""),
     ],
 )
-def test_which_application_is_named(words: str, names: bool, application: str, tmp_path: Path) -> None:
-    """The last option that names an application counts, and no other option; a value that is not a plain name is
-    dropped."""
+def test_which_application_is_named(words, names, application, tmp_path):
+    """The last option that names an application counts; a value that is not a plain name is dropped."""
     options = options_of(tmp_path, *words.split())
     assert options.names_application is names
     assert options.application == application
@@ -48,12 +44,12 @@ def test_which_application_is_named(words: str, names: bool, application: str, t
         ("--if-env X --master-fifo f --endif", False),
     ],
 )
-def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) -> None:
+def test_whether_workers_can_be_reloaded(words, can, tmp_path):
     """Only an option that applies in any case counts."""
     assert options_of(tmp_path, *words.split()).can_reload_workers is can
 
 
-def test_options_that_end_workers(tmp_path: Path) -> None:
+def test_options_that_end_workers(tmp_path):
     """Their names are kept, once each, and no value."""
     words = "--reload-on-exception --evil-reload-on-as 300 --reload-on-exception --if-env X --reload-on-pss 9 --endif"
     options = options_of(tmp_path, *words.split())
@@ -70,7 +66,7 @@ def test_options_that_end_workers(tmp_path: Path) -> None:
         ("--cache2 purge_lru=1 --cache2 name=a;b,lru=1", ()),
     ],
 )
-def test_caches_that_purge_items(words: str, names: tuple[str, ...], tmp_path: Path) -> None:
+def test_caches_that_purge_items(words, names, tmp_path):
     """Only the name of such a cache is kept, and only if it is plain."""
     assert options_of(tmp_path, *words.split()).purging_caches == names
 
@@ -89,7 +85,7 @@ def test_caches_that_purge_items(words: str, names: tuple[str, ...], tmp_path: P
         ("--master --env SECRET=x", ""),
     ],
 )
-def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path) -> None:
+def test_which_configuration_file_is_named(words, file, tmp_path):
     """The last file on the command line that is no distribution's counts, whether or not it is readable. Its name is
     empty if it is an address or a command."""
     files = {"/etc/shop.ini": "[uwsgi]\ninclude = /etc/more.ini\n", "/etc/more.ini": "[uwsgi]\n"}
@@ -114,7 +110,7 @@ def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path
         ("-w app:application --env SECRET=x -- --harakiri 30", {}),
     ],
 )
-def test_command_line(words: str, known: dict[str, object], tmp_path: Path) -> None:
+def test_command_line(words, known, tmp_path):
     """Every spelling of an option is parsed, and the last value wins."""
     options = options_of(tmp_path, *words.split())
     assert set_in(options) == known
@@ -122,7 +118,7 @@ def test_command_line(words: str, known: dict[str, object], tmp_path: Path) -> N
     assert set(options.source.values()) <= {"command line"}
 
 
-def test_ini(tmp_path: Path) -> None:
+def test_ini(tmp_path):
     """A file may have sections, whole-line comments, numbers with trailing text and four values for "off"."""
     text = (
         "processes = 1\n[other]\nlisten = 1\n[uwsgi]\r\n; harakiri = 1\n# harakiri = 2\n  listen=7 ; seven\r\n"
@@ -152,7 +148,7 @@ FILES = {
         ("--ini=c.ini:", {"threads": 3}),
     ],
 )
-def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) -> None:
+def test_files_in_files(words, known, tmp_path):
     """`ini` and `include` insert the file's options, a file without an option comes after the command line and
     `inherit` after that; `:section` refers to the file read last."""
     options = options_of(tmp_path, *words.split(), files=FILES)
@@ -177,14 +173,14 @@ def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) ->
         ("--processes 99999999999999999999 --threads 2", {"threads": 2}),
     ],
 )
-def test_a_part_that_cannot_be_followed(words: str, known: dict[str, object], tmp_path: Path) -> None:
+def test_a_part_that_cannot_be_followed(words, known, tmp_path):
     """A value that something unknown may have replaced is unknown, and the options are marked as incomplete."""
     options = options_of(tmp_path, *words.split(), files=FILES)
     assert set_in(options) == known
     assert not options.complete
 
 
-def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
+def test_placeholders_and_conditions_in_a_file(tmp_path):
     """An option with a placeholder, under a condition or in a loop is unknown, unless it is set again later."""
     text = "[uwsgi]\nharakiri = %(x)\nlisten = %k\nfor = 1 2\nthreads = 3\nendfor =\nprocesses = @(n)\nprocesses = 4\n"
     options = options_of(tmp_path, "--threads", "1", "--ini", "/srv/app.ini", files={"/srv/app.ini": text})
@@ -193,26 +189,25 @@ def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["end", "endif", "end-if", "endfor", "end-for"])
-def test_the_end_of_a_condition(end: str, tmp_path: Path) -> None:
+def test_the_end_of_a_condition(end, tmp_path):
     """Each of these ends all conditions and loops."""
     text = f"[uwsgi]\nif-env = A\nfor = 1 2\nthreads = 3\n{end} =\nprocesses = 4\n"
     assert set_in(options_of(tmp_path, "app.ini", files={"/srv/app.ini": text})) == {"processes": 4}
 
 
 @pytest.mark.parametrize(("chdir", "known"), [(CWD, 30), ("/elsewhere", None), ("%d", None)])
-def test_a_relative_name_is_relative_to_the_start_directory(chdir: str, known: int | None, tmp_path: Path) -> None:
+def test_a_relative_name_is_relative_to_the_start_directory(chdir, known, tmp_path):
     """If uWSGI has changed its directory, a file with a relative name may not be the one that it read."""
     text = f"[uwsgi]\nharakiri = 30\nchdir = {chdir}\n"
     assert options_of(tmp_path, "app.ini", files={"/srv/app.ini": text}).harakiri == known
 
 
-def test_an_absolute_name_is_the_same_from_every_directory(tmp_path: Path) -> None:
-    """A file with an absolute name is the same from every directory."""
+def test_an_absolute_name_is_the_same_from_every_directory(tmp_path):
     text = "[uwsgi]\nharakiri = 30\nchdir = /elsewhere\n"
     assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}).harakiri == 30
 
 
-def test_another_root_directory(tmp_path: Path) -> None:
+def test_another_root_directory(tmp_path):
     """After uWSGI changed its root directory, a file found in the new root may not be the one that it read."""
     text = "[uwsgi]\nharakiri = 30\nchroot = /jail\n"
     assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}) == Options()
@@ -227,21 +222,20 @@ def test_another_root_directory(tmp_path: Path) -> None:
         (["uwsgi"], None),
     ],
 )
-def test_the_programs_name(words: list[str], known: dict[str, object] | None, tmp_path: Path) -> None:
+def test_the_programs_name(words, known, tmp_path):
     """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line."""
     options = read_options(PID, proc=make_tree(tmp_path, *words))
     assert set_in(options) == (known or {})
     assert options.complete is (known is not None)
 
 
-def test_gone(tmp_path: Path) -> None:
+def test_gone(tmp_path):
     """The options of a process that has ended are unknown."""
     assert read_options(PID, proc=tmp_path) == Options()
 
 
-def test_a_file_changed_after_the_start_of_a_worker(tmp_path: Path) -> None:
-    """A file that is newer than a running worker is not the one that uWSGI has read; uWSGI's times are whole
-    seconds."""
+def test_a_file_changed_after_the_start_of_a_worker(tmp_path):
+    """It is not the one that uWSGI has read; uWSGI's times are whole seconds."""
     proc = make_tree(tmp_path, "uwsgi", "app.ini", files={"/srv/app.ini": "[uwsgi]\nharakiri = 30\n"})
     changed = os.stat(tmp_path / "root/srv/app.ini").st_ctime
     assert read_options(PID, oldest_worker=changed - 1, proc=proc).changed
@@ -249,7 +243,7 @@ def test_a_file_changed_after_the_start_of_a_worker(tmp_path: Path) -> None:
     assert not read_options(PID, proc=proc).changed
 
 
-def test_files_are_bounded(tmp_path: Path) -> None:
+def test_files_are_bounded(tmp_path):
     """A file that includes itself twice is read at most ten times and five levels deep, and its options are unknown."""
     text = "[uwsgi]\nprocesses = 2\nini = app.ini\nini = app.ini\n"
     options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
@@ -260,8 +254,7 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_files=("0.ini",))
 
 
-def test_a_large_file_is_not_read(tmp_path: Path) -> None:
-    """A file of one byte more than the bound is not read at all."""
+def test_a_large_file_is_not_read(tmp_path):
     text = "[uwsgi]\nharakiri = 30\n"
     fits = text + ";" * (MOST_BYTES - len(text))
     assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30
@@ -273,8 +266,7 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     assert set_in(options) == {}, "two files are read up to the bound together"
 
 
-def test_a_large_command_line_is_not_read(tmp_path: Path) -> None:
-    """A command line longer than the bound is not read."""
+def test_a_large_command_line_is_not_read(tmp_path):
     assert options_of(tmp_path, "-p", "2", "x" * MOST_BYTES) == Options()
 
 
@@ -309,7 +301,7 @@ PIECES = (
 )
 
 
-def test_any_options(tmp_path: Path) -> None:
+def test_any_options(tmp_path):
     """For any file and command line, each known value has its type and a source, and each source has a value."""
     proc = make_tree(tmp_path, "uwsgi", files={"/srv/app.ini": ""})
     types = {"int": int, "bool": bool, "str": str, "tuple[str, ...]": tuple}
@@ -325,7 +317,7 @@ def test_any_options(tmp_path: Path) -> None:
         assert all(type(getattr(options, name)) is types[KINDS[name]] for name in known), seed
 
 
-def test_only_relevant_options_are_kept(tmp_path: Path) -> None:
+def test_only_relevant_options_are_kept(tmp_path):
     """The result has no value of any other option."""
     text = "[uwsgi]\nenv = PASSWORD=hunter2\nharakiri = 3 hunter2\nhttp-socket = hunter2\nset = x=hunter2\n"
     options = options_of(tmp_path, "app.ini", "--pyargv", "hunter2", files={"/srv/app.ini": text})

@@ -1,7 +1,5 @@
 """The options read from a command line and its files are those that real uWSGI applies."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -44,9 +42,8 @@ SYNTAX = (
         "--for 2 --processes %(_) --endfor --threads 3",
     ],
 )
-def test_show_config(words: str, tmp_path: Path) -> None:
-    """Each known value is the last one that uWSGI reports for its option; if the options are complete, none is
-    missing."""
+def test_show_config(words, tmp_path):
+    """Each known value is the last one of its option; if the options are complete, none is missing."""
     files = {name.removeprefix("/srv/"): text for name, text in FILES.items()} | {"syntax.ini": SYNTAX}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -90,8 +87,7 @@ def server() -> Iterator[real_uwsgi.Uwsgi]:
         yield running
 
 
-def test_uwsgi_uses_the_last_value(server: real_uwsgi.Uwsgi) -> None:
-    """uWSGI itself uses the last of several values."""
+def test_uwsgi_uses_the_last_value(server):
     options = read_options(server.pid)
     document = json.loads(server.document())
     assert len(document["workers"]) == options.processes == 3
@@ -105,14 +101,14 @@ def test_uwsgi_uses_the_last_value(server: real_uwsgi.Uwsgi) -> None:
 
 
 @as_root
-def test_another_users_files_are_hidden(server: real_uwsgi.Uwsgi) -> None:
+def test_another_users_files_are_hidden(server):
     """Any user may read the command line; without its files, only the options after them are certain."""
     pid = server.pid
     options = as_nobody(lambda: set_in(read_options(pid)))
     assert options == {"threads": 2}
 
 
-def test_overwritten_command_line() -> None:
+def test_overwritten_command_line():
     """auto-procname overwrites the command line, so the options are unknown."""
     app = ["--wsgi-file", str(real_uwsgi.APP), "--http-socket", "web", "--stats", "stats"]
     with real_uwsgi.bare("--master", "--auto-procname", "-p2", *app) as running:

@@ -1,10 +1,9 @@
 """A procfs of one process with a root directory of its own, to read options from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.kernel.trees import write_files
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.record import Options
 
@@ -20,10 +19,7 @@ def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) 
     (proc / str(PID) / "cwd").symlink_to(CWD)
     (proc / str(PID) / "root").symlink_to(root)
     (root / CWD[1:]).mkdir(parents=True)
-    for name, text in (files or {}).items():
-        path = root / name[1:]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
+    write_files(root, {name[1:]: text for name, text in (files or {}).items()})
     return proc
 
 

@@ -1,7 +1,5 @@
 """Finds the CPythons of this machine, and runs the program with planted stacks on one."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -53,8 +51,6 @@ class Planted:
 
     def ask(self, request: str = "") -> Any:
         """What it answers."""
-        assert self.process.stdin
-        assert self.process.stdout
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -85,7 +81,6 @@ def planted_stacks(python: str) -> Iterator[Planted]:
     )
     planted = Planted(process)
     try:
-        assert process.stdout
         process.stdout.readline()
         yield planted
     finally:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import uwsgi  # type: ignore[import-untyped]
+import uwsgi
 
 TEXT = json.dumps([{"number": number, "name": "x" * 20} for number in range(500)])
 PATH = os.environ["RECORD"]

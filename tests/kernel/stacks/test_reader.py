@@ -1,11 +1,11 @@
-"""Stacks are read as the process itself has them, on every version of CPython that is here; torn memory gives none."""
-
-from __future__ import annotations
+"""Stacks are those of the process itself, on every CPython that is here; torn memory gives none."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,22 +14,31 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.contained import started
 from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
-from uwsgi_headroom.kernel.stacks.looks import choose_frame
+from tools.python_layouts import VERSIONS, ask_compiler
+from uwsgi_headroom.kernel.stacks.layout import (
+    DEBUG_BYTES,
+    LAYOUTS,
+    NoRuntimeError,
+    find_runtime,
+    read_debug_offsets,
+)
+from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import (
     LONGEST_NAME,
     LONGEST_PATH,
     MOST_BYTES,
     MOST_FRAMES,
     MOST_THREADS,
+    Code,
+    Frame,
     StackReader,
     TornError,
+    find_line,
 )
 from uwsgi_headroom.kernel.waits.memory import Piece, read_pieces
-
-pytestmark = pytest.mark.integration
 
 PAGE = 4096
 
@@ -49,10 +58,10 @@ def read_stack(reader: StackReader, state: int) -> list[tuple[str, str, int]]:
     return [(frame.code.function, frame.code.file, reader.find_line(frame)) for frame in reader.walk(state)]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("minor", MINORS)
-def test_stacks_of_a_process(minor: int) -> None:
-    """Functions, files and lines of every thread are those that the process reports; also in a forked child, whose main
-    thread CPython takes for its parent's."""
+def test_stacks_of_a_process(minor):
+    """Of every thread they are those that the process reports, also in a forked child."""
     with planted_stacks(python(minor)) as planted:
         pid, expected = planted.process.pid, planted.stacks()
         runtime = find_runtime(pid)
@@ -79,19 +88,15 @@ def test_stacks_of_a_process(minor: int) -> None:
         wait_until(rests, what="the child to rest")
 
 
-def test_a_process_without_python() -> None:
+@pytest.mark.integration
+def test_a_process_without_python():
     """A program without CPython is refused, with the reason."""
-
-    process = subprocess.Popen([sleep := shutil.which("sleep") or "sleep", "60"])
-    try:
+    with started(sleep := shutil.which("sleep") or "sleep", "60") as process:
         wait_until(
             lambda: Path(f"/proc/{process.pid}/exe").resolve().name == Path(sleep).resolve().name, what="sleep to start"
         )
         with pytest.raises(NoRuntimeError, match="no CPython"):
             find_runtime(process.pid)
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextlib.contextmanager
@@ -99,16 +104,15 @@ def running(program: str) -> Iterator[tuple[int, StackReader]]:
     """Run a program until the block ends, once it has printed a line; its pid, and a reader of its stacks."""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout
             process.stdout.readline()
             yield process.pid, StackReader(find_runtime(process.pid), partial(read_pieces, process.pid))
         finally:
             process.kill()
 
 
-def test_threads_that_come_and_go() -> None:
-    """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter, and the main
-    thread has its stack at every look that is whole."""
+@pytest.mark.integration
+def test_threads_that_come_and_go():
+    """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter."""
     program = (
         "import _thread, time\n"
         "def ends(): time.sleep(0)\n"
@@ -129,7 +133,8 @@ def test_threads_that_come_and_go() -> None:
         assert seen == {"main"}
 
 
-def test_a_name_of_100_kilobytes() -> None:
+@pytest.mark.integration
+def test_a_name_of_100_kilobytes():
     """A name that no function has is not read, and its stack counts as torn."""
     program = (
         "import time, types\n"
@@ -201,8 +206,9 @@ class Image:
         return bytes(changed)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("minor", [minor for minor in MINORS if find_python(minor)])
-def test_torn_memory(minor: int) -> None:
+def test_torn_memory(minor):
     """Whatever the memory holds: there is a stack or none, within the bounds, and never another error."""
     with planted_stacks(python(minor)) as planted:
         pid, expected = planted.process.pid, planted.stacks()
@@ -212,7 +218,7 @@ def test_torn_memory(minor: int) -> None:
         for number in expected:  # learn the pages that it takes
             assert read_stack(reader, states[number]) == expected[number][:MOST_FRAMES]
     torn = whole = 0
-    for seed in range(300):
+    for seed in range(150):
         image.damage(seed)
         if seed % 8 == 0:
             reader = StackReader(runtime, image.read)
@@ -239,3 +245,135 @@ def test_torn_memory(minor: int) -> None:
         assert image.read_bytes <= MOST_BYTES + 512 * PAGE
     assert torn > 500
     assert whole > 500
+
+
+def frame(file: str, function: str = "function") -> Frame:
+    return Frame(Code(function, file, 1, 0), 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_own"),
+    [
+        ("/srv/shop/orders.py", True),
+        ("orders.py", True),
+        ("/srv/lib/orders.py", True),
+        ("/srv/shop/python3.11.py", True),
+        ("/srv/shop/.venv/lib/python3.11/site-packages/django/db.py", False),
+        ("/usr/lib/python3/dist-packages/flask/app.py", False),
+        ("/usr/lib/python3.11/threading.py", False),
+        ("/usr/lib64/python3.9/json/decoder.py", False),
+        ("lib/python3.12/site-packages/x.py", False),
+        ("<frozen importlib._bootstrap>", False),
+        ("<string>", False),
+    ],
+)
+def test_files_of_the_application(file, is_own):
+    """Files of the standard library and of installed packages, and code without a file, are no application's."""
+    assert is_application(file) == is_own
+
+
+def test_the_first_frame_of_the_application():
+    """The application's function that was called last counts, with the library's function that it has called."""
+    orders, view = frame("/srv/shop/orders.py", "query_orders"), frame("/srv/shop/views.py", "view")
+    stack = [
+        frame("/usr/lib/python3.11/socket.py", "readinto"),
+        frame("/v/lib/python3.11/site-packages/psycopg2/extras.py", "execute"),
+        orders,
+        frame("/v/lib/python3.11/site-packages/flask/app.py", "dispatch"),
+        view,
+    ]
+    assert choose_frame(stack) == Choice(orders, "psycopg2 execute")
+    assert choose_frame([frame("/usr/lib/python3.11/queue.py", "get"), view]) == Choice(view, "queue get")
+    assert choose_frame(stack[2:]) == Choice(orders, "")
+    assert choose_frame(stack, ("/srv/shop/v",)) == Choice(view, "flask dispatch")
+    assert choose_frame(stack[:2]) == Choice(stack[0], "")
+    assert choose_frame([]) is None
+
+
+_HEADERS = "import sysconfig; print(sysconfig.get_path('include'))"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_table_is_that_of_the_headers(version):
+    """The committed offsets are those that the C compiler finds."""
+    path = find_python(version[1])
+    headers = path and Path(
+        subprocess.run([path, "-c", _HEADERS], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    if not headers or not (headers / "Python.h").exists() or not shutil.which("cc"):
+        pytest.skip(f"the headers of Python 3.{version[1]} or a C compiler are not here")
+    assert ask_compiler(headers) == LAYOUTS[version]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("minor", [13, 14])
+def test_the_table_of_a_process(minor):
+    """It is believed with its cookie, its version, an interpreter lock and offsets of a possible size only."""
+    path = find_python(minor)
+    if path is None:
+        pytest.skip(f"there is no Python 3.{minor} here: set PYTHON3_{minor} to its path")
+    with planted_stacks(path) as planted:
+        runtime = find_runtime(planted.process.pid)
+        (table,) = read_pieces(planted.process.pid, [(runtime.address, DEBUG_BYTES)])
+    assert table
+    version = 3, minor
+    assert read_debug_offsets(version, table) == runtime.layout
+    assert read_debug_offsets((3, 27 - minor), table) is None
+    assert read_debug_offsets((3, 12), table) is None
+    assert read_debug_offsets(version, table[:100]) is None
+    assert read_debug_offsets(version, b"y" + table[1:]) is None
+    for place, number in ((16, 1), (24 + 8 * 2, 1 << 40)):  # free-threaded; an offset that cannot be
+        changed = bytearray(table)
+        struct.pack_into("<Q", changed, place, number)
+        assert read_debug_offsets(version, bytes(changed)) is None
+
+
+_DUMP = """
+import argparse, dis, json, sys, types
+def codes(code):
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from codes(each)
+def lines(code):
+    if sys.version_info >= (3, 10):
+        return [row for row in code.co_lines() if row[0] < row[1]]
+    starts = [*dis.findlinestarts(code), (len(code.co_code), None)]
+    return [(start, end, line) for (start, line), (end, _) in zip(starts, starts[1:])]
+for module in (argparse, json):
+    with open(module.__file__) as file:
+        for code in codes(compile(file.read(), module.__file__, "exec")):
+            table = code.co_linetable if sys.version_info >= (3, 10) else code.co_lnotab
+            print(json.dumps([table.hex(), code.co_firstlineno, lines(code)]))
+"""
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_lines_of_the_standard_library(minor):
+    """For the beginning and the end of each range of instructions of two modules."""
+    path = find_python(minor)
+    if path is None:
+        pytest.skip(f"there is no Python 3.{minor} here: set PYTHON3_{minor} to its path")
+    dumped = subprocess.run([path, "-c", _DUMP], capture_output=True, text=True, check=True).stdout.splitlines()
+    compared = 0
+    for row in dumped:
+        table, first, ranges = json.loads(row)
+        for start, end, line in ranges:
+            wanted = first if line is None else line
+            for offset in (start, end - 2):
+                # A function's first instructions have a line 0 or none: that of the function is shown.
+                assert find_line((3, minor), bytes.fromhex(table), first, offset) == (wanted or first), (
+                    row[-200:],
+                    offset,
+                )
+                compared += 1
+    assert compared > 2000
+
+
+def test_tables_of_any_bytes():
+    """Any bytes give a line, and not before the first one there is."""
+    chance = random.Random(1)
+    for _ in range(3000):
+        table = chance.randbytes(chance.randrange(60))
+        version = 3, chance.choice(MINORS)
+        assert find_line(version, table, chance.randrange(1, 1000), chance.randrange(-4, 500)) > 0

@@ -1,7 +1,5 @@
 """Where the threads of a real uWSGI are seen is where its application says that it spends its time."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -38,7 +36,7 @@ from uwsgi_headroom.stats import Snapshot
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+        not find_calls() or not find_calls().tried,
         reason="the system calls of this architecture were never tried",
     ),
 ]
@@ -169,9 +167,8 @@ def _compare(spent: Mapping[str, float], use: CodeWindow) -> Iterator[Use]:
         yield Use(name, truth=spent[name] / sum(spent.values()), seen=looks / seen, states=parts)
 
 
-def test_shares_of_functions_are_true() -> None:
-    """The share of each of ten functions, of which each waits for something else, computes, or calls a library, is the
-    application's own; each is mostly in the state that belongs to it."""
+def test_shares_of_functions_are_true():
+    """The share of each of ten functions is the application's own, and each is mostly in its state."""
     compared, use = measure(kept=1500, pause=0.03)
     assert max(abs(function.truth - function.seen) for function in compared) < 0.06, (compared, use)
     assert use.unread < 0.02 * use.threads, use
@@ -187,9 +184,8 @@ def test_shares_of_functions_are_true() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--single-interpreter",)])
-def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """In interpreters of their own, whose stack is whose is not known, and the reason says what helps; in a single one,
-    each application has its line."""
+def test_several_applications(tmp_path, options):
+    """In interpreters of their own the reason says what helps; in a single one, each application has its line."""
     for name in ("first", "second"):
         (tmp_path / f"{name}.py").write_text(
             "import time\n"
@@ -218,7 +214,7 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
 
 
 @as_root
-def test_in_a_container(tmp_path: Path) -> None:
+def test_in_a_container(tmp_path):
     """Of workers that have pids and mounts of their own, the line is known as well."""
     command = "unshare --pid --mount --uts --ipc --mount-proc --fork --kill-child"
     with (
@@ -233,7 +229,7 @@ def test_in_a_container(tmp_path: Path) -> None:
     assert first.looks > 0.8 * use.threads, use
 
 
-def test_reloads() -> None:
+def test_reloads():
     """While uWSGI reloads, a look has lines of this application or none; afterwards they are known again."""
     with accepting("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
         watched = Watched(server)

@@ -1,7 +1,5 @@
 """Waits for sockets that are too young to be known, and locks that idle threads wait for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 
@@ -36,7 +34,7 @@ def on(inode: int, call: str = "descriptor") -> Wait:
 def parts(of: Decisions, wait: Wait) -> dict[str, float]:
     found: Counter[str] = Counter()
     for part, decision in of.decide(wait):
-        found[decision.address or decision.result] += part  # type: ignore[assignment]
+        found[decision.address or decision.result] += part
     return dict(found)
 
 
@@ -68,7 +66,7 @@ ONE, OTHER = Peer("backend", "a:5432"), Peer("backend", "b:6379")
         (AskedPeers(), 2, {"a:5432 or b:6379": 2}),
     ],
 )
-def test_threads_that_hide_for_what_they_poll(known: AskedPeers, threads: int, found: dict[str, float]) -> None:
+def test_threads_that_hide_for_what_they_poll(known, threads, found):
     """They are divided among the connections without an answer; a rest is one of both. A socket that is not known yet,
     as of a new client, changes nothing, and a connection for which another thread waits in the open is left out."""
     known.all = {1: ONE, 2: OTHER, 3: Peer("client"), 4: OTHER}
@@ -79,7 +77,7 @@ def test_threads_that_hide_for_what_they_poll(known: AskedPeers, threads: int, f
     sums: Counter[str] = Counter()
     for part, decision in of.decide(hidden):
         assert decision.result == "backend"
-        sums[decision.address or " or ".join(decision.candidates)] += threads * part  # type: ignore[assignment]
+        sums[decision.address or " or ".join(decision.candidates)] += threads * part
     assert sums == {name: pytest.approx(number) for name, number in found.items()}
     assert known.asked == [1, 2, 3]
 
@@ -100,7 +98,7 @@ def learnt(peers: SlowPeers, *young: Peer, call: str = "descriptor") -> Decision
     return made
 
 
-def test_undecided_waits_are_divided_like_the_decided_ones(peers: SlowPeers) -> None:
+def test_undecided_waits_are_divided_like_the_decided_ones(peers):
     """Three of four young sockets were for one backend, so three quarters of the next are."""
     made = learnt(peers, POSTGRES, POSTGRES, POSTGRES, REDIS)
     peers.may_list = False
@@ -109,20 +107,19 @@ def test_undecided_waits_are_divided_like_the_decided_ones(peers: SlowPeers) -> 
     assert parts(made, on(900, "poll")) == {"unknown": 1.0}
 
 
-def test_known_sockets_are_decided_alone(peers: SlowPeers) -> None:
+def test_known_sockets_are_decided_alone(peers):
     """The proportions are for sockets that are not known only."""
     made = learnt(peers, REDIS, REDIS)
     assert parts(made, on(1)) == {"a:5432": 1.0}
     assert parts(made, Wait("sleep")) == {"sleep": 1.0}
 
 
-def test_the_first_list_teaches_nothing(peers: SlowPeers) -> None:
+def test_the_first_list_teaches_nothing(peers):
     """Its sockets are of any age, and young ones are used for other things."""
-    made = learnt(peers)
-    assert parts(made, on(900)) == {"unknown": 1.0}
+    assert parts(learnt(peers), on(900)) == {"unknown": 1.0}
 
 
-def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers: SlowPeers) -> None:
+def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
     """On a busy machine a connection has ended by the time of the list. While nothing is known of young sockets, those
     that threads wait for by then are in the list as well; later, for nothing that hides, and for no epoll set, none."""
     made = learnt(peers)
@@ -144,13 +141,13 @@ def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers: Slow
     assert len(asked) == 2
 
 
-def test_idle_epoll_sets_are_no_proportion(peers: SlowPeers) -> None:
+def test_idle_epoll_sets_are_no_proportion(peers):
     """uWSGI's own sets in a worker that has just started do not make the application's sets idle."""
     made = learnt(peers, LISTENING, LISTENING, POSTGRES, call="epoll")
     assert parts(made, on(900, "epoll")) == {"a:5432": 1.0}
 
 
-def test_what_is_remembered_is_bounded(peers: SlowPeers) -> None:
+def test_what_is_remembered_is_bounded(peers):
     """A thousand different backends are forgotten in turn, and parts always add up to one thread."""
     made = learnt(peers, *(Peer("backend", f"10.0.0.1:{port}") for port in range(1000)))
     assert len(made._young["descriptor"]) <= decisions._REMEMBERED + 1
@@ -160,7 +157,7 @@ def test_what_is_remembered_is_bounded(peers: SlowPeers) -> None:
 LOCK = ("futex", 0x7F00)
 
 
-def test_a_lock_of_idle_threads_is_learnt() -> None:
+def test_a_lock_of_idle_threads_is_learnt():
     """The document says that two are in service: those that wait for the lock are not among them."""
     locks = IdleLocks()
     for _ in range(3):
@@ -169,7 +166,7 @@ def test_a_lock_of_idle_threads_is_learnt() -> None:
     assert locks.is_idle(LOCK, presumed=False)
 
 
-def test_a_lock_of_busy_threads_is_learnt() -> None:
+def test_a_lock_of_busy_threads_is_learnt():
     """With thunder-lock, a lock is presumed idle until the document says that its threads are in service."""
     locks = IdleLocks()
     for _ in range(3):
@@ -178,7 +175,7 @@ def test_a_lock_of_busy_threads_is_learnt() -> None:
     assert not locks.is_idle(LOCK, presumed=True)
 
 
-def test_one_thread_is_enough_to_learn_from() -> None:
+def test_one_thread_is_enough_to_learn_from():
     """A sample counts the same whether one thread waits for the lock or many do."""
     idle, busy = IdleLocks(), IdleLocks()
     for _ in range(3):
@@ -188,7 +185,7 @@ def test_one_thread_is_enough_to_learn_from() -> None:
     assert not busy.is_idle(LOCK, presumed=True)
 
 
-def test_a_sample_that_fits_both_teaches_nothing() -> None:
+def test_a_sample_that_fits_both_teaches_nothing():
     """The threads that are in service for certain are an estimate, and may be half of a thread."""
     locks = IdleLocks()
     for _ in range(10):
@@ -196,7 +193,7 @@ def test_a_sample_that_fits_both_teaches_nothing() -> None:
     assert not locks.is_learnt(LOCK)
 
 
-def test_what_was_learnt_is_unlearnt() -> None:
+def test_what_was_learnt_is_unlearnt():
     """The score is bounded, so a mistake lasts only some samples."""
     locks = IdleLocks()
     for _ in range(1000):
@@ -206,7 +203,7 @@ def test_what_was_learnt_is_unlearnt() -> None:
     assert not locks.is_idle(LOCK, presumed=False)
 
 
-def test_two_locks_are_told_apart() -> None:
+def test_two_locks_are_told_apart():
     """One lock holds idle threads, another busy ones, whose numbers vary."""
     locks = IdleLocks()
     user = ("futex", 0x8F00)
@@ -219,7 +216,7 @@ def test_two_locks_are_told_apart() -> None:
     assert not locks.is_idle(user, presumed=True)
 
 
-def test_many_locks_are_forgotten() -> None:
+def test_many_locks_are_forgotten():
     """A process with ever new locks does not fill the memory."""
     locks = IdleLocks()
     for number in range(3000):

@@ -1,11 +1,8 @@
 """How much the lock of a file is used, by the kernel's list of locks."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time
-from pathlib import Path
 
 import pytest
 
@@ -43,11 +40,11 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(monkeypatch) -> Kernel:
     return Kernel(monkeypatch)
 
 
-def test_only_what_the_workers_wait_for() -> None:
+def test_only_what_the_workers_wait_for():
     """The locks of other programs do not matter."""
     assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701), 700)}
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
@@ -69,18 +66,18 @@ def test_only_what_the_workers_wait_for() -> None:
         b"\xff" * 900,
     ],
 )
-def test_lines_of_another_form(text: bytes) -> None:
+def test_lines_of_another_form(text):
     """They are left out."""
     assert parse_locks(text, (FILE,), frozenset(PIDS)) == {}
 
 
-def test_nothing_is_read_before_a_thread_waits(kernel: Kernel) -> None:
+def test_nothing_is_read_before_a_thread_waits(kernel):
     """Where it can be seen that no thread waits for a file's lock, the list is not read."""
     assert [kernel.look(WAITED) for _ in range(20)] == [None] * 20
     assert kernel.reads == 0
 
 
-def test_a_lock_of_a_file(kernel: Kernel) -> None:
+def test_a_lock_of_a_file(kernel):
     """Once a worker was seen to wait, and to go on, each sample knows if anyone holds the lock."""
     assert kernel.look(WAITED, is_waiting=True) is None
     assert kernel.look(HELD) == LockUse(waited=False, held=True)
@@ -89,7 +86,7 @@ def test_a_lock_of_a_file(kernel: Kernel) -> None:
     assert kernel.locks.rest() == LockUse(waited=False, held=False)
 
 
-def test_without_the_right_to_see_threads(kernel: Kernel) -> None:
+def test_without_the_right_to_see_threads(kernel):
     """The list is read once a second; once a worker is in it, at each sample."""
     assert [kernel.look(b"", is_seen=False) for _ in range(50)] == [None] * 50
     assert kernel.reads in range(9, 12)
@@ -98,7 +95,7 @@ def test_without_the_right_to_see_threads(kernel: Kernel) -> None:
     assert kernel.look(HELD, is_seen=False) == LockUse(waited=False, held=True)
 
 
-def test_a_lock_that_is_never_released(kernel: Kernel) -> None:
+def test_a_lock_that_is_never_released(kernel):
     """No request passes it, so it has no limit; who holds it is known."""
     assert [kernel.look(WAITED, is_waiting=True) for _ in range(300)] == [None] * 300
     assert kernel.locks.find_holder() == 700
@@ -106,7 +103,7 @@ def test_a_lock_that_is_never_released(kernel: Kernel) -> None:
     assert kernel.locks.find_holder() is None
 
 
-def test_a_list_that_is_too_long(kernel: Kernel) -> None:
+def test_a_list_that_is_too_long(kernel):
     """It is not read again for a minute."""
     assert kernel.look(None, is_waiting=True) is None
     for _ in range(250):
@@ -114,7 +111,7 @@ def test_a_list_that_is_too_long(kernel: Kernel) -> None:
     assert kernel.reads == 1
 
 
-def test_the_kernels_own_list(tmp_path: Path) -> None:
+def test_the_kernels_own_list(tmp_path):
     """A process that waits for a lock is in it."""
     path = tmp_path / "lock"
     with path.open("w") as held:
@@ -134,7 +131,7 @@ def test_the_kernels_own_list(tmp_path: Path) -> None:
     assert name.endswith(b":%d" % path.stat().st_ino)
 
 
-def test_a_lock_that_is_always_held_and_passed_on(kernel: Kernel) -> None:
+def test_a_lock_that_is_always_held_and_passed_on(kernel):
     """At its limit the lock is never free, and as many wait as before: other processes, or other threads, hold it."""
     turned = WAITED.replace(b"700", b"X").replace(b"701", b"700").replace(b"X", b"701")
     kernel.look(WAITED, is_waiting=True)

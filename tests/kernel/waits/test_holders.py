@@ -1,13 +1,16 @@
-"""Who holds what threads wait for as for a lock."""
-
-from __future__ import annotations
+"""Who holds what threads wait for: a request, another thread, a pool, or a mule."""
 
 import random
 
 import pytest
 
+from tests.support.simulated_server import Server
+from uwsgi_headroom.kernel.waits import uwsgi_locks
 from uwsgi_headroom.kernel.waits.holders import LEAST_WAITS, Holders
-from uwsgi_headroom.record import Holder
+from uwsgi_headroom.kernel.waits.pools import LEAST_SAMPLES, Pools
+from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
+from uwsgi_headroom.record import LockHolder
+from uwsgi_headroom.stats import Snapshot
 
 LOCK = 0x7F00_1000
 
@@ -30,7 +33,7 @@ several processes."""
         ([(7, True, 0)] * 200 + [(7, False, 0)] * 400, "thread"),  # it changed
     ],
 )
-def test_who_holds_it(samples: list[Sample], found: Holder | None) -> None:
+def test_who_holds_it(samples, found):
     """A request, if one is at work beside those that wait; a thread that serves none, if none is."""
     holders = Holders()
     for waiting, at_work, shared in samples:
@@ -38,9 +41,8 @@ def test_who_holds_it(samples: list[Sample], found: Holder | None) -> None:
     assert holders.find() == found
 
 
-def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests() -> None:
-    """Each thread of the sample is looked at in its turn, and may be the holder at that time: of eight threads, none is
-    in a third of the samples."""
+def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests():
+    """Each thread of a sample may be the holder: of eight, none is in a third of the samples."""
     holders, chance = Holders(), random.Random(1)
     for _ in range(500):
         seen = sum(chance.random() < 1 / 8 for _ in range(8))
@@ -48,7 +50,7 @@ def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests() -> None:
     assert holders.find() == "request"
 
 
-def test_each_worker_has_its_own() -> None:
+def test_each_worker_has_its_own():
     """A request at work in one worker holds nothing that those of another one wait for."""
     holders = Holders()
     for _ in range(10):
@@ -65,9 +67,113 @@ def test_each_worker_has_its_own() -> None:
         ([1], "request"),  # nobody else waits, so nothing is known of a queue
     ],
 )
-def test_threads_that_do_not_queue_wait_for_no_lock(places: list[int | None], found: Holder) -> None:
+def test_threads_that_do_not_queue_wait_for_no_lock(places, found):
     """Each waits at an address of its own, as in a condition variable, while another request is at work."""
     holders = Holders()
     for _ in range(200):
         holders.note({1: places}, {1}, 0)
     assert holders.find() == found
+
+
+def sizes(samples: list[tuple[int, int]], *, same: bool = False) -> dict[int, int]:
+    """The sizes after samples of worker 1: threads that wait for a backend, and for a lock. same: always the same
+    threads, not the next ones in each sample."""
+    pools = Pools()
+    for place, (backend, lock) in enumerate(samples):
+        pools.note(
+            {1: {(number + (0 if same else place)) % 16 for number in range(backend)}},
+            {1: [None] * lock} if lock else {},
+        )
+    return pools.sizes()
+
+
+@pytest.mark.parametrize(
+    ("samples", "found"),
+    [
+        ([(5, 9)] * LEAST_SAMPLES, {1: 5}),
+        ([(5, 9)] * (LEAST_SAMPLES - 1), {}),
+        ([(5, 9), (4, 10), (5, 8)] * 5, {1: 5}),  # one of five computes now and then
+        ([(5, 9), (4, 10)] * 10, {}),
+        ([(1, 7)] * 20, {}),  # a lock: one at a time
+        ([(0, 7)] * 20, {}),
+        ([(5, 0)] * 20, {}),  # nobody waits
+        ([(3, 0), (5, 2)] * 20, {1: 5}),
+    ],
+)
+def test_a_fixed_number_that_works(samples, found):
+    """The size is the number that is seen again and again while others wait."""
+    assert sizes(samples) == found
+
+
+def test_threads_that_never_change_are_no_pool():
+    """Two requests that are stuck at a backend, beside others that wait for a lock."""
+    assert sizes([(2, 5)] * 20, same=True) == {}
+
+
+def test_threads_that_wait_at_one_address_wait_for_a_lock():
+    """Where the holder of a lock sleeps, and one more request that has had it, their number is as steady as a pool's;
+    those that wait for a pool wait at addresses of their own."""
+    for places, found in (([0x70, 0x70, 0x70], {}), ([0x70, 0x80, None, None], {1: 2})):
+        pools = Pools()
+        for place in range(20):
+            pools.note({1: {place % 8, (place + 1) % 8}}, {1: places})
+        assert pools.sizes() == found
+
+
+def test_requests_beside_a_lock_are_no_pool():
+    """If some requests wait for a lock and others for a backend, how many of each is chance."""
+    chance = random.Random(1)
+    assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
+
+
+def test_a_pool_that_was_changed_and_a_worker_that_is_gone():
+    """Old samples count for less and less."""
+    pools, chance = Pools(), random.Random(1)
+    for size in (5, 10):
+        for _ in range(200):
+            pools.note({1: set(chance.sample(range(16), size))}, {1: [None], 2: [None]})
+    assert pools.sizes() == {1: 10}
+    pools.forget_ended([worker for worker in Server(processes=2).read(0.0).snapshot.workers if worker.worker_id == 2])
+    assert pools.sizes() == {}
+
+
+MASTER, MULE = 99, 200
+
+
+@pytest.fixture
+def snapshot(monkeypatch) -> Snapshot:
+    """Of two workers, 101 and 102."""
+    monkeypatch.setattr(uwsgi_locks, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
+    return Server(processes=2).read(1.0).snapshot
+
+
+@pytest.mark.parametrize(
+    ("pids", "found"),
+    [
+        ([MULE] * 30, LockHolder(MULE, 0, 1.0)),
+        ([MULE, MULE, 0] * 10, LockHolder(MULE, 0, 2 / 3)),  # it has just changed hands
+        ([MULE, 101, 102, 0] * 10, None),
+        ([101] * 30, None),
+        ([7] * 30, None),  # no child of the master
+        ([MULE] * int(uwsgi_locks.LEAST_SAMPLES - 1), None),
+        ([0] * 200 + [MULE] * 200, LockHolder(MULE, 0, 150 / 200)),
+    ],
+)
+def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
+    """The process that holds it in most of the samples in which requests wait, unless it is a worker."""
+    locks = UwsgiLocks()
+    for pid in pids:
+        locks.note({"user 0": pid, "user 1": 0, "signal": MULE, "thunder": 101})
+    assert locks.find(MASTER, snapshot) == found
+
+
+def test_another_of_its_locks(snapshot):
+    """uWSGI has as many as the option `locks` says. Other locks of uWSGI are none of `uwsgi.lock()`, and a document
+    without a list names none."""
+    locks, none = UwsgiLocks(), UwsgiLocks()
+    for _ in range(30):
+        locks.note({"user 0": 0, "user 3": MULE, "user x": MULE})
+        none.note({"cache-default": MULE})
+        none.note(None)
+    assert locks.find(MASTER, snapshot) == LockHolder(MULE, 3, 1.0)
+    assert none.find(MASTER, snapshot) is None

@@ -1,7 +1,5 @@
 """Event loops that a call holds up: by where their thread is blocked, or by its progress while it runs."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -22,7 +20,7 @@ FLOCK: Blocked = (73, (5, 2, 0, 0, 0, 0, 0))
 RUNS = "running"
 
 pytestmark = pytest.mark.skipif(
-    not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+    not find_calls() or not find_calls().tried,
     reason="the system calls of this architecture were never tried",
 )
 
@@ -69,11 +67,11 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+def watched(monkeypatch) -> Watched:
     return Watched(monkeypatch)
 
 
-def test_a_loop_that_waits_for_events(watched: Watched) -> None:
+def test_a_loop_that_waits_for_events(watched):
     """It is not held, and neither is one that waits for a lock of uWSGI's own, nor one in a call that is not known."""
     assert watched.look(20) == {}
     for call in (IDLE, (4711, (0, 0, 0, 0, 0, 0, 0))):
@@ -84,9 +82,8 @@ def test_a_loop_that_waits_for_events(watched: Watched) -> None:
 @pytest.mark.parametrize(
     ("call", "hold"), [(SLEEPS, LoopHold("sleep")), (FLOCK, LoopHold("lock", "", "file"))], ids=["sleep", "flock"]
 )
-def test_a_call_that_blocks(watched: Watched, call: Blocked, hold: LoopHold) -> None:
-    """It holds the loop from the first sample on; once it ends, what it was is remembered, and for a minute, how long
-    the longest one took."""
+def test_a_call_that_blocks(watched, call, hold):
+    """It holds the loop from the first sample on; once it ends, the longest one is remembered for a minute."""
     watched.calls[101] = call
     assert watched.look() == {1: LoopUse(hold, True, pytest.approx(0))}
     assert watched.look(10) == {1: LoopUse(hold, True, pytest.approx(2))}
@@ -99,9 +96,8 @@ def test_a_call_that_blocks(watched: Watched, call: Blocked, hold: LoopHold) -> 
     assert watched.look() == {}
 
 
-def test_a_call_that_computes(watched: Watched) -> None:
-    """A thread that runs without progress for a second is held; one that gives up its CPU, or completes requests, is
-    only busy."""
+def test_a_call_that_computes(watched):
+    """A thread that runs for a second is held, unless it gives up its CPU or completes requests."""
     watched.calls[101] = RUNS
     assert watched.look(30, switches=1) == {}
     assert watched.look(30, requests=1) == {}
@@ -109,7 +105,7 @@ def test_a_call_that_computes(watched: Watched) -> None:
     assert watched.look(2) == {1: LoopUse(LoopHold("cpu"), True, pytest.approx(1.2))}
 
 
-def test_a_loop_without_a_cpu(watched: Watched) -> None:
+def test_a_loop_without_a_cpu(watched):
     """A thread that could run, and gets hardly any CPU time, computes no longer than it has time for."""
     watched.calls[101] = RUNS
     watched.cpu = 0.1
@@ -117,7 +113,7 @@ def test_a_loop_without_a_cpu(watched: Watched) -> None:
     assert watched.look(15)
 
 
-def test_calls_that_compute_and_block(watched: Watched) -> None:
+def test_calls_that_compute_and_block(watched):
     """What blocks between two computations gives up the CPU, and the loop does not go on all the same."""
     for turn in range(20):
         watched.calls[101] = SLEEPS if turn % 4 == 0 else RUNS
@@ -125,7 +121,7 @@ def test_calls_that_compute_and_block(watched: Watched) -> None:
     assert uses == {1: LoopUse(LoopHold("cpu"), True, pytest.approx(3.8))}
 
 
-def test_a_worker_without_requests_is_not_held(watched: Watched) -> None:
+def test_a_worker_without_requests_is_not_held(watched):
     """A loop whose worker serves nothing holds up nobody."""
     watched.calls[101] = SLEEPS
     watched.look(5)
@@ -133,7 +129,7 @@ def test_a_worker_without_requests_is_not_held(watched: Watched) -> None:
     assert watched.look(2) == {1: LoopUse(LoopHold("sleep"), False, pytest.approx(0.8))}
 
 
-def test_a_connection_with_a_timeout(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_a_timeout(watched, monkeypatch):
     """Python waits for it in poll(2): the array says for which server."""
     monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
@@ -145,7 +141,7 @@ def test_a_connection_with_a_timeout(watched: Watched, monkeypatch: pytest.Monke
         assert watched.look(3)[1].hold == LoopHold("backend", address)
 
 
-def test_many_workers_in_turn(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_workers_in_turn(watched, monkeypatch):
     """With more loops than the time allows, those that were not looked at for longest are next."""
     watched.serve(64)
 
@@ -162,7 +158,7 @@ def test_many_workers_in_turn(watched: Watched, monkeypatch: pytest.MonkeyPatch)
     assert max(times) < 40
 
 
-def test_counts_of_a_real_thread() -> None:
+def test_counts_of_a_real_thread():
     """A thread that sleeps gives up its CPU each time, and one that computes uses CPU time."""
     before = loops.read_switches(os.getpid())
     for _ in range(5):

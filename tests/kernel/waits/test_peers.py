@@ -1,7 +1,5 @@
 """The other ends of real sockets."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os
@@ -13,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
+from tests.kernel.listeners import listening
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, over_ipv6
 from tests.support.real_uwsgi import wait_until
@@ -32,7 +30,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch) -> None:
     """On a busy machine a list takes longer than it may."""
     monkeypatch.setattr(peers, "MOST_SECONDS", 30.0)
 
@@ -51,37 +49,34 @@ def connected(
     opened: ExitStack, family: int, bound: object, to: object = None
 ) -> tuple[socket.socket, socket.socket, socket.socket]:
     """A listening socket, one connected to it and the accepted one."""
-    listening = opened.enter_context(socket.socket(family))
-    listening.bind(bound)  # type: ignore[arg-type]
-    listening.listen()
+    server = opened.enter_context(listening(bound))
     near_family = socket.AF_INET if to else family
     near = opened.enter_context(socket.socket(near_family))
-    near.connect((to, listening.getsockname()[1]) if to else listening.getsockname())
-    accepted, _ = listening.accept()
-    return listening, near, opened.enter_context(accepted)
+    near.connect((to, server.getsockname()[1]) if to else server.getsockname())
+    return server, near, opened.enter_context(server.accept()[0])
 
 
-def test_tcp(opened: ExitStack) -> None:
+def test_tcp(opened):
     """An accepted socket has a client; a connected one has a backend, which has an address."""
-    listening, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
-    address = f"127.0.0.1:{listening.getsockname()[1]}"
-    assert peers_of(listening, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
+    server, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    assert peers_of(server, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
 
 
 @over_ipv6
-def test_tcp_over_ipv6(opened: ExitStack) -> None:
+def test_tcp_over_ipv6(opened):
     """Also for a listener on all addresses, and for an IPv4 client of it, whose address is mapped."""
-    listening, near, accepted = connected(opened, socket.AF_INET6, ("::1", 0))
-    assert peers_of(near, accepted) == [Peer("backend", f"[::1]:{listening.getsockname()[1]}"), Peer("client")]
-    listening, near, accepted = connected(opened, socket.AF_INET6, ("::", 0), "127.0.0.1")
-    address = f"127.0.0.1:{listening.getsockname()[1]}"
-    assert peers_of(listening, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
+    server, near, accepted = connected(opened, socket.AF_INET6, ("::1", 0))
+    assert peers_of(near, accepted) == [Peer("backend", f"[::1]:{server.getsockname()[1]}"), Peer("client")]
+    server, near, accepted = connected(opened, socket.AF_INET6, ("::", 0), "127.0.0.1")
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    assert peers_of(server, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
     mapped = opened.enter_context(socket.socket(socket.AF_INET6))
-    mapped.connect(("::ffff:127.0.0.1", listening.getsockname()[1]))
+    mapped.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
     assert peers_of(mapped) == [Peer("backend", address)]
 
 
-def test_udp(opened: ExitStack) -> None:
+def test_udp(opened):
     """A connected UDP socket has a backend or a name server; an unconnected one has no other end."""
     server, free, near = (opened.enter_context(socket.socket(type=socket.SOCK_DGRAM)) for _ in range(3))
     server.bind(("127.0.0.1", 0))
@@ -99,22 +94,20 @@ def test_udp(opened: ExitStack) -> None:
 
 def full_queue(opened: ExitStack, family: int, host: str) -> tuple[socket.socket, str]:
     """A socket that connects to a listener whose queue is full, and the listener's address."""
-    listening = opened.enter_context(socket.socket(family))
-    listening.bind((host, 0))
-    listening.listen(0)
+    server = opened.enter_context(listening((host, 0), 0))
     for _ in range(5):
         near = opened.enter_context(socket.socket(family))
         near.setblocking(False)
         with suppress(BlockingIOError):
-            near.connect(listening.getsockname())
+            near.connect(server.getsockname())
     name = f"[{host}]" if ":" in host else host
-    return near, f"{name}:{listening.getsockname()[1]}"
+    return near, f"{name}:{server.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
     ("family", "host"), [(socket.AF_INET, "127.0.0.1"), pytest.param(socket.AF_INET6, "::1", marks=over_ipv6)]
 )
-def test_a_connection_without_an_answer(opened: ExitStack, family: int, host: str) -> None:
+def test_a_connection_without_an_answer(opened, family, host):
     """It is known by netlink and by the tables of /proc, and looked up anew each time: it may be made by then."""
     near, address = full_queue(opened, family, host)
     silent = Peer("backend", address, connecting=True)
@@ -128,7 +121,7 @@ def test_a_connection_without_an_answer(opened: ExitStack, family: int, host: st
     assert known.get(inode(near)) == silent
 
 
-def test_connections_with_a_request_that_is_not_answered(opened: ExitStack) -> None:
+def test_connections_with_a_request_that_is_not_answered(opened):
     """Data was sent and none was received since; after the answer it is no more. Closed ones are left out."""
     _, near, far = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     _, idle, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
@@ -152,28 +145,22 @@ def test_connections_with_a_request_that_is_not_answered(opened: ExitStack) -> N
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_unix(opened: ExitStack, tmp_path: Path, abstract: bool) -> None:
+def test_unix(opened, tmp_path, abstract):
     """The address of a UNIX backend is the path it was bound to, or its abstract name."""
     name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "db")
-    listening, near, accepted = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
-    assert peers_of(listening, near, accepted) == [
-        Peer("listening", name),
-        Peer("backend", name),
-        Peer("client", name),
-    ]
+    ends = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
+    assert peers_of(*ends) == [Peer("listening", name), Peer("backend", name), Peer("client", name)]
 
 
 @pytest.mark.parametrize(("setting", "kind"), [("_RESOLVERS", "dns"), ("_LOGS", "log")])
-def test_services_on_unix_sockets(
-    opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, kind: Literal["dns", "log"]
-) -> None:
+def test_services_on_unix_sockets(opened, tmp_path, monkeypatch, setting, kind):
     """A local name server or log is no backend."""
     monkeypatch.setattr(peers, setting, (f"{tmp_path}/",))
     _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "service"))
     assert peers_of(near) == [Peer(kind, str(tmp_path / "service"))]
 
 
-def test_unix_datagrams(opened: ExitStack, tmp_path: Path) -> None:
+def test_unix_datagrams(opened, tmp_path):
     """A socket that sends datagrams to a path, as to an agent for metrics, is no connection."""
     agent, near, free = (opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(3))
     agent.bind(str(tmp_path / "agent"))
@@ -185,24 +172,20 @@ def test_unix_datagrams(opened: ExitStack, tmp_path: Path) -> None:
     ]
 
 
-def test_unix_socket_that_the_kernel_named(opened: ExitStack, tmp_path: Path) -> None:
+def test_unix_socket_that_the_kernel_named(opened, tmp_path):
     """With SO_PASSCRED the kernel names the connecting socket: that does not make it an accepted one."""
-    listening = opened.enter_context(socket.socket(socket.AF_UNIX))
-    listening.bind(str(tmp_path / "bus"))
-    listening.listen()
+    server = opened.enter_context(listening(str(tmp_path / "bus")))
     near = opened.enter_context(socket.socket(socket.AF_UNIX))
     near.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     near.connect(str(tmp_path / "bus"))
-    opened.enter_context(listening.accept()[0])
+    opened.enter_context(server.accept()[0])
     assert near.getsockname()
     assert peers_of(near) == [Peer("backend", str(tmp_path / "bus"))]
 
 
-def test_unix_socket_that_is_still_connecting(opened: ExitStack, tmp_path: Path) -> None:
+def test_unix_socket_that_is_still_connecting(opened, tmp_path):
     """A socket that connects is not taken for a pair, and its backend is found as soon as it is accepted."""
-    listening = opened.enter_context(socket.socket(socket.AF_UNIX))
-    listening.bind(str(tmp_path / "db"))
-    listening.listen(0)
+    server = opened.enter_context(listening(str(tmp_path / "db"), 0))
     first, second = (opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
     first.connect(str(tmp_path / "db"))
     connecting = threading.Thread(target=second.connect, args=(str(tmp_path / "db"),))
@@ -212,14 +195,14 @@ def test_unix_socket_that_is_still_connecting(opened: ExitStack, tmp_path: Path)
     known.learn([inode(second)])
     assert known.get(inode(second)) == Peer("unconnected")
     for _ in range(2):
-        opened.enter_context(listening.accept()[0])
+        opened.enter_context(server.accept()[0])
     connecting.join()
     hands.move(100)
     known.learn([inode(second)])
     assert known.get(inode(second)) == Peer("backend", str(tmp_path / "db"))
 
 
-def test_pairs_and_other_inodes(opened: ExitStack) -> None:
+def test_pairs_and_other_inodes(opened):
     """A socketpair is a pair; a free socket and an inode of none stay unknown."""
     left, right = (opened.enter_context(each) for each in socket.socketpair())
     free = opened.enter_context(socket.socket())
@@ -229,12 +212,11 @@ def test_pairs_and_other_inodes(opened: ExitStack) -> None:
     assert [known.get(number) for number in (2**32 - 2, 2**40, -1)] == [None] * 3
 
 
-def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All TCP sockets are listed only if a new one is asked for, and not again within 500 times what a list took. (The
-    first few lists have no pause: see below.)"""
+def test_lists_are_rare(opened, monkeypatch):
+    """All TCP sockets are listed for a new one only, and not within 500 times what a list took."""
     lists: list[object] = []
     real = peers._list_inet
-    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))
     processor = iter((0.0, 0.002, 1.0, 1.001))
     monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
@@ -252,11 +234,11 @@ def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> N
     assert (len(lists), known.get(inode(accepted))) == (2, Peer("client"))
 
 
-def test_the_first_lists_have_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_lists_have_no_pause(monkeypatch):
     """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
     need not while nothing is known of young sockets."""
     lists: list[object] = []
-    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})
     processor = count(0.0, 0.002)
     monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
     known = Peers(MovableClock().clock.monotonic)
@@ -267,7 +249,7 @@ def test_the_first_lists_have_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sum(soon), len(lists)) == (10, 13)
 
 
-def test_a_list_is_searched_for_other_sockets_too(opened: ExitStack) -> None:
+def test_a_list_is_searched_for_other_sockets_too(opened):
     """They are found only if a list is made anyway."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     known = Peers()
@@ -277,7 +259,7 @@ def test_a_list_is_searched_for_other_sockets_too(opened: ExitStack) -> None:
     assert known.get(inode(accepted)) == Peer("client")
 
 
-def test_few_sockets_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_sockets_are_asked_for_at_once(monkeypatch):
     """Of a thousand unknown sockets, a few are asked for at a time, and none that is no UNIX socket again."""
     asked: list[int] = []
     monkeypatch.setattr(peers, "_ask_unix", asked.append)
@@ -288,14 +270,14 @@ def test_few_sockets_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(asked) == len(set(asked)) == 3 * 64
 
 
-def test_a_list_without_its_listeners_decides_nothing(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_without_its_listeners_decides_nothing(opened, monkeypatch):
     """If the time ends before all listening sockets are known, no client is taken for a backend."""
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     assert peers_of(near, accepted) == [None, None]
 
 
-def test_all_lists_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_lists_end_together(monkeypatch):
     """The six lists share the time that one reading may take."""
     ends: list[float] = []
 
@@ -311,7 +293,7 @@ def test_all_lists_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def refused(monkeypatch) -> None:
     """The kernel does not answer over netlink."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -321,13 +303,13 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("refused")
-def test_netlink_is_refused() -> None:
+def test_netlink_is_refused():
     """If a socket stays unknown, the reason says what to allow."""
     assert re.search("denies the exporter netlink", Peers().learn([1]) or "")
 
 
 @pytest.mark.usefixtures("refused")
-def test_internet_sockets_of_the_tables(opened: ExitStack) -> None:
+def test_internet_sockets_of_the_tables(opened):
     """Without netlink, the tables in /proc say the same about TCP and UDP."""
     test_tcp(opened)
     test_udp(opened)
@@ -337,24 +319,20 @@ def test_internet_sockets_of_the_tables(opened: ExitStack) -> None:
 
 @pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("abstract", [False, True])
-def test_unix_sockets_of_the_tables(opened: ExitStack, tmp_path: Path, abstract: bool) -> None:
+def test_unix_sockets_of_the_tables(opened, tmp_path, abstract):
     """Without netlink, listening and accepted UNIX sockets are known; what the others are connected to is not."""
     name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "my db")
-    listening, near, accepted = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
+    ends = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
     left, _ = (opened.enter_context(each) for each in socket.socketpair())
     known = Peers()
-    assert "netlink" in (known.learn([inode(each) for each in (listening, near, accepted, left)]) or "")
-    assert [known.get(inode(each)) for each in (listening, near, accepted, left)] == [
-        Peer("listening", name),
-        None,
-        Peer("client", name),
-        None,
-    ]
-    assert known.learn([inode(listening), inode(accepted)]) is None
+    assert "netlink" in known.learn([inode(each) for each in (*ends, left)])
+    found = [known.get(inode(each)) for each in (*ends, left)]
+    assert found == [Peer("listening", name), None, Peer("client", name), None]
+    assert known.learn([inode(ends[0]), inode(ends[2])]) is None
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_name_that_looks_like_a_row(opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_looks_like_a_row(opened, tmp_path, monkeypatch):
     """A socket whose name has a line break cannot make another one look like a listening one."""
     monkeypatch.chdir(tmp_path)
     near, _ = (opened.enter_context(each) for each in socket.socketpair())
@@ -367,7 +345,7 @@ def test_a_name_that_looks_like_a_row(opened: ExitStack, tmp_path: Path, monkeyp
 
 
 @pytest.mark.usefixtures("refused")
-def test_tables_that_take_too_long_decide_nothing(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
     """If the time ends within a table, no client is taken for a backend, and no name for a socket's."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     left, _ = (opened.enter_context(each) for each in socket.socketpair())
@@ -377,10 +355,10 @@ def test_tables_that_take_too_long_decide_nothing(opened: ExitStack, monkeypatch
 
 
 @pytest.mark.usefixtures("refused")
-def test_tables_are_read_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_read_rarely(monkeypatch):
     """Also the tables take a small part of a CPU at most, and so does a kernel that refuses."""
     read: list[object] = []
-    monkeypatch.setattr(peers, "_read_all", lambda _, inodes: read.append(inodes) or {})  # type: ignore[func-returns-value]
+    monkeypatch.setattr(peers, "_read_all", lambda _, inodes: read.append(inodes) or {})
     processor = count(0.0, 0.002)
     monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
     hands = MovableClock()
@@ -393,7 +371,7 @@ def test_tables_are_read_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(read) == 4
 
 
-def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_is_bounded(monkeypatch):
     """However many sockets a process opens, only some thousands are remembered."""
     monkeypatch.setattr(peers, "_MOST_KNOWN", 100)
     monkeypatch.setattr(peers, "_ask_unix", lambda number: Peer("pair") if number % 2 else None)
@@ -404,7 +382,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(known._known) + len(known._not_unix) <= 101
 
 
-def test_a_thread_that_waits_is_the_backends(opened: ExitStack) -> None:
+def test_a_thread_that_waits_is_the_backends(opened):
     """A connection that was opened after the first list is found by the next one."""
     hands = MovableClock()
     known = Peers(hands.clock.monotonic)
@@ -418,6 +396,4 @@ def test_a_thread_that_waits_is_the_backends(opened: ExitStack) -> None:
         return known.get(inode(later))
 
     wait_until(found, what="the peer")
-    peer = found()
-    assert peer
-    assert peer.kind == "backend"
+    assert found().kind == "backend"

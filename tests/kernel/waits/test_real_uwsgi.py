@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.contained import snapshot_of
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
-from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
@@ -40,7 +40,7 @@ from uwsgi_headroom.stats import Snapshot
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+        not find_calls() or not find_calls().tried,
         reason="the system calls of this architecture were never tried",
     ),
 ]
@@ -48,12 +48,6 @@ pytestmark = [
 APP = Path(__file__).parents[2] / "support/waiting_app.py"
 
 TWO_BY_FOUR = ("--processes", "2", "--threads", "4")
-
-
-def snapshot_of(server: Uwsgi) -> Snapshot:
-    snapshot = stats.decode(server.document())
-    assert isinstance(snapshot, Snapshot)
-    return snapshot
 
 
 def waits_of(host: Host, server: Uwsgi, snapshot: Snapshot | None = None) -> Waits:
@@ -97,7 +91,7 @@ def wait_for(
 
 
 @pytest.mark.parametrize(("path", "state"), [("/sleep", "sleep"), ("/lock", "lock")])
-def test_the_state_of_most_threads(path: str, state: State) -> None:
+def test_the_state_of_most_threads(path, state):
     """All eight threads sleep, or all but one of each worker wait for the application's lock."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, path, 8):
         wait_for(Host(waits=WaitSetting()), server, state)
@@ -113,9 +107,8 @@ UPLOAD = b"POST /websocket HTTP/1.0\r\nContent-Length: 999\r\n\r\n"
 
 
 @pytest.mark.parametrize(("sends", "are_websockets"), [(WEBSOCKET, True), (UPLOAD, False)])
-def test_a_websocket_is_no_slow_client(sends: bytes, are_websockets: bool) -> None:
-    """Its thread polls for another time than uWSGI does for a request, as for an upload of which a part is missing:
-    with `post-buffering`, uWSGI reads it before it calls the application."""
+def test_a_websocket_is_no_slow_client(sends, are_websockets):
+    """Its thread polls for another time than uWSGI does for a request, as for the rest of an upload."""
     with uwsgi(*TWO_BY_FOUR, "--post-buffering", "1", app=APP) as server, ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.http))) for _ in range(6)]
         for client in clients:
@@ -126,7 +119,7 @@ def test_a_websocket_is_no_slow_client(sends: bytes, are_websockets: bool) -> No
         assert waits.websockets == 6 * are_websockets
 
 
-def test_a_backend_with_a_name() -> None:
+def test_a_backend_with_a_name():
     """Threads that wait for an answer are counted for the backend, which is known by the path of its socket."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, socket.socket(socket.AF_UNIX) as backend:
         path = str(server.directory / "backend")
@@ -136,11 +129,10 @@ def test_a_backend_with_a_name() -> None:
             for _ in range(6):
                 answered.enter_context(backend.accept()[0])
             host = Host(waits=WaitSetting(backends={path: "db"}))
-            waits = wait_for(host, server, "backend", 0.9)
-            assert waits.backends == {"db": 6}
+            assert wait_for(host, server, "backend", 0.9).backends == {"db": 6}
 
 
-def test_uwsgis_own_lock_under_thunder_lock() -> None:
+def test_uwsgis_own_lock_under_thunder_lock():
     """A lock of the application looks like thunder-lock; the document shows which it is, so it is not idleness."""
     with uwsgi(*TWO_BY_FOUR, "--thunder-lock", app=APP) as server, requests(server, "/uwsgi-lock", 6):
         hands = MovableClock()
@@ -148,24 +140,22 @@ def test_uwsgis_own_lock_under_thunder_lock() -> None:
         wait_for(host, server, "lock", between=lambda: hands.move(1))
 
 
-def test_idle_threads_are_not_in_service() -> None:
+def test_idle_threads_are_not_in_service():
     """One request sleeps; the seven idle threads, whatever uWSGI lets them wait in, are not counted."""
     for options in ((), ("--thunder-lock",)):
         with uwsgi(*TWO_BY_FOUR, *options, app=APP) as server, requests(server, "/sleep", 1):
-            waits = wait_for(Host(waits=WaitSetting()), server, "sleep", 0.9)
-            assert waits.threads == {"sleep": 1}
+            assert wait_for(Host(waits=WaitSetting()), server, "sleep", 0.9).threads == {"sleep": 1}
 
 
 @knows_socket_call
 @pytest.mark.parametrize("tables", [True, False])
-def test_idle_threads_without_netlink(tables: bool) -> None:
-    """If the kernel does not say over netlink what an idle thread's sockets are, its tables in /proc do; and without
-    these, no thread counts that uWSGI calls idle."""
+def test_idle_threads_without_netlink(tables):
+    """Its tables in /proc say what their sockets are, and without these no thread counts that is idle."""
 
     def ask() -> dict[State, float]:
         forbid_netlink(errno.EPERM)
         if not tables:
-            peers._read_all = lambda *_: {}  # type: ignore[assignment]
+            peers._read_all = lambda *_: {}
         hands = MovableClock()  # a second between samples, so that each looks at all threads
         host = Host(clock=hands.clock.monotonic, waits=WaitSetting())
         return dict(wait_for(host, server, "sleep", 0.9, between=lambda: hands.move(1)).threads)
@@ -174,7 +164,7 @@ def test_idle_threads_without_netlink(tables: bool) -> None:
         assert in_child(ask) == {"sleep": 3}
 
 
-def test_after_the_end_of_the_server() -> None:
+def test_after_the_end_of_the_server():
     """If the processes are gone, a sample raises nothing."""
     host = Host(waits=WaitSetting())
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 4):
@@ -185,7 +175,7 @@ def test_after_the_end_of_the_server() -> None:
 
 
 @as_root
-def test_another_user_may_not_know() -> None:
+def test_another_user_may_not_know():
     """Without the right to trace uWSGI, nothing is known, and the reason says what to grant."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 4):
         server.directory.chmod(0o755)
@@ -257,7 +247,7 @@ OWN_ADDRESSES = {"/hold": sys.version_info >= (3, 13), "/hold-again": sys.versio
         pytest.param("/hold-file", True, 0.2, "file", 3, marks=pytest.mark.slow),
     ],
 )
-def test_the_limit_of_a_lock(path: str, reads: bool, within: float, scope: str, clients: int) -> None:
+def test_the_limit_of_a_lock(path, reads, within, scope, clients):
     """Requests hold a lock for 50 ms: each process serves 20 a second, all together if it is a file's. The clients use
     most of that, and the limit is known, if threads show the address of their lock."""
     is_known = not OWN_ADDRESSES.get(path, False)
@@ -269,16 +259,14 @@ def test_the_limit_of_a_lock(path: str, reads: bool, within: float, scope: str, 
                 break
         held = list(asking.held)
     if not is_known:
-        assert window.waits
         assert window.waits.seconds["lock"] > 6
         assert lock is None or not lock.is_known
         return
-    assert lock
     assert (lock.scope, lock.is_known) == (scope, True)
     assert lock.limit == pytest.approx((2 if scope == "worker" else 1) * len(held) / sum(held), rel=within)
 
 
-def test_threads_that_wait_for_a_condition_show_no_lock() -> None:
+def test_threads_that_wait_for_a_condition_show_no_lock():
     """A pool of two connections hands them out under a condition: each waiter has a semaphore of its own."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, "/pool", think=0.0).run(8):
         for window in windows_of(server, Host(waits=WaitSetting(read_locks=True))):
@@ -289,7 +277,7 @@ def test_threads_that_wait_for_a_condition_show_no_lock() -> None:
     assert lock is None or not lock.is_known
 
 
-def test_a_lock_that_is_never_released() -> None:
+def test_a_lock_that_is_never_released():
     """One thread sleeps with the lock and three wait: nothing passes it, so it is no limit of the load."""
     with uwsgi("--processes", "1", "--threads", "4", app=APP) as server, requests(server, "/lock", 4):
         host = Host(waits=WaitSetting(read_locks=True))
@@ -298,7 +286,7 @@ def test_a_lock_that_is_never_released() -> None:
 
 
 @pytest.mark.skipif(OWN_ADDRESSES["/hold"], reason="Python 3.13 shows no lock: test_the_limit_of_a_lock")
-def test_a_lock_after_a_respawn() -> None:
+def test_a_lock_after_a_respawn():
     """What is known of a lock ends with its process, while samples go on, and is found anew in the next one."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, "/hold", think=0.0).run(6):
         host = Host(waits=WaitSetting(read_locks=True))
@@ -312,9 +300,8 @@ def test_a_lock_after_a_respawn() -> None:
         wait_until(lambda: len(waits_of(host, server).locks) == 2, what="the locks of the new workers")
 
 
-def test_a_worker_that_ends_waits_for_no_lock() -> None:
-    """At a reload the main thread of a worker waits until its other threads have served their last requests: that is no
-    lock of the application, and no request in service."""
+def test_a_worker_that_ends_waits_for_no_lock():
+    """At a reload the main thread waits until the others have served: that is no lock of the application."""
     with uwsgi(*TWO_BY_FOUR, "--worker-reload-mercy", "60", app=APP) as server:
         for _ in range(30):  # which threads serve is chance
             with requests(server, "/sleep", 2):

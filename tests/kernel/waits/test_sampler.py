@@ -1,7 +1,5 @@
 """Samples of one server: weights, bounds, and processes that change at any moment."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -15,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -31,7 +29,6 @@ from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
-from uwsgi_headroom.stats import Snapshot
 
 T = TypeVar("T")
 
@@ -45,23 +42,31 @@ SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0, 0, 0))
 LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0, 0))
 IDLE: Blocked = (202, (UWSGI, 0x80, 0, 0, 0, 0, 0))
 WAITS_FOR_LOCK: Blocked = (202, (0x9000, 0x80, 0, 0, 0, 0, 0))
+SEMAPHORE: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
+ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
+"""A poll of an array that is not on the stack."""
 
 pytestmark = pytest.mark.skipif(
-    not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+    not find_calls() or not find_calls().tried,
     reason="the system calls of this architecture were never tried",
 )
 
 
 def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Waits:
     reading = server.read(1.0)
-    assert isinstance(reading.snapshot, Snapshot)
-    waits = of.sample(os.getpid(), reading.snapshot, reading.host.processes, setup)
-    assert waits is not None
-    return waits
+    return of.sample(os.getpid(), reading.snapshot, reading.host.processes, setup)
+
+
+def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableClock]:
+    """A sampler that was made so many seconds ago, and its clock."""
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(**setting), hands.clock.monotonic)
+    hands.move(seconds)
+    return of, hands
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], object]], None]:
+def machine(monkeypatch) -> Callable[[Callable[[int, int], object]], None]:
     """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
     1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
@@ -100,12 +105,10 @@ def by_place(_: int, thread: int) -> Blocked:
     return SLEEPS if place < 4 else LOCKED if place < 8 else IDLE
 
 
-def test_all_threads_are_looked_at_if_the_time_allows(machine: Callable[..., None]) -> None:
+def test_all_threads_are_looked_at_if_the_time_allows(machine):
     """Each thread counts as one; idle ones do not count."""
     machine(by_place)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    hands.move(10)
+    of, _ = sampler_after(10)
     waits = sampled(of, busy_server())
     assert waits.threads == {"sleep": 16, "interpreter_lock": 16}
     assert waits.interpreter_lock == {1: 4, 2: 4, 3: 4, 4: 4}
@@ -113,7 +116,7 @@ def test_all_threads_are_looked_at_if_the_time_allows(machine: Callable[..., Non
 
 
 @pytest.mark.parametrize("seconds_per_look", [0.0, 0.003])
-def test_a_part_of_the_threads_is_unbiased(machine: Callable[..., None], seconds_per_look: float) -> None:
+def test_a_part_of_the_threads_is_unbiased(machine, seconds_per_look):
     """With a small budget, or if the time ends early, the mean over many samples is that of all threads."""
     hands = MovableClock()
 
@@ -131,7 +134,7 @@ def test_a_part_of_the_threads_is_unbiased(machine: Callable[..., None], seconds
     assert total["interpreter_lock"] == pytest.approx(16, abs=1.6)
 
 
-def test_a_long_pause_does_not_buy_a_long_sample(machine: Callable[..., None]) -> None:
+def test_a_long_pause_does_not_buy_a_long_sample(machine):
     """After an hour without samples, one still ends in its time."""
     hands = MovableClock()
     looked: list[int] = []
@@ -149,9 +152,7 @@ def test_a_long_pause_does_not_buy_a_long_sample(machine: Callable[..., None]) -
     assert waits.threads["sleep"] == pytest.approx(64)
 
 
-def test_workers_that_there_is_no_time_for_are_unknown(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
     """If finding their threads takes too long, the threads in service of the other workers are unknown, not absent."""
     hands = MovableClock()
     machine(by_place)
@@ -168,15 +169,13 @@ def test_workers_that_there_is_no_time_for_are_unknown(
     assert "unknown" not in sampled(of, busy_server()).threads
 
 
-def test_memory_maps_are_read_rarely(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_maps_are_read_rarely(machine, monkeypatch):
     """A worker that replaces its program again and again does not have its map read at every sample."""
-    hands = MovableClock()
     machine(by_place)
     read: list[int] = []
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda pid: read.append(pid) or MEMORY)
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    server = busy_server(1)
+    (of, hands), server = sampler_after(0), busy_server(1)
     for pid in range(500, 530):
         server.respawn(1, 1.0, pid)
         server.busy(8)
@@ -185,7 +184,7 @@ def test_memory_maps_are_read_rarely(machine: Callable[..., None], monkeypatch: 
     assert 2 <= len(read) <= 6
 
 
-def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None:
+def test_only_active_workers_are_looked_at(machine):
     """A worker that serves and served nothing since the last sample is left alone."""
     looked: list[int] = []
     machine(lambda pid, _: looked.append(pid) or SLEEPS)
@@ -200,7 +199,7 @@ def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None
     assert (before, set(looked)) == ({101}, {102})
 
 
-def test_few_strangers_are_looked_at(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_strangers_are_looked_at(machine, monkeypatch):
     """Threads that may serve requests after all are tried at few workers at a time."""
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
     monkeypatch.setattr(worker_threads.RequestThreads, "_blocks_signals", lambda *_: True)
@@ -219,7 +218,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize("errors", [REASONS, [PermissionError(errno.EPERM, "no")]])
-def test_threads_that_end_at_any_moment(machine: Callable[..., None], errors: list[Exception]) -> None:
+def test_threads_that_end_at_any_moment(machine, errors):
     """No error of the kernel, no change of workers, threads or pids makes a sample fail."""
     chance = random.Random(7)
     hands = MovableClock()
@@ -243,14 +242,12 @@ def test_threads_that_end_at_any_moment(machine: Callable[..., None], errors: li
         waits = sampled(of, server)
         offs.add(waits.off)
         assert all(number > 0 for number in waits.threads.values())
-        reading = server.read(1.0)
-        assert isinstance(reading.snapshot, Snapshot)
-        assert of.sample(os.getpid(), reading.snapshot, {}, None) is not None
+        assert of.sample(os.getpid(), server.read(1.0).snapshot, {}, None) is not None
     assert offs <= {None, worker_threads.WHO_MAY_KNOW}
     assert (worker_threads.WHO_MAY_KNOW in offs) == (errors is not REASONS)
 
 
-def test_a_worker_that_has_ended_does_not_switch_the_server_off() -> None:
+def test_a_worker_that_has_ended_does_not_switch_the_server_off():
     """Between the list of processes and the sample a worker became a zombie: the others are still known."""
     ended = os.fork()
     if ended == 0:
@@ -271,7 +268,7 @@ def test_a_worker_that_has_ended_does_not_switch_the_server_off() -> None:
     assert sampled(WaitSampler(WaitSetting()), server).off is None
 
 
-def test_why_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_it_is_off(monkeypatch):
     """Each reason is named: an architecture, one thread for all requests, no cores, a kernel without the file."""
     server = busy_server(1)
     asynchronous = Setup(Options(), None, "async", None, None)
@@ -279,44 +276,37 @@ def test_why_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stats-no-cores" in (sampled(WaitSampler(WaitSetting()), replace(server, cores=False)).off or "")
     monkeypatch.setattr(sampler, "find_calls", lambda: None)
     assert "architecture" in (sampled(WaitSampler(WaitSetting()), server).off or "")
-    reading = server.read(1.0)
-    assert isinstance(reading.snapshot, Snapshot)
-    assert WaitSampler(sampler.OFF).sample(1, reading.snapshot, {}, None) is None
+    assert WaitSampler(sampler.OFF).sample(1, server.read(1.0).snapshot, {}, None) is None
 
 
-def test_an_idle_server_says_that_it_may_not_be_seen(machine: Callable[..., None]) -> None:
+def test_an_idle_server_says_that_it_may_not_be_seen(machine):
     """Without the right, the reason is there before the first request: an idle server's waits are not 0 but unknown."""
-
-    def refuse(*_: object) -> Blocked:
-        raise PermissionError(errno.EPERM, "no")
-
     idle = Server(processes=2, threads=8)
-    machine(refuse)
+    machine(fails_with(PermissionError(errno.EPERM, "no")))
     assert "CAP_SYS_PTRACE" in (sampled(WaitSampler(WaitSetting()), idle).off or "")
+
     machine(lambda *_: IDLE)
     assert sampled(WaitSampler(WaitSetting()), idle) == Waits()
 
 
-def test_a_kernel_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def fails_with(error: OSError) -> Callable[..., Blocked]:
+    def fail(*_: object) -> Blocked:
+        raise error
+
+    return fail
+
+
+def test_a_kernel_without_the_file(monkeypatch):
     """If a living thread has no such file, the reason says so."""
-
-    def none(*_: object) -> None:
-        raise FileNotFoundError(errno.ENOENT, "none")
-
-    monkeypatch.setattr(worker_threads, "read_system_call", none)
-    server = Server(processes=1, threads=1)
-    server.respawn(1, 1.0, os.getpid())
-    server.busy(1)
-    wait_until(  # a busy machine may take too long for the map of memory
-        lambda: "this kernel does not say" in (sampled(WaitSampler(WaitSetting()), server).off or ""), what="a reason"
-    )
+    monkeypatch.setattr(worker_threads, "read_system_call", fails_with(FileNotFoundError(errno.ENOENT, "none")))
+    of = WaitSampler(WaitSetting(), MovableClock().clock.monotonic)
+    assert "this kernel does not say" in (sampled(of, own_server()).off or "")
 
 
-def test_thunder_lock(machine: Callable[..., None]) -> None:
+def test_thunder_lock(machine):
     """Threads at uWSGI's lock between processes are in service, until the document says that they are not."""
     machine(lambda _, thread: SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0)))
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    of, hands = sampler_after(0)
     server = busy_server(1)
     server.busy(2)
     seen = []
@@ -327,7 +317,7 @@ def test_thunder_lock(machine: Callable[..., None]) -> None:
     assert seen[-1] == {"sleep": 2}
 
 
-def test_locks_of_many_threads_are_learnt_too(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
     """If there are too many threads to look at, all are looked at now and then until the lock is known."""
     looked: list[int] = []
     processor = [0.0]
@@ -339,8 +329,7 @@ def test_locks_of_many_threads_are_learnt_too(machine: Callable[..., None], monk
         return SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0, 0))
 
     machine(call)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    of, hands = sampler_after(0)
     server = busy_server()
     server.busy(2, 2, 2, 2)
     for _ in range(100):
@@ -352,43 +341,33 @@ def test_locks_of_many_threads_are_learnt_too(machine: Callable[..., None], monk
     assert len(looked) < 100 * 64 / 2
 
 
-def test_more_threads_than_found(machine: Callable[..., None]) -> None:
+def test_more_threads_than_found(machine):
     """Threads in service that are not found among the process's are unknown."""
     machine(lambda *_: SLEEPS)
     server = busy_server(1)
     server[1].threads = 40
     server.busy(30)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    hands.move(10)
-    assert sampled(of, server).threads == {"sleep": 16, "unknown": 14}
+    assert sampled(sampler_after(10)[0], server).threads == {"sleep": 16, "unknown": 14}
 
 
 @pytest.mark.parametrize(
     ("options", "timeout"),
     [(Options(complete=True), 4), (Options(complete=True, socket_timeout=30), 30), (Options(), None)],
 )
-def test_socket_timeout_of_a_worker(machine: Callable[..., None], options: Options, timeout: int | None) -> None:
+def test_socket_timeout_of_a_worker(machine, options, timeout):
     """uWSGI's own default holds only where all of its options were read, and none of them sets another."""
     machine(lambda *_: SLEEPS)
-    calls, snapshot = find_calls(), busy_server(1).read(1.0).snapshot
-    assert calls is not None
-    assert isinstance(snapshot, Snapshot)
-    threads = WorkerThreads(calls, read_pollfds=False, chance=random.Random(1))
-    at = threads.find(snapshot.workers[0], os.getpid(), None, options)
-    assert at is not None
+    threads = WorkerThreads(find_calls(), read_pollfds=False, chance=random.Random(1))
+    at = threads.find(busy_server(1).read(1.0).snapshot.workers[0], os.getpid(), None, options)
     assert at.process.socket_timeout == timeout
 
 
-def test_epoll_sets_that_are_not_known(machine: Callable[..., None]) -> None:
-    """A thread in an epoll set that is not known is idle, or it waits with the application's own: no more of them are
-    in service than uWSGI says."""
+def test_epoll_sets_that_are_not_known(machine):
+    """Threads in them are idle, or wait with the application's own: no more are in service than uWSGI says."""
     machine(lambda _, thread: SLEEPS if thread % 1000 < 4 else (EPOLL_WAIT, (9, 0, 0, 0, 0, 0, 0)))
     server = busy_server(2)
     server.busy(4, 7)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    hands.move(10)
+    of, _ = sampler_after(10)
     waits = sampled(of, server)
     assert waits.threads == {"sleep": 8, "unknown": 3}
     assert waits.gaps == (GAP_SOCKET,)
@@ -404,31 +383,26 @@ def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_what_is_polled(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, named: bool) -> None:
+def test_what_is_polled(machine, monkeypatch, named):
     """The array of poll(2) is read, and its sockets are known by address; a name is counted as well."""
     monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        hands = MovableClock()
-        of = WaitSampler(WaitSetting(backends={address: "db"} if named else {}), hands.clock.monotonic)
-        hands.move(10)
-        waits = sampled(of, own_server())
+        waits = sampled(sampler_after(10, backends={address: "db"} if named else {})[0], own_server())
     assert (waits.threads, waits.gaps) == ({"backend": 8}, ())
     assert waits.destinations == {Destination("backend", (address,)): 8}
     assert waits.backends == ({"db": 8} if named else {})
 
 
-def test_threads_that_go_on(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_go_on(machine, monkeypatch):
     """Half of the threads leave poll(2) before the closer look: they waited for the same as the rest."""
     looks = count()
     monkeypatch.setattr(closer_look, "FRESH_SECONDS", -1.0)  # as if it came late
     monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
-        hands = MovableClock()
-        of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-        hands.move(10)
+        of, _ = sampler_after(10)
         waits = sampled(of, own_server())
         assert waits.destinations == {Destination("backend", (f"127.0.0.1:{server.getsockname()[1]}",)): 8}
 
@@ -441,19 +415,23 @@ def own_server() -> Server:
     return server
 
 
-def test_an_array_that_cannot_be_read(machine: Callable[..., None]) -> None:
-    """An invalid address says nothing, and so it is inferred; nothing fails."""
+def test_an_array_that_cannot_be_read(machine):
+    """An invalid address says nothing, and so it is inferred; nothing fails. If nobody takes the closer look, what a
+    thread polls is unknown, and the reason says why."""
     with polling(array_is_read=False) as (call, _):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
-        hands = MovableClock()
-        of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-        hands.move(10)
-        assert sum(sampled(of, own_server()).threads.values()) == 8
+        assert sum(sampled(sampler_after(10)[0], own_server()).threads.values()) == 8
+    machine(lambda _, thread: ELSEWHERE if thread % 1000 < 8 else IDLE)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic, asks=Silent())
+    hands.move(5)
+    waits = sampled(of, own_server())
+    assert (waits.threads, waits.gaps) == ({"unknown": 8}, ("the memory does not come",))
 
 
-def test_arrays_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter of system calls refuses: the reason says what to allow, and nothing is asked again at each sample."""
-    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(elsewhere))
+@pytest.fixture
+def refused(monkeypatch) -> list[int]:
+    """The processes whose memory was asked for, which a filter of system calls refuses."""
     asked: list[int] = []
 
     def refuse(pid: int, _: object) -> None:
@@ -461,27 +439,32 @@ def test_arrays_that_may_not_be_read(machine: Callable[..., None], monkeypatch: 
         raise memory.RefusedToReadError
 
     monkeypatch.setattr(memory, "read_pieces", refuse)
+    monkeypatch.setattr(locks, "read_semaphores", refuse)
+    return asked
+
+
+def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
+    """A filter of system calls refuses: the reason says what to allow, and nothing is asked again at each sample."""
+    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(ELSEWHERE))
     monkeypatch.setattr(sampler, "MOST_OF_THE_TIME", 1.0)  # a busy machine looks at all threads, too
-    elsewhere: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))  # not on the stack
-    machine(lambda _, thread: elsewhere if thread % 1000 < 8 else IDLE)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    machine(lambda _, thread: ELSEWHERE if thread % 1000 < 8 else IDLE)
+    of, hands = sampler_after(0)
     for _ in range(5):
         hands.move(5)
         waits = sampled(of, own_server())
     assert (waits.threads, waits.gaps) == ({"unknown": 8}, (sampler.GAP_REFUSED,))
-    assert len(asked) == 1
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize(
     ("address", "printable"), [("/run/db\x1b[2J", "/run/db?[2J"), ("/run/\udcff", "/run/?"), ("x" * 500, "x" * 120)]
 )
-def test_addresses_that_a_terminal_would_obey(address: str, printable: str) -> None:
+def test_addresses_that_a_terminal_would_obey(address, printable):
     """The path of a UNIX socket may hold any byte."""
     assert sampler._destination("backend", Decision("backend", address)).addresses == (printable,)
 
 
-def test_nothing_in_service(machine: Callable[..., None]) -> None:
+def test_nothing_in_service(machine):
     """An idle server has no thread in any state, which is known."""
     machine(by_place)
     server = busy_server()
@@ -490,13 +473,10 @@ def test_nothing_in_service(machine: Callable[..., None]) -> None:
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
 
 
-def test_between_two_bursts(machine: Callable[..., None]) -> None:
-    """A sample that finds nobody at work still knows who had what the last requests waited for: the window before it
-    is about these."""
-    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
-    machine(lambda _, thread: semaphore if thread % 16 < 8 else IDLE)
-    hands = MovableClock()
-    server, of = busy_server(2), WaitSampler(WaitSetting(), hands.clock.monotonic)
+def test_between_two_bursts(machine):
+    """A sample that finds nobody at work still knows who had what the last requests waited for."""
+    machine(lambda _, thread: SEMAPHORE if thread % 16 < 8 else IDLE)
+    (of, hands), server = sampler_after(0), busy_server(2)
     for _ in range(4):
         hands.move(1)
         assert sampled(of, server).threads == {"lock": 16}
@@ -508,16 +488,13 @@ def test_between_two_bursts(machine: Callable[..., None]) -> None:
     assert sampled(of, server) is resting
 
 
-def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_the_application(machine, monkeypatch):
     """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
     rest it is free. A worker that has no time left is left out."""
-    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
     monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
     at = 0
-    machine(lambda _, thread: semaphore if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
-    hands = MovableClock()
-    server = busy_server(2)
-    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    machine(lambda _, thread: SEMAPHORE if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
+    (of, hands), server = sampler_after(0, read_locks=True), busy_server(2)
     for at in range(3):  # noqa: B007 - which threads wait depends on it
         hands.move(1)
         waits = sampled(of, server)
@@ -537,51 +514,35 @@ def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("operation", "is_shared"), [(0x6, True), (0x86, False)])
-def test_a_mule_holds_the_lock(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, operation: int, is_shared: bool
-) -> None:
+def test_a_mule_holds_the_lock(machine, monkeypatch, operation, is_shared):
     """It is looked for only while requests wait for a lock of all processes."""
     monkeypatch.setattr(uwsgi_locks, "list_children", lambda _: [200])
     waits_: Blocked = (202, (0x9000, operation, 0, 0, 0, 0, 0x7FFF0000))
     machine(lambda _, thread: waits_ if thread % 16 < 8 else IDLE)
-    hands, reading = MovableClock(), busy_server(2).read(1.0)
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
-    assert isinstance(reading.snapshot, Snapshot)
+    (of, hands), reading = sampler_after(0), busy_server(2).read(1.0)
     snapshot = msgspec.structs.replace(reading.snapshot, locks={"user 0": 200})
     for _ in range(30):
         hands.move(1)
         waits = of.sample(os.getpid(), snapshot, reading.host.processes, None)
-    assert waits
     assert waits.uwsgi_lock_holder == (LockHolder(200, 0, 1.0) if is_shared else None)
 
 
-def sample_locks(
-    machine: Callable[..., None], hands: MovableClock, of: WaitSampler, samples: int = 4, step: float = 1.0
-) -> Waits:
-    """The last of some samples of a worker whose threads queue for a lock."""
-    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
-    machine(lambda _, thread: semaphore if (thread + at) % 4 else SLEEPS)
+def sample_locks(machine: Callable[..., None], hands: MovableClock, of: WaitSampler) -> Waits:
+    """The last of four samples of a worker whose threads queue for a lock."""
+    machine(lambda _, thread: SEMAPHORE if (thread + at) % 4 else SLEEPS)
     server = busy_server(1)
-    for at in range(samples):  # noqa: B007 - which threads wait depends on it
-        hands.move(step)
+    for at in range(4):  # noqa: B007 - which threads wait depends on it
+        hands.move(1.0)
         waits = sampled(of, server)
     return waits
 
 
-def test_locks_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter of system calls refuses: it is said that nothing could be read, and who waits is known. Nothing is asked
-    again at each sample."""
-    asked: list[int] = []
-
-    def refuse(pid: int, _: object) -> None:
-        asked.append(pid)
-        raise memory.RefusedToReadError
-
-    monkeypatch.setattr(locks, "read_semaphores", refuse)
-    hands = MovableClock()
-    waits = sample_locks(machine, hands, WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic))
+def test_locks_that_may_not_be_read(machine, refused):
+    """Nothing could be read, which is said, and who waits is known; nothing is asked again at each sample."""
+    of, hands = sampler_after(0, read_locks=True)
+    waits = sample_locks(machine, hands, of)
     assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
-    assert len(asked) == 1
+    assert len(refused) == 1
 
 
 class Silent(Direct):
@@ -596,7 +557,7 @@ class Silent(Direct):
         return question(*arguments)
 
 
-def test_locks_in_memory_that_never_comes(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_in_memory_that_never_comes(machine, monkeypatch):
     """The sample ends, who waits is known, and once the memory comes the lock is read."""
     monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
     hands, silent = MovableClock(), Silent()
@@ -607,44 +568,27 @@ def test_locks_in_memory_that_never_comes(machine: Callable[..., None], monkeypa
     assert sample_locks(machine, hands, of).locks == {1: LockUse(waited=True, held=True)}
 
 
-def test_a_closer_look_that_is_not_taken(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a thread polls is then unknown, and the reason says why."""
-    elsewhere: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))  # not on the stack
-    machine(lambda _, thread: elsewhere if thread % 1000 < 8 else IDLE)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic, asks=Silent())
-    hands.move(5)
-    waits = sampled(of, own_server())
-    assert (waits.threads, waits.gaps) == ({"unknown": 8}, ("the memory does not come",))
-
-
-def test_no_memory_is_read_without_a_lock(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
     """Most servers show none: a sample then costs what it did."""
     monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(file_locks, "_read", lambda: pytest.fail("the kernel's list is read"))
     machine(by_place)
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    of, hands = sampler_after(0, read_locks=True)
     for _ in range(5):
         hands.move(1)
         assert sampled(of, busy_server()).locks == {}
 
 
-def test_a_lock_of_a_file_without_rights(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     """Where the kernel does not show what threads wait for, its list of locks still says who waits for a file's."""
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "no right")
-
-    machine(refuse)
+    machine(fails_with(PermissionError(errno.EPERM, "no right")))
     server = busy_server(1)
     pid = next(iter(server.read(1.0).host.processes))
     line = f"FLOCK ADVISORY WRITE {pid} 0:1:2 0 EOF\n"
     texts = [f"1: {line}1: -> {line}", f"1: {line}", ""]
     lists = iter(texts)
     monkeypatch.setattr(file_locks, "_read", lambda: next(lists).encode())
-    hands = MovableClock()
-    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    of, hands = sampler_after(0)
     found = []
     for _ in range(3):
         hands.move(2)

@@ -1,41 +1,40 @@
-"""The table of system calls, and the file that names a thread's call."""
-
-from __future__ import annotations
+"""What the kernel says of one thread: its system call, for how long it sleeps, and its wait for a CPU."""
 
 import os
 import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits import system_calls
+from uwsgi_headroom.kernel.waits import run_delays, system_calls
+from uwsgi_headroom.kernel.waits.naps import LEAST_SECONDS, Naps
+from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_call, read_system_call
 
 
 @pytest.mark.parametrize("column", [1, 2])
-def test_numbers_are_unique(column: int) -> None:
+def test_numbers_are_unique(column):
     """No two calls of an architecture have one number."""
     numbers = [row[column] for row in system_calls._KINDS.values() if row[column] != -1]
     assert len(numbers) == len(set(numbers))
 
 
-def test_architectures() -> None:
+def test_architectures():
     """x86-64 was tried, aarch64 never; others are not known."""
     known, untried = find_calls("x86_64"), find_calls("aarch64")
-    assert known
-    assert untried
     assert (known.tried, untried.tried) == (True, False)
     assert (known.kinds[202], known.kinds[232], untried.kinds[98], untried.kinds[22]) == ("futex", "epoll") * 2
     assert find_calls("riscv64") is None
 
 
-def test_aarch64_has_no_old_calls() -> None:
+def test_aarch64_has_no_old_calls():
     """Its table, asm-generic/unistd.h, has only the newer form of four calls: no number of it stands for them."""
     number = {name: row[2] for name, row in system_calls._KINDS.items()}
     assert {name for name in number if number[name] == -1} == {"poll", "select", "epoll_wait", "vfork"}
     untried = find_calls("aarch64")
-    assert untried
     assert [untried.kinds[number[name]] for name in ("ppoll", "pselect6", "epoll_pwait")] == ["poll", "select", "epoll"]
     assert len(untried.kinds) == len(number) - 4
 
@@ -50,7 +49,7 @@ def test_aarch64_has_no_old_calls() -> None:
         (b"0 " + b"0xffffffffffffffff " * 8, (0, (2**64 - 1,) * 7)),
     ],
 )
-def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: object) -> None:
+def test_contents(monkeypatch, content, expected):
     """The forms of proc_pid_syscall(5)."""
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     assert parse_system_call(read_system_call(1, 1)) == expected
@@ -59,14 +58,14 @@ def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: obj
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"202\n", b"202 0x1 0x2\n", b"x" * 512, b"a 1 2 3 4 5 6 7 8", b"1 z 2 3 4 5 6 7 8"]
 )
-def test_odd_contents(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+def test_odd_contents(monkeypatch, content):
     """Anything else is a ValueError."""
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     with pytest.raises(ValueError, match=r"."):
         parse_system_call(read_system_call(1, 1))
 
 
-def test_a_real_thread() -> None:
+def test_a_real_thread():
     """A thread that reads from a pipe is blocked in read(2) of that descriptor."""
     calls = find_calls()
     assert calls
@@ -87,3 +86,89 @@ def test_a_real_thread() -> None:
         read_system_call(ended, ended)
     os.close(readable)
     os.close(writable)
+
+
+@pytest.fixture
+def end() -> Iterator[threading.Event]:
+    """Ends the threads of a test."""
+    end = threading.Event()
+    yield end
+    end.set()
+
+
+def start(end: threading.Event, seconds: float) -> int:
+    """Start a thread that sleeps for so many seconds again and again; returns its id."""
+
+    def sleep() -> None:
+        while not end.is_set():
+            time.sleep(seconds)
+
+    thread = threading.Thread(target=sleep, daemon=True)
+    thread.start()
+    return thread.native_id or 0
+
+
+def watch(naps: Naps, thread: int, *, requests: bool = False) -> None:
+    """Watch a thread for half as long again as is needed. requests: whether one is completed before each sample."""
+    began, number = time.monotonic(), 0
+    while time.monotonic() < began + 1.5 * LEAST_SECONDS:
+        naps.begin()
+        number += requests
+        naps.note(os.getpid(), thread, number, time.monotonic())
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 30.0])
+def test_a_thread_that_sleeps_again_and_again_and_one_that_sleeps_once(end, seconds):
+    """A busy machine makes a nap longer, and no thread that sleeps wakes up for it."""
+    naps, thread = Naps(), start(end, seconds)
+    time.sleep(0.1)
+    watch(naps, thread)
+    assert naps.length is not None
+    assert (0.005 < naps.length < 0.2) if seconds < 1 else naps.length > 1
+
+
+def test_between_requests_nothing_is_known(end):
+    """A thread that was asleep in another request says nothing; nor does one that has ended, nor a gap."""
+    naps, thread = Naps(), start(end, 0.01)
+    watch(naps, thread, requests=True)
+    assert naps.length is None
+    for now in (0.0, 10.0, 20.0):
+        naps.begin()
+        naps.note(os.getpid(), thread, 0, now)
+        naps.note(os.getpid(), 1 << 30, 0, now)
+    assert naps.length is None
+
+
+def parts(monkeypatch: pytest.MonkeyPatch, *lines: bytes) -> Iterator[float]:
+    delays = RunDelays()
+    for line in lines:
+        monkeypatch.setattr(procfs.KEPT, "read_line", lambda _, line=line: line)
+        yield delays.part_waiting(1, 2)
+
+
+def test_parts(monkeypatch):
+    """The wait since the last time, as a part of both; 0 if a thread id was reused or the kernel does not count."""
+    lines = (b"100 300 7\n", b"200 300 8\n", b"200 300 8\n", b"200 400 9\n", b"0 1 1\n", b"1 2 2\n", b"", b"x y\n")
+    assert list(parts(monkeypatch, *lines)) == [0.75, 0, 0, 1, 0, 0.5, 0, 0]
+
+
+def test_a_real_thread_and_one_that_has_ended():
+    """A part is from 0 to 1; a thread that has ended has none."""
+    delays = RunDelays()
+    assert 0 <= delays.part_waiting(os.getpid(), threading.get_native_id()) <= 1
+    ended = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(ended, 0)
+    assert delays.part_waiting(ended, ended) == 0
+
+
+def test_memory(monkeypatch):
+    """Processes are forgotten with `forget`, and threads that come and go do not fill the memory."""
+    monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: b"1 1 1\n")
+    monkeypatch.setattr(run_delays, "_MOST_KNOWN", 100)
+    delays = RunDelays()
+    for thread in range(1000):
+        delays.part_waiting(1 + thread % 2, thread)
+    assert len(delays._last) <= 101
+    delays.forget(1)
+    assert {pid for pid, _ in delays._last} == {2}

@@ -1,14 +1,11 @@
 """What a thread waits for, by its system call and by the peers of its sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -62,7 +59,7 @@ def process(**changes: object) -> Process:
         "read_pollfds": False,
         "epolls": Epolls(),
     }
-    return Process(**(given | changes))  # type: ignore[arg-type]
+    return Process(**(given | changes))
 
 
 def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
@@ -102,21 +99,20 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
         ("restart_syscall", (), "unknown"),
     ],
 )
-def test_calls_that_decide(name: str, arguments: tuple[int, ...], result: str) -> None:
+def test_calls_that_decide(name, arguments, result):
     """The call and its arguments are enough."""
     assert classified(name, *arguments).result == result
 
 
-def test_the_end_of_another_thread_is_no_lock() -> None:
-    """pthread_join(3) waits for the value of a thread's id, with a futex that other processes could use as well; no
-    lock of the application does."""
+def test_the_end_of_another_thread_is_no_lock():
+    """pthread_join(3) waits for a thread's id, with a futex that other processes could use; no lock does."""
     assert classified("futex", HEAP, 0x109, 4711).joins == 4711
     assert classified("futex", HEAP, 0x189, 4711).joins is None
     assert classified("futex", HEAP, 0x109, 2).joins is None
     assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
 
 
-def test_locks_that_idle_threads_may_wait_for() -> None:
+def test_locks_that_idle_threads_may_wait_for():
     """uWSGI's locks between processes and semaphores may mean idleness; locks on the heap never do."""
     assert classified("futex", HEAP, 0x6).lock == ("futex", HEAP)
     assert classified("semtimedop", 7).lock == ("semaphore", 7)
@@ -131,27 +127,27 @@ def test_locks_that_idle_threads_may_wait_for() -> None:
         ({"memory": MemoryMap(True, (), MEMORY.images)}, thread_wait.GAP_LOCK),
     ],
 )
-def test_other_programs_are_unknown(changes: Mapping[str, object], gap: str) -> None:
+def test_other_programs_are_unknown(changes, gap):
     """A 32-bit program, another architecture, or a program without CPython (Ruby, Go, PyPy): no lock is decided."""
     for address in (PYTHON, UWSGI, HEAP, IMAGE):
         found = classified("futex", address, 0x80, of=process(**changes))
         assert (found.result, found.gap) == ("unknown", gap)
 
 
-def test_running_and_outside() -> None:
+def test_running_and_outside():
     """A thread that runs is in service; one blocked outside of a call waits for something else that is known."""
     assert classify(process(), PID, "running").result == "running"
     assert classify(process(), PID, "outside").result == "other"
 
 
-def test_timeouts_of_polls() -> None:
+def test_timeouts_of_polls():
     """Without the option, or with a timeout of the application, a poll for one descriptor depends on the sockets."""
     for of, timeout in ((process(socket_timeout=None), 4000), (process(), 4001), (process(socket_timeout=30), 4000)):
         found = classified("poll", ON_STACK, 1, timeout, of=of)
         assert (found.result, found.call, found.gap) == (None, "poll", thread_wait.GAP_POLL)
 
 
-def test_what_is_polled_goes_before_the_timeout() -> None:
+def test_what_is_polled_goes_before_the_timeout():
     """If it may be read, the descriptor decides: a backend may have uWSGI's own timeout."""
     reads = process(read_pollfds=True)
     left, right = socket.socketpair()
@@ -167,7 +163,7 @@ def test_what_is_polled_goes_before_the_timeout() -> None:
     assert decide_polled(reads, classified("poll", ON_STACK, 1, 4000, of=reads), None).result == "client"
 
 
-def test_other_things_that_are_polled() -> None:
+def test_other_things_that_are_polled():
     """Pipes are pipes, also beside a closed descriptor. If all are closed, the thread has gone on meanwhile."""
     reads = process(read_pollfds=True)
     wait = classified("poll", HEAP, 2, 9, of=reads)
@@ -181,14 +177,14 @@ def test_other_things_that_are_polled() -> None:
 
 
 @pytest.mark.parametrize("number", [17, 10_000, 2**32, 2**64 - 1])
-def test_long_arrays_are_not_read(number: int) -> None:
+def test_long_arrays_are_not_read(number):
     """Of a thread that polls many descriptors, none is looked at."""
     reads = process(read_pollfds=True)
     found = decide_polled(reads, classified("poll", ON_STACK, number, 9, of=reads), None)
     assert (found.result, found.gap, found.polled) == ("unknown", thread_wait.GAP_MANY, None)
 
 
-def test_a_connection_that_is_made() -> None:
+def test_a_connection_that_is_made():
     """connect(2) waits until it can write."""
     with socket.socket() as connection:
         assert classified("connect", connection.fileno()).writes
@@ -196,7 +192,7 @@ def test_a_connection_that_is_made() -> None:
 
 
 @pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
-def test_impossible_descriptors(fileno: int) -> None:
+def test_impossible_descriptors(fileno):
     """A number that is no descriptor is unknown."""
     with socket.socket() as used:
         assert fileno != used.fileno()
@@ -205,7 +201,7 @@ def test_impossible_descriptors(fileno: int) -> None:
             assert classified("epoll_wait", fileno).sockets == ()
 
 
-def test_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors(tmp_path, monkeypatch):
     """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other."""
     regular, fifo = tmp_path / "file", tmp_path / "fifo"
     regular.touch()
@@ -223,7 +219,7 @@ def test_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         os.close(each)
 
 
-def test_a_descriptor_is_never_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_descriptor_is_never_followed(monkeypatch, tmp_path):
     """The file behind a descriptor is not asked: it may be on a server that does not answer."""
     asked: list[object] = []
     monkeypatch.setattr(os, "stat", lambda path, **_: asked.append(path))
@@ -232,9 +228,8 @@ def test_a_descriptor_is_never_followed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not asked
 
 
-def test_sockets_in_an_epoll_set() -> None:
-    """The sockets of a set are found by their inodes; a set known to be idle is not read again, nor any of a process
-    that has a large one."""
+def test_sockets_in_an_epoll_set():
+    """They are found by their inodes; a set known to be idle, or one of a large process, is not read."""
     left, right = socket.socketpair()
     near, far = os.pipe()
     with left, right, select.epoll() as epoll:
@@ -261,7 +256,7 @@ def opened() -> Iterator[list[int]]:
         yield [each.fileno() for each in copies]
 
 
-def test_a_large_epoll_set(monkeypatch: pytest.MonkeyPatch, opened: list[int]) -> None:
+def test_a_large_epoll_set(monkeypatch, opened):
     """Its first sockets are not read either: its size says that it is large."""
     monkeypatch.setattr(descriptors, "MOST_FDINFO_BYTES", 4096)
     with select.epoll() as epoll:
@@ -270,7 +265,7 @@ def test_a_large_epoll_set(monkeypatch: pytest.MonkeyPatch, opened: list[int]) -
         assert descriptors.list_sockets_in_epoll(PID, epoll.fileno()) == ((), 4096)
 
 
-def test_many_descriptors_are_not_listed(monkeypatch: pytest.MonkeyPatch, opened: list[int]) -> None:
+def test_many_descriptors_are_not_listed(monkeypatch, opened):
     """Of a process with many descriptors, a few are listed and no link is read."""
     number = len(os.listdir("/proc/self/fd"))
     links: list[int] = []
@@ -316,7 +311,7 @@ DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:543
         ((None,), "unknown", ""),
     ],
 )
-def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...], result: str, address: str) -> None:
+def test_peers_of_the_sockets_that_are_waited_for(peers, result, address):
     """One kind of peer decides; several, or one that is not known, do not. A listening socket means idleness."""
     decision = decide(Wait(None, tuple(range(len(peers)))), Known(*peers))
     assert (decision.result, decision.address) == (result, address)
@@ -336,7 +331,7 @@ def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...]
         ((), "unknown", thread_wait.GAP_SOCKET),
     ],
 )
-def test_any_socket_of_the_process(peers: tuple[Peer | None, ...], result: str, gap: str | None) -> None:
+def test_any_socket_of_the_process(peers, result, gap):
     """If what is polled is not read, the only backend of the process is meant; clients and listeners are not."""
     wait = Wait(None, tuple(range(len(peers))), gap=thread_wait.GAP_POLL)
     decision = decide(wait, Known(*peers))
@@ -353,14 +348,14 @@ def test_any_socket_of_the_process(peers: tuple[Peer | None, ...], result: str, 
         (Wait(None, (0,), gap=thread_wait.GAP_POLL), True),
     ],
 )
-def test_a_backend_that_has_not_answered_to_the_connection(wait: Wait, connecting: bool) -> None:
+def test_a_backend_that_has_not_answered_to_the_connection(wait, connecting):
     """It is connecting, unless the thread by now waits for something to read."""
     silent = Peer("backend", "10.0.0.9:80", connecting=True)
     assert decide(wait, Known(silent)) == Decision("backend", "10.0.0.9:80", connecting=connecting)
     assert not decide(wait, Known(Peer("backend", "10.0.0.9:80"))).connecting
 
 
-def test_a_result_needs_no_peers() -> None:
+def test_a_result_needs_no_peers():
     """A decided wait keeps its result and its gap."""
     assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
 
@@ -380,9 +375,8 @@ def test_a_result_needs_no_peers() -> None:
         ((IMAGE, 0x189, 0), None),
     ],
 )
-def test_semaphores_of_locks(arguments: tuple[int, ...], semaphore: int | None) -> None:
-    """A lock of CPython's is a semaphore on the heap, at which threads wait while it is 0. A mutex of the C library is
-    not, nor is what CPython 3.14 has on the waiter's own stack."""
+def test_semaphores_of_locks(arguments, semaphore):
+    """A lock of CPython's is a semaphore on the heap; a mutex of the C library is not, nor is one on the stack."""
     assert classified("futex", *arguments).semaphore == semaphore
 
 
@@ -398,24 +392,24 @@ def test_semaphores_of_locks(arguments: tuple[int, ...], semaphore: int | None) 
         ("semtimedop", (7,), True),
     ],
 )
-def test_locks_of_several_processes(name: str, arguments: tuple[int, ...], shared: bool) -> None:
+def test_locks_of_several_processes(name, arguments, shared):
     """The kernel needs to know whether other processes may wait at the same place: `FUTEX_PRIVATE_FLAG` says not."""
     assert (classified(name, *arguments).result, classified(name, *arguments).shared) == ("lock", shared)
 
 
-def test_a_private_lock_in_a_library_is_unknown() -> None:
+def test_a_private_lock_in_a_library_is_unknown():
     """Nothing says what it is for."""
     assert classified("futex", IMAGE, 0x189, 0).result == "unknown"
 
 
-def test_an_event_loop_waits_for_its_backend() -> None:
+def test_an_event_loop_waits_for_its_backend():
     """A pair of sockets wakes it up, beside the backend that it waits for; with a second backend it is not known."""
     assert decide(Wait(None, (0, 1), epoll=5), Known(PAIR, POSTGRES)).address == "10.0.0.5:5432"
     assert decide(Wait(None, (0, 1, 2), epoll=5), Known(PAIR, POSTGRES, REDIS)).result == "unknown"
     assert decide(Wait(None, (0,), epoll=5), Known(PAIR)).result == "pipe"
 
 
-def test_locks_of_files() -> None:
+def test_locks_of_files():
     """The kernel knows them by another call."""
     assert (classified("flock", 3).file, classified("futex", HEAP, 0x189, 0).file) == (True, False)
 
@@ -423,7 +417,7 @@ def test_locks_of_files() -> None:
 @pytest.mark.parametrize(
     ("same", "named"), [(True, ["standard output and error"] * 2), (False, ["standard output", "standard error"])]
 )
-def test_an_output_that_is_a_pipe(same: bool, named: list[str]) -> None:
+def test_an_output_that_is_a_pipe(same, named):
     """A write to descriptor 1 or 2 is one to the process's own output; one to another pipe is not."""
     error = subprocess.STDOUT if same else subprocess.PIPE
     with subprocess.Popen(

@@ -1,7 +1,5 @@
 """Request threads among the other threads of real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -9,8 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import pytest
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import worker_threads
@@ -46,14 +42,12 @@ def started(before: int, serving: int, after: int) -> Iterator[tuple[int, list[i
     """The pid of such a process, and the ids of its threads in the order of their start."""
     command = [sys.executable, "-c", PROGRAM, str(before), str(serving), str(after)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
         ids = json.loads(process.stdout.readline())
         yield process.pid, ids
         process.stdin.close()
 
 
-def test_request_threads_are_presumed() -> None:
+def test_request_threads_are_presumed():
     """Of nine threads, the main one and the first three that block all signals serve requests."""
     with started(3, 3, 2) as (pid, ids):
         threads = RequestThreads(pid, 4)
@@ -62,7 +56,7 @@ def test_request_threads_are_presumed() -> None:
         assert set(threads.strangers(CHANCE)) <= {*ids[:3], *ids[6:]}
 
 
-def test_seen_threads_replace_presumed_ones() -> None:
+def test_seen_threads_replace_presumed_ones():
     """A thread that was seen accepting serves requests, whatever its mask; never more than there are."""
     with started(2, 1, 1) as (pid, ids):
         threads = RequestThreads(pid, 2)
@@ -73,13 +67,13 @@ def test_seen_threads_replace_presumed_ones() -> None:
         assert threads.strangers(CHANCE) == []
 
 
-def test_one_thread() -> None:
+def test_one_thread():
     """With one request thread it is the main one, whatever the application starts."""
     with started(1, 2, 0) as (pid, _):
         assert RequestThreads(pid, 1).threads == [pid]
 
 
-def test_threads_that_are_missing() -> None:
+def test_threads_that_are_missing():
     """A worker that has not started its threads yet has not all of them, nor one that has ended."""
     with started(0, 1, 0) as (pid, _):
         threads = RequestThreads(pid, 8)
@@ -90,11 +84,11 @@ def test_threads_that_are_missing() -> None:
     assert threads.threads == []
 
 
-def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch):
     """However many threads an application starts, at most 256 masks are read, and four strangers looked at."""
     reads: list[object] = []
     real = procfs.read_file
-    monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))
     with started(1500, 0, 0) as (pid, _):
         threads = RequestThreads(pid, 1000)
         assert len(reads) <= worker_threads._MOST_MASKS
@@ -102,17 +96,17 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest
         assert len(threads.strangers(CHANCE)) == 4
 
 
-def test_lists_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_become_rare(monkeypatch):
     """A worker whose threads are never all found is listed less and less often."""
     lists: list[int] = []
-    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: lists.append(pid) or [pid])
     threads = RequestThreads(os.getpid(), 8)
     for _ in range(1000):
         threads.list_again()
     assert 30 <= len(lists) <= 40
 
 
-def test_masks_that_are_hidden_or_odd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_that_are_hidden_or_odd(monkeypatch):
     """Without a mask a thread is not presumed to serve requests."""
     with started(0, 3, 0) as (pid, _):
         monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\n")
