@@ -1,11 +1,9 @@
 """Captures uWSGI's messages from one uWSGI: `UWSGI=PATH python3 -m tests.uwsgi_log.capture`.
 
-Writes `captured/VERSION.log`: for each known message that could be provoked, the first line with it. Other lines are
-left out, those of requests and of the application above all, and directories are those of a made-up machine. How the
-versions are built: `tests/fixtures/capture.py`.
+Writes the part of `captured.log` for this version: for each known message that could be provoked, the first line with
+it. Other lines are left out, those of requests and of the application above all, and directories are those of a made-up
+machine. How the versions are built: `tests/fixtures/capture.py`.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os
@@ -20,23 +18,89 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support.real_uwsgi import Uwsgi, accepting, bare, uwsgi_binary
-from tests.uwsgi_log.test_real_uwsgi import APP, get, packet, seen_in, send, worker_pids
+from uwsgi_headroom.stats import decode
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 
-CAPTURED = Path(__file__).with_name("captured")
+CAPTURED = Path(__file__).with_name("captured.log")
 SECONDS = 20.0
 
 
+APP = """
+import os, sys, time
+import uwsgi
+
+def application(environ, start_response):
+    path = environ.get("PATH_INFO", "")
+    if path == "/error":
+        raise KeyError("secret")
+    if path == "/forge":
+        sys.stderr.write("DAMN ! worker 1 (pid: 1) died, killed by signal 11 :( trying respawn ...\\n" * 20)
+        sys.stderr.write("invalid HTTP request size (max 4096)...skip\\n" * 20)
+        sys.stderr.flush()
+    if path == "/sleep":
+        time.sleep(60)
+    if path == "/cache":
+        for number in range(20):
+            uwsgi.cache_set(f"key{number}", b"x")
+    if path == "/large":
+        start_response("200 OK", [])
+        return [b"x" * 65536] * 100
+    start_response("200 OK", [])
+    return [b"ok"]
+"""
+
+
+def seen_in(log: Path) -> set[str]:
+    return {seen.code for seen in Scanner().scan(log.read_bytes() + b"\n")}
+
+
+def send(address: str | tuple[str, int], data: bytes, *, waits: bool = True) -> bytes:
+    """Sends bytes and returns the answer, empty if the connection is closed without one."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with contextlib.suppress(OSError), socket.socket(family) as client:
+        client.settimeout(20)
+        client.connect(address)
+        client.sendall(data)
+        return b"".join(iter(lambda: client.recv(65536), b"")) if waits else b""
+    return b""
+
+
+def get(server: Uwsgi, path: str, head: str = "", *, waits: bool = True) -> bytes:
+    return send(("127.0.0.1", server.http), f"GET {path} HTTP/1.0\r\n{head}\r\n".encode(), waits=waits)
+
+
+def packet(modifier: int = 0, **variables: str) -> bytes:
+    """A request in the uwsgi protocol."""
+    body = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in variables.items() for text in pair)
+    return struct.pack("<BHB", modifier, len(body), 0) + body
+
+
+def worker_pids(server: Uwsgi) -> list[int]:
+    snapshot = decode(server.document())
+    return [worker.pid for worker in snapshot.workers if worker.pid and worker.accepting]
+
+
+@contextlib.contextmanager
+def serving(app: Path, *options: str) -> Iterator[Uwsgi]:
+    with accepting("--wsgi-file", str(app), *options) as server:
+        yield server
+
+
+def read_captured() -> dict[str, str]:
+    """The captured lines by version, which is in the first of them."""
+    parts = re.split(r"^(?=\*\*\* Starting uWSGI (\S+) )", CAPTURED.read_text(), flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 def main() -> None:
-    binary = uwsgi_binary()
-    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    version = subprocess.run([uwsgi_binary(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
-        texts = list(_provoke(Path(folder)))
+        texts = list(provoke(Path(folder)))
     lines = dict(pair for text in texts for pair in _known_lines(text))
-    CAPTURED.mkdir(exist_ok=True)
-    path = CAPTURED / f"{version}.log"
-    path.write_bytes(b"".join(lines[code] for code in sorted(lines)))
-    print(f"{path.name}: {len(lines)} messages, {path.stat().st_size} bytes")
+    codes = sorted(lines, key=lambda code: (code != "started", code))
+    captured = read_captured() | {version: b"".join(lines[code] for code in codes).decode()}
+    CAPTURED.write_text("".join(captured.values()))
+    print(f"{version}: {len(lines)} messages")
 
 
 def _known_lines(text: bytes) -> Iterator[tuple[str, bytes]]:
@@ -48,11 +112,11 @@ def _known_lines(text: bytes) -> Iterator[tuple[str, bytes]]:
                 yield seen.code, re.sub(rb"/\S*/headroom-\w+|/tmp/\w+", b"/srv/shop", line)
 
 
-def _provoke(folder: Path) -> Iterator[bytes]:
+def provoke(folder: Path) -> Iterator[bytes]:
     """The logs of uWSGIs to which all of this happens."""
     app, broken, touched = folder / "shop.py", folder / "broken.py", folder / "touched"
     app.write_text(APP)
-    broken.write_text("import missing_module\n")
+    broken.write_text("import os\nimport missing_module\n")
     touched.touch()
     serve = ("--wsgi-file", str(app))
     options = ("--limit-post", "10", "--harakiri", "2", "--cache2", "name=default,items=5", "--listen", "4")

@@ -1,14 +1,11 @@
 """`check --log` names causes that only uWSGI's log has, and proves them by uWSGI's counters and processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +13,14 @@ from typing import Any
 import pytest
 
 from tests.support.exporter import exporter, run
-from tests.support.real_uwsgi import bare, wait_until
-from tests.uwsgi_log.test_real_uwsgi import APP, Uwsgi, get, packet, send, serving, worker_pids
+from tests.support.real_uwsgi import Uwsgi, bare, wait_until
+from tests.uwsgi_log.capture import APP, get, packet, send, serving, worker_pids
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
+def app(tmp_path) -> Path:
     path = tmp_path / "shop.py"
     path.write_text(APP)
     return path
@@ -48,6 +45,20 @@ def repeated(*acts: Callable[[], object], pause: float = 0.05) -> Iterator[None]
         thread.join(60)
 
 
+def end_first(server: Uwsgi, number: signal.Signals) -> None:
+    """Sends a signal to the first worker, if there is one."""
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.kill(worker_pids(server)[0], number)
+
+
+@contextlib.contextmanager
+def broken(folder: Path, *options: str) -> Iterator[Uwsgi]:
+    """A uWSGI of two workers whose application is `broken.py` in this folder, which cannot be imported."""
+    app = ("--wsgi-file", str(folder / "broken.py"), "--socket", "{directory}/app", "--stats", "{directory}/stats")
+    with bare("--master", "--processes", "2", *app, *options) as server:
+        yield server
+
+
 def check(server: Uwsgi, *options: str, seconds: float = 8) -> dict[str, Any]:
     """The document of a check that reads the log."""
     ran = run("check", server.stats, "--log", str(server.log), "--seconds", str(seconds), "--format", "json", *options)
@@ -60,7 +71,7 @@ def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {finding["code"]: finding for finding in document["findings"]}
 
 
-def test_heads_above_buffer_size_are_a_warning(app: Path) -> None:
+def test_heads_above_buffer_size_are_a_warning(app):
     """uWSGI counts none of these requests, so nothing proves the lines; the option is named."""
     large = f"Cookie: token=secret{'x' * 5000}\r\n"
     with serving(app) as server, repeated(lambda: get(server, "/"), lambda: get(server, "/", large)):
@@ -75,7 +86,7 @@ def test_heads_above_buffer_size_are_a_warning(app: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [("--processes", "2"), ("--processes", "2", "--threads", "4", "--log-5xx", "-L")])
-def test_errors_of_the_application_are_proven(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_errors_of_the_application_are_proven(tmp_path, options):
     """The lines of requests have the PIDs and the counters of the workers."""
     app = tmp_path / "fails.py"
     app.write_text("def application(environ, start_response):\n    start_response('503 X', [])\n    return [b'x']\n")
@@ -85,21 +96,11 @@ def test_errors_of_the_application_are_proven(tmp_path: Path, options: tuple[str
 
 
 @pytest.mark.slow
-def test_errors_of_uwsgi_itself_are_proven(tmp_path: Path) -> None:
-    """It calls no application, as for a request that a rule of routing ends: the line has the number of all
-    requests."""
+def test_errors_of_uwsgi_itself_are_proven(tmp_path):
+    """The line of a request without an application has the number of all requests."""
     (tmp_path / "broken.py").write_text("import missing_module\n")
-    options = (
-        "--master",
-        "--processes",
-        "2",
-        "--wsgi-file",
-        str(tmp_path / "broken.py"),
-        "--socket",
-        "{directory}/app",
-    )
     get_it = packet(REQUEST_METHOD="GET", PATH_INFO="/", SERVER_PROTOCOL="HTTP/1.1")
-    with bare(*options, "--stats", "{directory}/stats") as server, repeated(lambda: send(server.socket, get_it)):
+    with broken(tmp_path) as server, repeated(lambda: send(server.socket, get_it)):
         document = check(server)
     errors = findings(document)["server_errors"]
     assert (errors["severity"], "most responses" in errors["title"]) == ("critical", True)
@@ -107,17 +108,14 @@ def test_errors_of_uwsgi_itself_are_proven(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_signal_that_ends_workers_is_named(app: Path) -> None:
+def test_the_signal_that_ends_workers_is_named(app):
     """Workers that crash: by which signal, in the first sentence."""
-    with serving(app, "--processes", "4") as server:
-
-        def crash() -> None:
-            with contextlib.suppress(ProcessLookupError, IndexError):
-                os.kill(worker_pids(server)[0], signal.SIGSEGV)
-            time.sleep(1.5)
-
-        with repeated(crash), repeated(lambda: get(server, "/")):
-            document = check(server, seconds=12)
+    with (
+        serving(app, "--processes", "4") as server,
+        repeated(lambda: get(server, "/")),
+        repeated(lambda: end_first(server, signal.SIGSEGV), pause=1.5),
+    ):
+        document = check(server, seconds=12)
     assert document["status"] != "ok"
     assert "signal 11 (SIGSEGV)" in document["verdict"]
     assert "Native code crashed" in document["findings"][0]["change"]
@@ -126,7 +124,7 @@ def test_the_signal_that_ends_workers_is_named(app: Path) -> None:
     assert any(event["workers"] and event["evidence"].startswith("Process ") for event in events)
 
 
-def test_a_missing_plugin_is_named(app: Path) -> None:
+def test_a_missing_plugin_is_named(app):
     """Requests with a modifier that no plugin serves."""
     with serving(app) as server, repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))):
         document = check(server)
@@ -138,53 +136,38 @@ def test_a_missing_plugin_is_named(app: Path) -> None:
     assert "(now 5)" in finding["change"]
 
 
-def test_a_failed_import_is_named(tmp_path: Path) -> None:
+def test_a_failed_import_is_named(tmp_path):
     """The exception of a failed start, with its file and line, once a reload has repeated it."""
     (tmp_path / "broken.py").write_text("import os\nimport missing_module\n")
-    options = ("--master", "--wsgi-file", str(tmp_path / "broken.py"), "--socket", "{directory}/app", "--lazy-apps")
-    with bare(*options, "--stats", "{directory}/stats", "--processes", "2") as server:
-
-        def restart() -> None:
-            with contextlib.suppress(ProcessLookupError, IndexError):
-                os.kill(worker_pids(server)[0], signal.SIGKILL)
-            time.sleep(2)
-
-        with repeated(restart):
-            document = check(server)
+    with broken(tmp_path, "--lazy-apps") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=2):
+        document = check(server)
     finding = findings(document)["no_application"]
     assert "ModuleNotFoundError at " in finding["title"]
     assert "broken.py:2" in finding["title"]
 
 
-def test_the_way_to_read_the_log_is_printed(app: Path) -> None:
+def test_the_way_to_read_the_log_is_printed(app):
     """A verdict that would need the log prints the flag that reads it, if its file is known."""
-    with serving(app, "--processes", "2") as server:
-        log = Path(f"{server.directory}/log")
-
-        def kill() -> None:
-            with contextlib.suppress(ProcessLookupError, IndexError):
-                os.kill(worker_pids(server)[0], signal.SIGKILL)
-
-        with repeated(kill, pause=1.0):
-            ran = run("check", server.stats, "--seconds", "6")
-    assert f"--log stats={log}" in " ".join(ran.stdout.split())
+    with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
+        ran = run("check", server.stats, "--seconds", "6")
+    assert f"--log stats={server.directory}/log" in " ".join(ran.stdout.split())
 
 
-def test_the_path_of_a_log_may_be_relative(app: Path) -> None:
+def test_the_path_of_a_log_may_be_relative(app):
     """Without a name, if it has a slash: a word alone may be a mistaken name."""
     with serving(app) as server:
         ran = run("check", server.stats, "--seconds", "2", "--log", os.path.relpath(server.log), "--format", "json")
     assert "log" not in {each["what"] for each in json.loads(ran.stdout)["unknown"]}
 
 
-def test_discover_prints_the_flag(app: Path) -> None:
+def test_discover_prints_the_flag(app):
     """`discover` prints the flags that watch a server and read its log."""
     with serving(app) as server:
         ran = run("discover")
         assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", ran.stdout)
 
 
-def test_the_exporter_counts_messages(app: Path) -> None:
+def test_the_exporter_counts_messages(app):
     """The counters are exported for messages that were seen, and the journal has the events."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}", "--log", f"shop={server.log}") as web:
         wait_until(lambda: 'uwsgi_log_up{server="shop"} 1' in web.get()[1])
@@ -195,7 +178,7 @@ def test_the_exporter_counts_messages(app: Path) -> None:
         assert 'uwsgi_events_total{kind="log_message",server="shop"} 1' in web.get()[1]
 
 
-def test_without_a_log_nothing_is_read_or_exported(app: Path) -> None:
+def test_without_a_log_nothing_is_read_or_exported(app):
     """It is off unless it is configured: no metric, and the file is not open."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}") as web:
         wait_until(lambda: 'uwsgi_up{server="shop"' in web.get()[1])
@@ -206,12 +189,9 @@ def test_without_a_log_nothing_is_read_or_exported(app: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        (("--log", "other=/tmp/x"), "no server is named 'other'"),
-        (("--log", "shop"), "write NAME=PATH"),
-    ],
+    [(("--log", "other=/tmp/x"), "no server is named 'other'"), (("--log", "shop"), "write NAME=PATH")],
 )
-def test_a_log_of_no_server_is_refused(app: Path, options: tuple[str, ...], words: str) -> None:
+def test_a_log_of_no_server_is_refused(app, options, words):
     """A mistake in a name is no log that is silently not read."""
     with serving(app) as server:
         ran = run("check", f"shop={server.stats}", "--seconds", "2", *options)
@@ -219,7 +199,7 @@ def test_a_log_of_no_server_is_refused(app: Path, options: tuple[str, ...], word
     assert words in ran.stderr
 
 
-def test_a_log_that_cannot_be_read_is_said(app: Path) -> None:
+def test_a_log_that_cannot_be_read_is_said(app):
     """The document says why the log is not read."""
     with serving(app) as server:
         server.log.rename(server.log.with_name("moved"))

@@ -1,22 +1,29 @@
 """The journal of a systemd unit is read through a child process, which ends with what reads it.
 
-A stand-in follows a file here as `journalctl` follows the journal; `test_real_journal.py` has the real one.
+A stand-in follows a file here as `journalctl` follows the journal; the last test has a real journald.
 """
 
-from __future__ import annotations
-
 import asyncio
+import contextlib
+import ctypes
+import json
 import os
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from tests.support.other_namespaces import as_nobody, as_root
-from tests.support.real_uwsgi import wait_until
+from tests.support.exporter import run
+from tests.support.other_namespaces import as_nobody, as_root, in_child
+from tests.support.real_uwsgi import accepting, uwsgi_binary, wait_until
+from tests.uwsgi_log.capture import packet, send
+from tests.uwsgi_log.test_check import repeated
+from uwsgi_headroom.kernel.procfs import read_begin
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.log import UwsgiLog
 from uwsgi_headroom.uwsgi_log.tail import Journal
@@ -59,7 +66,7 @@ class StandIn:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def stand_in(tmp_path, monkeypatch) -> StandIn:
     made = StandIn(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     with_journal(tmp_path, monkeypatch)
@@ -100,7 +107,7 @@ def started(journal: Journal, stand_in: StandIn, now: float = 0.0) -> Callable[[
     return following
 
 
-def test_the_lines_of_the_unit_are_read(stand_in: StandIn, journal: Journal) -> None:
+def test_the_lines_of_the_unit_are_read(stand_in, journal):
     """From now on, and of this unit's processes alone; a line without an end waits for it."""
     stand_in.write(b"old\n")
     following = started(journal, stand_in)
@@ -114,7 +121,7 @@ def test_the_lines_of_the_unit_are_read(stand_in: StandIn, journal: Journal) -> 
     assert {"--follow", "--lines=0", "--output=cat"} <= {*arguments}
 
 
-def test_what_is_not_read_waits(stand_in: StandIn, journal: Journal) -> None:
+def test_what_is_not_read_waits(stand_in, journal):
     """A turn is bounded. The rest stays in a pipe, and what is beyond that in the journal; nothing is lost."""
     following = started(journal, stand_in)
     stand_in.write(LINE * 50_000)
@@ -125,7 +132,7 @@ def test_what_is_not_read_waits(stand_in: StandIn, journal: Journal) -> None:
     assert found == 50_000
 
 
-def test_a_child_that_ends_is_started_again(stand_in: StandIn, journal: Journal) -> None:
+def test_a_child_that_ends_is_started_again(stand_in, journal):
     """After a pause; meanwhile the log counts as not read."""
     now, pauses = 0.0, []
     for _ in range(2):
@@ -143,7 +150,7 @@ def test_a_child_that_ends_is_started_again(stand_in: StandIn, journal: Journal)
     assert journal.trouble is None
 
 
-def test_the_child_ends_with_its_reader(stand_in: StandIn) -> None:
+def test_the_child_ends_with_its_reader(stand_in):
     """When reading is cancelled, and when the log is no longer configured; it does not come back."""
 
     class Watched:
@@ -173,7 +180,7 @@ def test_the_child_ends_with_its_reader(stand_in: StandIn) -> None:
         (stand_in.folder / "pid").unlink()
 
 
-def test_why_it_cannot_be_read(stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
     """No journal, and no `journalctl`: nothing is started, and the reason is known."""
     monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
     log = UwsgiLog("journal:shop.service")
@@ -187,7 +194,7 @@ def test_why_it_cannot_be_read(stand_in: StandIn, tmp_path: Path, monkeypatch: p
 
 
 @as_root
-def test_a_user_without_the_right_is_named_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_the_right_is_named_the_group(monkeypatch):
     """`journalctl` itself follows a journal that it may not read without a word."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -198,3 +205,84 @@ def test_a_user_without_the_right_is_named_the_group(monkeypatch: pytest.MonkeyP
         file.parent.parent.chmod(0o700)
         assert as_nobody(module._find_trouble) == module.NOT_ALLOWED
         assert module._find_trouble() is None
+
+
+JOURNALD = Path("/lib/systemd/systemd-journald")
+CGROUPS = next(filter(Path.is_dir, map(Path, ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"))), Path("/nonexistent"))
+
+
+@contextlib.contextmanager
+def journald() -> Iterator[None]:
+    """Gives this process a journald that keeps its files in memory."""
+    clone_newns = 0x00020000
+    assert ctypes.CDLL(None).unshare(clone_newns) == 0
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    for folder in ("/run", "/var/log"):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+    for folder in ("/run/systemd/journal", "/run/log/journal"):
+        Path(folder).mkdir(parents=True)
+    machine = Path("/run/machine-id")
+    machine.write_text(f"{'0' * 31}1\n")
+    subprocess.run(["mount", "--bind", str(machine), "/etc/machine-id"], check=True)
+    with subprocess.Popen([str(JOURNALD)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(Path("/run/systemd/journal/stdout").is_socket)
+            yield
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def unit(name: str, folder: Path) -> Iterator[str]:
+    """Yields a program that runs uWSGI in a unit of this name, with its output to the journal."""
+    slice_ = CGROUPS / f"headroom{os.getpid()}.slice"
+    cgroup = slice_ / name
+    cgroup.mkdir(parents=True)
+    script = folder / "start"
+    script.write_text(f'#!/bin/sh\necho $$ > {cgroup}/cgroup.procs\nexec systemd-cat {uwsgi_binary()} "$@"\n')
+    script.chmod(0o755)
+    try:
+        yield str(script)
+    finally:
+        wait_until(lambda: not (cgroup / "cgroup.procs").read_text())
+        cgroup.rmdir()
+        slice_.rmdir()
+
+
+def followers(name: str) -> list[str]:
+    """The command lines of processes that follow this unit."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = read_begin(1 << 16, path).split(b"\0")
+            found += [str(path)] if f"_SYSTEMD_UNIT={name}".encode() in words else []
+    return found
+
+
+@pytest.mark.integration
+@as_root
+@pytest.mark.skipif(
+    not (JOURNALD.exists() and shutil.which("systemd-cat") and (CGROUPS / "cgroup.procs").exists()),
+    reason="this machine has no journald, or no cgroup of version 2",
+)
+def test_a_message_in_the_journal_is_proven(tmp_path):
+    """A modifier without a plugin: the journal names it, the requests agree. Nobody follows the journal afterwards."""
+    name = f"shop{os.getpid()}.service"
+
+    def watch() -> tuple[dict[str, Any], str, list[str]]:
+        with (
+            journald(),
+            unit(name, tmp_path) as binary,
+            accepting("--disable-logging", binary=binary) as server,
+            repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))),
+        ):
+            found = run("discover").stdout
+            ran = run("check", server.stats, "--log", f"journal:{name}", "--seconds", "8", "--format", "json")
+            assert not ran.stderr, ran.stderr
+            return json.loads(ran.stdout), found, followers(name)
+
+    document, found, left = in_child(watch)
+    assert f"=journal:{name}" in found
+    assert document["verdict"] == "uWSGI's log says that no plugin serves the requests that the web server passes on."
+    assert "(now 5)" in document["findings"][0]["change"]
+    assert not left

@@ -1,12 +1,9 @@
 """A line of the log is proven by a process that is gone, a counter that has grown, or a state, within five seconds."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import LogMessage
-from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, Batch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.proof import PROOF_SECONDS, Line, Proofs
 from uwsgi_headroom.uwsgi_log.scan import Seen
@@ -25,15 +22,25 @@ class Watched:
     def note(self, at: float) -> None:
         self.proofs.note(self.server.read(at))
 
-    def serve(self, requests: int, calls: int | None) -> None:
-        self.server.serve(1, requests)
-        self.server[1].calls = None if calls is None else 100 + calls
-
     def count(self, at: float, seen: Seen, count: int = 1) -> int:
         return self.proofs.count(Line(at, seen, count), at)
 
 
-def test_a_process_that_is_gone_is_a_proof() -> None:
+def served(requests: int, calls: int | None, *, static: int = 0, routed: int = 0, respawns: bool = False) -> Watched:
+    """One whose first worker has served more requests. calls: of its application; static, routed: requests without;
+    respawns: then it is another process."""
+    watched = Watched()
+    watched.server.serve(1, requests)
+    first = watched.server[1]
+    first.calls = None if calls is None else 100 + calls
+    first.static_requests, first.routed_requests = static, routed
+    if respawns:
+        watched.server.respawn(1, 1.0)
+    watched.note(1.0)
+    return watched
+
+
+def test_a_process_that_is_gone_is_a_proof():
     """The line names the process of a worker that is no longer there; another process proves nothing."""
     watched = Watched()
     pid, alive = watched.server[2].pid, watched.server[1].pid
@@ -45,7 +52,7 @@ def test_a_process_that_is_gone_is_a_proof() -> None:
     assert watched.count(2.0 + PROOF_SECONDS, Seen("killed_by_signal", pid=pid, signal=11)) == 0
 
 
-def test_the_line_may_come_first() -> None:
+def test_the_line_may_come_first():
     """A process may be seen to be gone after its line was read, also before uWSGI's master has noticed."""
     watched = Watched()
     line = Line(1.0, Seen("worker_died", worker=2, pid=watched.server[2].pid), 1)
@@ -55,7 +62,7 @@ def test_the_line_may_come_first() -> None:
     assert watched.proofs.count(line, 2.0) == 1
 
 
-def test_one_growth_of_a_counter_proves_one_line() -> None:
+def test_one_growth_of_a_counter_proves_one_line():
     """A forged line more than the counter has grown is not proven, however often it is asked about."""
     watched = Watched()
     seen = Seen("harakiri", worker=1, pid=watched.server[1].pid)
@@ -71,30 +78,21 @@ def test_one_growth_of_a_counter_proves_one_line() -> None:
     ("calls", "respawns", "proven"), [(90, False, 10), (94, False, 6), (100, False, 0), (90, True, 0), (None, False, 0)]
 )
 @pytest.mark.parametrize("code", ["body_too_large", "modifier_unavailable", "empty_request"])
-def test_requests_that_call_no_application_are_a_proof(
-    calls: int | None, respawns: bool, proven: int, code: str
-) -> None:
+def test_requests_that_call_no_application_are_a_proof(calls, respawns, proven, code):
     """uWSGI counts a request that it refuses, and its application counts none: among others, too. A new process counts
     its calls from 0 on, and those of PHP are not counted."""
-    watched = Watched()
-    watched.serve(100, calls)
-    if respawns:
-        watched.server.respawn(1, 1.0)
-    watched.note(1.0)
+    watched = served(100, calls, respawns=respawns)
     assert watched.count(1.0, Seen(code), 10) == proven
     assert watched.count(1.0, Seen("bad_packet"), 10) == 0, "one request without a call proves one line"
 
 
-def test_files_and_routes_are_answered_without_a_call() -> None:
+def test_files_and_routes_are_answered_without_a_call():
     """A client that gets files, or that a rule of routing answers, proves no line that it makes up."""
-    watched = Watched()
-    watched.serve(100, 80)
-    watched.server[1].static_requests, watched.server[1].routed_requests = 15, 5
-    watched.note(1.0)
+    watched = served(100, 80, static=15, routed=5)
     assert watched.count(1.0, Seen("modifier_unavailable", limit=5), 10) == 0
 
 
-def test_requests_in_service_are_no_requests_without_a_call() -> None:
+def test_requests_in_service_are_no_requests_without_a_call():
     """uWSGI counts a call when it begins, and a request when it ends."""
     watched = Watched()
     watched.server[1].calls = 104
@@ -112,11 +110,9 @@ def failed(watched: Watched, calls: int, size: int = 90, application: int = 0, r
     return Seen("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
 
 
-def test_the_line_of_a_request_has_the_numbers_of_its_worker() -> None:
+def test_the_line_of_a_request_has_the_numbers_of_its_worker():
     """Its PID, and the calls of its application before and after it."""
-    watched = Watched()
-    watched.serve(20, 20)
-    watched.note(1.0)
+    watched = served(20, 20)
     assert [watched.count(1.0, failed(watched, calls)) for calls in (99, 100, 110, 120, 121)] == [0, 1, 1, 1, 0]
     assert watched.count(1.0, failed(watched, 110)._replace(pid=1)) == 0
     assert watched.count(1.0, failed(watched, 110)._replace(pid=watched.server[2].pid)) == 0
@@ -124,39 +120,31 @@ def test_the_line_of_a_request_has_the_numbers_of_its_worker() -> None:
     assert watched.count(1.0, Seen("status_5xx", pid=watched.server[1].pid)) == 0
 
 
-def test_a_request_without_a_call_has_the_number_of_all_requests() -> None:
+def test_a_request_without_a_call_has_the_number_of_all_requests():
     """uWSGI counts no calls of PHP. Its own counter of all requests may be a little behind."""
-    watched = Watched()
-    watched.serve(20, None)
-    watched.note(1.0)
+    watched = served(20, None)
     numbers = (98, 99, 110, 120, 121)
     assert [watched.count(1.0, failed(watched, -1, 9, -1, number)) for number in numbers] == [0, 1, 1, 1, 0]
 
 
-def test_lines_of_requests_are_no_more_than_requests() -> None:
+def test_lines_of_requests_are_no_more_than_requests():
     """A forged line is one too many where uWSGI logs each request, and where it logs none, users know no numbers."""
-    watched = Watched()
-    watched.serve(20, 20)
-    watched.note(1.0)
+    watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110), 30) == 20
     assert watched.count(1.0, failed(watched, 111)) == 0
-    watched = Watched()
-    watched.serve(20, 20)
-    watched.note(1.0)
+    watched = served(20, 20)
     watched.proofs.note_requests(1.0, 18)
     assert watched.count(1.0, failed(watched, 110), 20) == 2
 
 
-def test_lines_of_requests_have_no_more_bytes_than_were_sent() -> None:
+def test_lines_of_requests_have_no_more_bytes_than_were_sent():
     """20 responses of 100 bytes are not 3 of 900."""
-    watched = Watched()
-    watched.serve(20, 20)
-    watched.note(1.0)
+    watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110, size=900), 3) == 2
     assert watched.count(1.0, failed(watched, 110, size=3000)) == 0
 
 
-def test_what_no_fact_can_show_is_never_proven() -> None:
+def test_what_no_fact_can_show_is_never_proven():
     """Some messages have no counter."""
     watched = Watched()
     watched.server.respawn(1, 1.0)
@@ -164,7 +152,7 @@ def test_what_no_fact_can_show_is_never_proven() -> None:
     assert watched.count(1.0, Seen("disk_full")) == 0
 
 
-def test_a_reload_is_no_growth() -> None:
+def test_a_reload_is_no_growth():
     """A full reload sets uWSGI's counters to 0."""
     watched = Watched()
     watched.server[1].harakiris = 7
@@ -175,7 +163,7 @@ def test_a_reload_is_no_growth() -> None:
     assert watched.count(2.0, Seen("harakiri", worker=1)) == 0
 
 
-def test_lines_that_come_without_readings_are_bounded() -> None:
+def test_lines_that_come_without_readings_are_bounded():
     """A server that is down may write for days."""
     watched = Watched()
     for turn in range(5000):
@@ -198,7 +186,7 @@ class Log(UwsgiLog):
         self.take(batch, at, lambda *event: self.events.append(event))
 
 
-def test_a_window_has_its_messages() -> None:
+def test_a_window_has_its_messages():
     """A window has the counts, the workers and the signals of its messages, and how many are proven."""
     log = Log()
     pid = log.server[2].pid
@@ -213,7 +201,7 @@ def test_a_window_has_its_messages() -> None:
     assert log.totals.lines == 3
 
 
-def test_events_name_the_worker_and_the_process() -> None:
+def test_events_name_the_worker_and_the_process():
     """An event has the worker and the PID; a worker that does not exist is not named."""
     log = Log()
     log.hear(1.0, Seen("killed_by_signal", worker=2, pid=4711, signal=11))
@@ -224,7 +212,7 @@ def test_events_name_the_worker_and_the_process() -> None:
     ]
 
 
-def test_a_log_full_of_different_messages_makes_few_events() -> None:
+def test_a_log_full_of_different_messages_makes_few_events():
     """The application cannot displace all other events of the journal."""
     log = Log()
     for limit in range(1000):
@@ -233,7 +221,7 @@ def test_a_log_full_of_different_messages_makes_few_events() -> None:
     assert log.totals.messages == {"processes_limited": 1000}
 
 
-def test_pending_lines_are_bounded() -> None:
+def test_pending_lines_are_bounded():
     """A hostile log takes no more memory than its bounds."""
     log = Log()
     for pid in range(5000):
@@ -244,11 +232,10 @@ def test_pending_lines_are_bounded() -> None:
     assert len(log._bins["killed_by_signal"]) == 1
 
 
-def test_an_application_that_is_missing_is_a_proof() -> None:
+def test_an_application_that_is_missing_is_a_proof():
     """A worker that accepts requests without an application proves the message about it."""
     log = Log()
     reading = log.server.read(1.0)
-    assert isinstance(reading.snapshot, Snapshot)
     assert all(not worker.apps for worker in reading.snapshot.workers)
     log.hear(1.0, Seen("application_not_loaded", place="KeyError at shop/wsgi.py:3"))
     log.note(reading)

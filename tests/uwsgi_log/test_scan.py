@@ -1,17 +1,14 @@
 """Known messages are found in a log, and nothing of any other text leaves it."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.uwsgi_log.capture import CAPTURED
+from tests.uwsgi_log.capture import read_captured
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
 from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen, count_requests
@@ -33,16 +30,15 @@ def codes(*lines: str) -> Counter[str]:
     return counted
 
 
-@pytest.mark.parametrize("path", sorted(CAPTURED.glob("*.log")), ids=lambda path: path.stem)
-def test_lines_of_each_version_are_recognized(path: Path) -> None:
-    """Each line that a real uWSGI of this version wrote is one known message, and most of those that can be provoked
-    are there."""
-    lines = path.read_text().splitlines()
+@pytest.mark.parametrize("text", [pytest.param(text, id=version) for version, text in read_captured().items()])
+def test_lines_of_each_version_are_recognized(text):
+    """Each line of a real uWSGI is one known message, and most of those that can be provoked are there."""
+    lines = text.splitlines()
     assert [sum(codes(line).values()) for line in lines] == [1] * len(lines)
     assert len(codes(*lines)) == len(lines) >= 35
 
 
-def test_there_are_samples_of_every_message() -> None:
+def test_there_are_samples_of_every_message():
     """Each known message has a line of its own in the samples, at least one for each pattern."""
     assert list(SAMPLES) == [message.code for message in MESSAGES]
     assert len(MESSAGES) >= 40
@@ -58,7 +54,7 @@ UNDATED = ("traceback", "status_5xx")
 
 @pytest.mark.parametrize("code", SAMPLES)
 @pytest.mark.parametrize("date", ["", DATE, "2026-11-25 18:54:16 - ", "[25/Nov/2026:18:54:16 +0000] - "])
-def test_each_sample_is_found(code: str, date: str) -> None:
+def test_each_sample_is_found(code, date):
     """A message is found without a date, with uWSGI's, and with one of an own format, among lines of requests."""
     for sample in SAMPLES[code]:
         lines = [date + line.removeprefix(DATE) for line in sample.split("\n")]
@@ -67,12 +63,12 @@ def test_each_sample_is_found(code: str, date: str) -> None:
         assert codes(date + REQUEST, *lines, date + REQUEST) == {code: 1}, sample
 
 
-def test_the_lines_of_requests_are_no_messages() -> None:
+def test_the_lines_of_requests_are_no_messages():
     """What the application and requests write is neither kept nor counted."""
     assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
 
 
-def test_only_the_end_of_a_request_is_its_status() -> None:
+def test_only_the_end_of_a_request_is_its_status():
     """A URL or a name may look like the end of a line with status 500, and an application may write one."""
     end = "(HTTP/1.1 500) 2 headers in 64 bytes (1 switches on core 0)"
     forged = [REQUEST.replace("/?key=1", f"/{end}"), REQUEST.replace("()", end), f"hello {end}", f"{end} [pid: 1", end]
@@ -81,7 +77,7 @@ def test_only_the_end_of_a_request_is_its_status() -> None:
     assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
 
 
-def test_the_line_of_a_request_has_its_numbers() -> None:
+def test_the_line_of_a_request_has_its_numbers():
     """Its process, its application (-1 if uWSGI called none), the counters and the bytes of the response."""
     failed = REQUEST.replace("1.1 200", "1.1 500")
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
@@ -90,13 +86,13 @@ def test_the_line_of_a_request_has_its_numbers() -> None:
     assert Scanner().scan(lines) == {called: 1, called._replace(request=(-1, -1, 2, 67)): 2}
 
 
-def test_the_lines_of_requests_are_counted() -> None:
+def test_the_lines_of_requests_are_counted():
     """Wherever a block begins."""
     lines = "".join(f"{line}\n" for line in (REQUEST, "hello [pid: 1|", REQUEST, REQUEST)).encode()
     assert (count_requests(lines), count_requests(lines[1:]), count_requests(b"")) == (3, 2, 0)
 
 
-def test_numbers_are_taken() -> None:
+def test_numbers_are_taken():
     """A message has the numbers of its worker, process, signal and limit."""
     assert scan(SAMPLES["killed_by_signal"][0]) == {Seen("killed_by_signal", worker=2, pid=4711, signal=11): 1}
     assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Seen("head_too_large", limit=4096): 2}
@@ -112,13 +108,13 @@ FAILED = (
 )
 
 
-def test_a_failed_start_has_its_exception_and_place() -> None:
+def test_a_failed_start_has_its_exception_and_place():
     """From a traceback come the type of the exception, and the last two parts of the last file with its line."""
     place = "ModuleNotFoundError at shop/wsgi.py:12"
     assert scan(*FAILED) == {Seen("traceback", place=place): 1, Seen("application_not_loaded", place=place): 1}
 
 
-def test_a_traceback_goes_on_in_the_next_block() -> None:
+def test_a_traceback_goes_on_in_the_next_block():
     """Blocks end between any two lines."""
     for cut in range(1, len(FAILED)):
         scanner, seen = Scanner(), Counter[Seen]()
@@ -127,7 +123,7 @@ def test_a_traceback_goes_on_in_the_next_block() -> None:
         assert seen == scan(*FAILED)
 
 
-def test_a_traceback_ends_where_lines_were_left_out() -> None:
+def test_a_traceback_ends_where_lines_were_left_out():
     """The place of one exception is not given to another's."""
     scanner = Scanner()
     scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
@@ -135,7 +131,7 @@ def test_a_traceback_ends_where_lines_were_left_out() -> None:
     assert scanner.scan(f"ValueError: x\n{FAILED[-1]}\n".encode()) == {Seen("application_not_loaded"): 1}
 
 
-def test_the_user_of_an_access_log_begins_no_message() -> None:
+def test_the_user_of_an_access_log_begins_no_message():
     """In an access log of the same file, a user may choose his name: only a date may stand before a message."""
     message = SAMPLES["killed_by_signal"][0]
     assert not scan(f"10.0.0.7 - {message}", f"::1 - {message}", f"2001:db8:12:34::7 - {message}", f"a - b - {message}")
@@ -168,7 +164,7 @@ def _hostile_lines(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(_hostile_lines(), max_size=20))
-def test_nothing_but_known_words_comes_out(lines: list[bytes]) -> None:
+def test_nothing_but_known_words_comes_out(lines):
     """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
     come out. The names of an exception and of its file are the application's own, and plain."""
     place = re.compile(r"[A-Za-z_][\w.]{0,100}( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
@@ -182,13 +178,13 @@ def test_nothing_but_known_words_comes_out(lines: list[bytes]) -> None:
             )
 
 
-def test_names_that_are_not_plain_do_not_come_out() -> None:
+def test_names_that_are_not_plain_do_not_come_out():
     """A file or an exception with any other character than those of a name is left out."""
     frame = f'  File "/srv/{SECRET} x/{SECRET}?.py", line 1, in f'
     assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Seen("traceback"): 1}
 
 
-def test_patterns_begin_with_plain_bytes() -> None:
+def test_patterns_begin_with_plain_bytes():
     """Lines are found by the first bytes of a pattern, so these are no choice and no repetition."""
     for head, rows in index().items():
         assert len(head) == HEAD
@@ -198,7 +194,7 @@ def test_patterns_begin_with_plain_bytes() -> None:
 
 
 @pytest.mark.parametrize("code", SAMPLES)
-def test_patterns_take_linear_time(code: str) -> None:
+def test_patterns_take_linear_time(code):
     """A long hostile line takes no longer than reading it: only its beginning is looked at."""
     for sample in SAMPLES[code]:
         head = sample.removeprefix(DATE)
@@ -209,7 +205,7 @@ def test_patterns_take_linear_time(code: str) -> None:
             assert time.thread_time() - began < 0.2, (code, cut)
 
 
-def test_words_are_sentences() -> None:
+def test_words_are_sentences():
     """Each message says something, and every one with a finding of its own has a harm and an advice."""
     for message in MESSAGES:
         assert message.says, message.code

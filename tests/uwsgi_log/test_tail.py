@@ -1,18 +1,18 @@
 """A log is read from its end on, through rotation in every way, and nothing but a regular file is opened."""
 
-from __future__ import annotations
-
 import os
+import re
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support.other_namespaces import as_root
+from tests.uwsgi_log.capture import APP, get, serving
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LONGEST_UNENDED
 from uwsgi_headroom.uwsgi_log.tail import DRAIN_SECONDS, IDLE_SECONDS, MOST_BEHIND, Tail
@@ -35,7 +35,7 @@ class Read:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "shop.log"
 
 
@@ -44,12 +44,20 @@ def read(path: Path) -> Read:
     return Read(path)
 
 
+@pytest.fixture
+def follow(path: Path, read: Read) -> Read:
+    """One that has seen the log when it was empty."""
+    path.touch()
+    read()
+    return read
+
+
 def append(path: Path, text: bytes) -> None:
     with path.open("ab") as file:
         file.write(text)
 
 
-def test_it_begins_at_the_end(path: Path, read: Read) -> None:
+def test_it_begins_at_the_end(path, read):
     """What was there before is not read, nor the rest of a line that had begun."""
     path.write_bytes(b"old\nhalf a li")
     assert read() == b""
@@ -58,7 +66,7 @@ def test_it_begins_at_the_end(path: Path, read: Read) -> None:
     assert read() == b""
 
 
-def test_a_file_that_appears_later_is_all_new(path: Path, read: Read) -> None:
+def test_a_file_that_appears_later_is_all_new(path, read):
     """A log that was missing is read from its beginning."""
     assert read() == b""
     assert read.tail.trouble == "there is no file of that name"
@@ -67,75 +75,65 @@ def test_a_file_that_appears_later_is_all_new(path: Path, read: Read) -> None:
     assert read.tail.trouble is None
 
 
-def test_lines_are_whole(path: Path, read: Read) -> None:
+def test_lines_are_whole(path, follow):
     """The beginning of a line waits for its end."""
-    path.touch()
-    read()
     append(path, b"one\ntw")
-    assert read() == b"one\n"
+    assert follow() == b"one\n"
     append(path, b"o\n")
-    assert read() == b"two\n"
+    assert follow() == b"two\n"
 
 
-def test_a_renamed_file_is_read_to_its_end(path: Path, read: Read) -> None:
+def test_a_renamed_file_is_read_to_its_end(path, follow):
     """uWSGI writes to the old file until it opens the new one; both are read, and then the old one is closed."""
-    path.touch()
-    read()
     append(path, b"1\n")
     old = path.rename(path.with_suffix(".log.1"))
     append(old, b"2\n")
     path.write_bytes(b"3\n")
-    assert read() == b"1\n2\n3\n"
+    assert follow() == b"1\n2\n3\n"
     append(old, b"4\n")
     append(path, b"5\n")
-    assert read() == b"4\n5\n"
-    read.now += DRAIN_SECONDS
-    read()
+    assert follow() == b"4\n5\n"
+    follow.now += DRAIN_SECONDS
+    follow()
     append(old, b"6\n")
-    assert read() == b""
-    assert len(read.tail._files) == 1
+    assert follow() == b""
+    assert len(follow.tail._files) == 1
 
 
-def test_a_file_that_gets_its_name_back_is_not_read_twice(path: Path, read: Read) -> None:
+def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
     """A rotation that is taken back doubles nothing."""
-    path.touch()
-    read()
     append(path, b"1\n")
-    read()
+    follow()
     old = path.rename(path.with_suffix(".log.1"))
     path.touch()
-    read()
+    follow()
     old.rename(path)
     append(path, b"2\n")
-    assert read() == b"2\n"
+    assert follow() == b"2\n"
 
 
-def test_a_truncated_file_is_read_from_its_beginning(path: Path, read: Read) -> None:
+def test_a_truncated_file_is_read_from_its_beginning(path, follow):
     """Its size tells, and where it has grown again, the bytes before the place that was read last."""
-    path.touch()
-    read()
     append(path, b"first\nsecond\n")
-    read()
+    follow()
     path.write_bytes(b"3\n")
-    assert read() == b"3\n"
+    assert follow() == b"3\n"
     path.write_bytes(b"a longer line than before\n")
-    assert read() == b"a longer line than before\n"
+    assert follow() == b"a longer line than before\n"
 
 
-def test_a_copied_and_truncated_file_is_read_on(path: Path, read: Read) -> None:
+def test_a_copied_and_truncated_file_is_read_on(path, follow):
     """Of what `copytruncate` copies, nothing is read twice; lines between the last look and the truncation are lost."""
-    path.touch()
-    read()
     append(path, b"1\nhalf")
-    assert read() == b"1\n"
+    assert follow() == b"1\n"
     append(path, b" a line\n")
     shutil.copy(path, path.with_suffix(".log.1"))
     os.truncate(path, 0)
     append(path, b"2\n")
-    assert read() == b"2\n"
+    assert follow() == b"2\n"
 
 
-def test_a_hole_after_a_truncation_is_no_text(path: Path, read: Read) -> None:
+def test_a_hole_after_a_truncation_is_no_text(path, read):
     """A program that does not append writes on at its old place: what is before it reads as NUL."""
     with path.open("wb", buffering=0) as writer:
         writer.write(b"x" * 5000 + b"\n")
@@ -149,61 +147,52 @@ def test_a_hole_after_a_truncation_is_no_text(path: Path, read: Read) -> None:
         assert read() == b"3\n"
 
 
-def test_a_deleted_file_is_read_while_it_grows(path: Path, read: Read) -> None:
-    """It is closed a minute after it has last grown, since it takes up the disk; the next file is read from its
-    beginning."""
-    path.touch()
-    read()
+def test_a_deleted_file_is_read_while_it_grows(path, follow):
+    """It is closed a minute after it has last grown; the next file is read from its beginning."""
     with path.open("ab", buffering=0) as writer:
         path.unlink()
         writer.write(b"1\n")
-        assert read() == b"1\n"
-        assert read.tail.trouble == "there is no file of that name"
-        assert read() == b""
-        read.now += IDLE_SECONDS
-        read()
-        assert read.tail._files == []
+        assert follow() == b"1\n"
+        assert follow.tail.trouble == "there is no file of that name"
+        assert follow() == b""
+        follow.now += IDLE_SECONDS
+        follow()
+        assert follow.tail._files == []
         path.write_bytes(b"2\n")
-        assert read() == b"2\n"
+        assert follow() == b"2\n"
 
 
-def test_a_long_line_is_left_out(path: Path, read: Read) -> None:
-    """Of a line without an end, no more than LONGEST_UNENDED is kept, and what follows it is read."""
-    path.touch()
-    read()
+def test_a_long_line_is_left_out(path, follow):
+    """Of a line without an end, no more than LONGEST_UNENDED is kept, and what follows it is follow."""
     with path.open("ab") as file:
         file.truncate(5 * MOST_BEHIND)  # a hole, which costs no disk
     append(path, b"x" * (2 * LONGEST_UNENDED) + b"\nnext\n")
-    assert read().endswith(b"next\n")
-    assert len(read.tail._files[-1]._lines._carry) <= LONGEST_UNENDED
+    assert follow().endswith(b"next\n")
+    assert len(follow.tail._files[-1]._lines._carry) <= LONGEST_UNENDED
     append(path, b"y" * (3 * BLOCK_BYTES))
-    assert read() == b""
-    assert len(read.tail._files[-1]._lines._carry) <= LONGEST_UNENDED
+    assert follow() == b""
+    assert len(follow.tail._files[-1]._lines._carry) <= LONGEST_UNENDED
     append(path, b"\nlast\n")
-    assert read() == b"last\n"
+    assert follow() == b"last\n"
 
 
-def test_a_log_that_grows_too_fast_is_read_in_part(path: Path, read: Read) -> None:
+def test_a_log_that_grows_too_fast_is_read_in_part(path, follow):
     """The oldest bytes are skipped, and counted; the first line after the gap is whole."""
-    path.touch()
-    read()
     line = b"x" * 99 + b"\n"
     with path.open("ab") as file:
         for _ in range(200):
             file.write(line * 10_000)
-    found = read(1_000_000)
-    assert read.tail.skipped == 200_000_000 - MOST_BEHIND
+    found = follow(1_000_000)
+    assert follow.tail.skipped == 200_000_000 - MOST_BEHIND
     assert set(found.split(b"\n")) == {line[:-1], b""}
     assert 900_000 < len(found) <= 1_000_000
-    assert len(read()) + len(found) + 200 >= MOST_BEHIND
+    assert len(follow()) + len(found) + 200 >= MOST_BEHIND
 
 
-def test_a_turn_is_bounded(path: Path, read: Read) -> None:
+def test_a_turn_is_bounded(path, follow):
     """No look reads more than it may, and what is left comes at the next."""
-    path.touch()
-    read()
     append(path, b"x" * 99 + b"\n" + b"y" * 999_899 + b"\n")
-    assert read(100) == b"x" * 99 + b"\n"
+    assert follow(100) == b"x" * 99 + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -217,9 +206,7 @@ def test_a_turn_is_bounded(path: Path, read: Read) -> None:
         (lambda path: os.symlink(f"{path}.other", path), "there is no file of that name"),
     ],
 )
-def test_nothing_but_a_regular_file_is_opened(
-    path: Path, read: Read, make: Callable[[str], object], trouble: str
-) -> None:
+def test_nothing_but_a_regular_file_is_opened(path, read, make, trouble):
     """A FIFO would lose what its reader reads, and a device may block without end."""
     make(str(path))
     assert read() == b""
@@ -232,7 +219,7 @@ def test_nothing_but_a_regular_file_is_opened(
     assert read().endswith(b"next\n")
 
 
-def test_a_link_is_followed(path: Path, read: Read) -> None:
+def test_a_link_is_followed(path, read):
     """A log may be a link that a rotation points to another file."""
     path.with_name("a").write_bytes(b"old\n")
     path.with_name("b").write_bytes(b"1\n")
@@ -244,7 +231,7 @@ def test_a_link_is_followed(path: Path, read: Read) -> None:
 
 
 @as_root
-def test_a_file_that_becomes_readable_is_read() -> None:
+def test_a_file_that_becomes_readable_is_read():
     """Without the right to read it, a log is not read. With one, it is read from its end at that moment."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -283,7 +270,7 @@ def _read_as_nobody(path: Path, tell: int, asked: int) -> int:
     return 0 if found == [b"", "the user that runs uwsgi-headroom has no right to read it", b"", None, b"new\n"] else 1
 
 
-def test_renaming_loses_and_doubles_nothing(path: Path) -> None:
+def test_renaming_loses_and_doubles_nothing(path):
     """At 1 MB/s, with a new file every 0.7 s: every line is read once."""
     path.touch()
     tail = Tail(str(path))
@@ -314,7 +301,7 @@ def test_renaming_loses_and_doubles_nothing(path: Path) -> None:
     assert rotated >= 3
 
 
-def test_a_hundred_rotations_in_a_second_break_nothing(path: Path, read: Read) -> None:
+def test_a_hundred_rotations_in_a_second_break_nothing(path, read):
     """What is between two looks may be lost; the last file is read, and few are open."""
     before = len(os.listdir("/proc/self/fd"))
     path.touch()
@@ -328,3 +315,72 @@ def test_a_hundred_rotations_in_a_second_break_nothing(path: Path, read: Read) -
     assert read().endswith(b"last\n")
     assert len(read.tail._files) <= module._MOST_FILES + 1
     assert len(os.listdir("/proc/self/fd")) <= before + module._MOST_FILES + 1
+
+
+MAXSIZE = 30_000
+REQUESTS = 1200
+BETWEEN_LOOKS = 100
+"""The most requests between two looks at the log, also on a busy machine: fewer than uWSGI rotates after."""
+
+ROTATIONS = 3
+
+
+def rename(log: Path, number: int) -> None:
+    """As logrotate does with `create`: uWSGI writes to the old file until it is asked to open the log again."""
+    log.rename(f"{log}.{number}")
+    log.touch()
+    time.sleep(0.3)
+    later = time.time() + 10 * number
+    os.utime(log.with_name("reopen"), (later, later))
+
+
+def by_uwsgi(_log: Path, _number: int) -> None:
+    """uWSGI's master renames the log once a second, if it is larger than `log-maxsize`."""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("rotate", [rename, by_uwsgi])
+def test_every_request_is_read_once(rotate, tmp_path):
+    """Some 200 requests a second, and a rotation between two looks at the log, over and over."""
+    app, log, reopen = tmp_path / "shop.py", tmp_path / "shop.log", tmp_path / "reopen"
+    app.write_text(APP)
+    log.touch()
+    reopen.touch()
+    options = ["--logto", str(log), "--touch-logreopen", str(reopen)]
+    options += ["--log-master", "--log-maxsize", str(MAXSIZE)] if rotate is by_uwsgi else []
+    tail, found, stop, looked = Tail(str(log)), bytearray(), threading.Event(), threading.Event()
+
+    def look() -> None:
+        for block in tail.read(time.monotonic(), 1 << 30):
+            found.extend(block or b"")
+
+    def follow() -> None:
+        while not stop.wait(TURN_SECONDS):
+            look()
+            looked.set()
+
+    look()
+    with serving(app, *options) as server:
+        look()  # the first lines: a second change within half a second of the first would not be seen
+        reader = threading.Thread(target=follow)
+        reader.start()
+        try:
+            rotated = 0
+            for number in range(REQUESTS):
+                get(server, f"/{number}")
+                last = f"GET /{number} ".encode()
+                if number % BETWEEN_LOOKS == 0:
+                    looked.clear()
+                    assert looked.wait(60)
+                if number % (REQUESTS // 5) == REQUESTS // 10:
+                    rotated += 1
+                    rotate(log, rotated)
+            end = time.monotonic() + 30
+            while last not in found and time.monotonic() < end:
+                time.sleep(0.1)
+        finally:
+            stop.set()
+            reader.join()
+    assert Counter(map(int, re.findall(rb" GET /(\d+) ", found))) == Counter(range(REQUESTS))
+    assert len(list(tmp_path.glob("shop.log*"))) > ROTATIONS
+    assert not tail.skipped
