@@ -1,7 +1,6 @@
 """Integrals of what threads wait for, and windows of them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ STEP = 1.0
 
 
 def waiting(busy: int = 0, *, pg: float = 0.0, lock: dict[int, float] | None = None, **threads: float) -> Waits:
-    return Waits(threads=threads, backends={"pg": pg}, interpreter_lock=lock or {}, busy=busy)  # type: ignore[arg-type]
+    return Waits(threads=threads, backends={"pg": pg}, interpreter_lock=lock or {}, busy=busy)
 
 
 def read(at: float, waits: Waits | None, server: Server | None = None) -> Reading:
@@ -37,67 +36,59 @@ def totals_of(*readings: Reading) -> Totals:
 
 
 def seconds(totals: Totals, state: str) -> float:
-    assert totals.waits
-    return totals.waits.seconds[STATES.index(state)]  # type: ignore[arg-type]
+    return totals.waits.seconds[STATES.index(state)]
 
 
-def test_time_between_two_samples_is_linear() -> None:
+def test_time_between_two_samples_is_linear():
     """Two threads that sleep become four within a second: three seconds of sleep."""
     totals = totals_of(read(10, waiting(sleep=2, pg=1, backend=1)), read(11, waiting(sleep=4, pg=2, backend=2)))
-    assert totals.waits
     assert (seconds(totals, "sleep"), seconds(totals, "backend"), totals.waits.backends) == (3, 1.5, {"pg": 1.5})
     assert (totals.waits.observed_seconds, totals.waits.since) == (1, 10)
 
 
-def test_disagreement_is_absolute() -> None:
+def test_disagreement_is_absolute():
     """Too many and too few threads do not cancel each other out."""
     totals = totals_of(read(10, waiting(1, sleep=3)), read(11, waiting(3, sleep=1)))
-    assert totals.waits
     assert totals.waits.disagreement_seconds == 2
 
 
-def test_a_gap_adds_nothing() -> None:
+def test_a_gap_adds_nothing():
     """A pause longer than the longest step is not observed."""
     totals = totals_of(*(read(at, waiting(cpu=1)) for at in (10, 11, 60, 61)))
-    assert totals.waits
     assert (totals.waits.observed_seconds, seconds(totals, "cpu")) == (2, 2)
 
 
-def test_off_and_on_again() -> None:
+def test_off_and_on_again():
     """While it is unknown what threads wait for, nothing is added, and it is known anew only since the next sample."""
     off = Waits(off="not permitted")
     totals = totals_of(*(read(at, off if at == 12 else waiting(cpu=1)) for at in (10, 11, 12, 13, 14)))
-    assert totals.waits
     assert (totals.waits.observed_seconds, seconds(totals, "cpu"), totals.waits.since) == (2, 2, 13)
-    unknown = totals_of(read(10, waiting(cpu=1)), read(11, None))
-    assert unknown.waits
-    assert unknown.waits.since is None
+    assert totals_of(read(10, waiting(cpu=1)), read(11, None)).waits.since is None
     assert totals_of(read(10, off), read(11, None)).waits is None
 
 
-def test_waits_of_a_worker_that_is_no_more() -> None:
+def test_waits_of_a_worker_that_is_no_more():
     """After a reload with fewer workers, the lock of the former ones is not added to another."""
-    before = read(10, waiting(interpreter_lock=4, lock={1: 1, 4: 3}), Server(processes=4))
-    after = read(11, waiting(interpreter_lock=1, lock={1: 1}), Server(processes=2))
-    totals = totals_of(before, after)
+    held = dict.fromkeys(range(1, 5), HELD)
+    waits = replace(waiting(interpreter_lock=4, lock={1: 1, 4: 3}), locks=held, reads_locks=True)
+    before = read(10, waits, Server(processes=4))
+    totals = totals_of(before, read(11, replace(waits, interpreter_lock={1: 1}), Server(processes=2)))
     assert len(totals.workers) == 2
     assert [worker.interpreter_lock_seconds for worker in totals.workers] in ([1, 0], [0, 0])
 
 
-def history_of(*readings: Reading) -> History:
+def history_of(waits: Callable[[int], Waits | None], first: int = 10, last: int = 40) -> History:
+    """A reading a second, with the waits of its time."""
     integrals, history = Integrals(), History()
-    for reading in readings:
-        integrals.add(reading, STEP)
-        history.add(reading.at, integrals.totals)
+    for at in range(first, last + 1):
+        integrals.add(read(at, waits(at)), STEP)
+        history.add(at, integrals.totals)
     return history
 
 
-def test_windows() -> None:
+def test_windows():
     """A window has what was added in it, without the states that were not seen."""
-    history = history_of(*(read(at, waiting(1, cpu=1, pg=0.5, lock={1: 2})) for at in range(10, 41)))
-    window = history.window(20)
-    assert window
-    assert window.waits
+    window = history_of(lambda _: waiting(1, cpu=1, pg=0.5, lock={1: 2})).window(20)
     assert window.waits.observed_seconds == pytest.approx(20)
     assert window.waits.seconds == {"cpu": pytest.approx(20)}
     assert window.waits.backends == {"pg": pytest.approx(10)}
@@ -105,47 +96,33 @@ def test_windows() -> None:
 
 
 @pytest.mark.parametrize("hole", [None, Waits(off="why")])
-def test_no_window_unless_known_throughout(hole: Waits | None) -> None:
+def test_no_window_unless_known_throughout(hole):
     """A window in which it was once unknown has no waits; one after that has."""
-    history = history_of(*(read(at, hole if at == 20 else waiting(cpu=1)) for at in range(10, 41)))
+    history = history_of(lambda at: hole if at == 20 else waiting(cpu=1))
     long, short = history.window(25), history.window(15)
-    assert long
-    assert short
     assert long.waits is None
     assert [worker.interpreter_lock_seconds for worker in long.workers] == [None, None]
-    assert short.waits
     assert short.waits.seconds == {"cpu": pytest.approx(15)}
 
 
-def test_unknown_at_the_end() -> None:
-    """A window that ends without waits has none."""
-    window = history_of(*(read(at, waiting(cpu=1) if at < 40 else None) for at in range(10, 41))).window(20)
-    assert window
-    assert window.waits is None
-
-
-def test_rows_wrap() -> None:
+def test_rows_wrap():
     """Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows."""
     before, after = (
         Totals(waits=WaitTotals(backends={"pg": 42949672.0})),
         Totals(waits=WaitTotals(backends={"pg": 42949674.0})),
     )
-    assert before.waits
-    assert after.waits
     before.waits.seconds[0], after.waits.seconds[0] = 42949670.0, 42949680.0
     _, _, states, backends = compare_rows(pack_row(before), pack_row(after), after).waits
     assert states[0] == pytest.approx(10)
     assert backends == [pytest.approx(2)]
 
 
-def test_backends_begin_a_new_history() -> None:
-    """Rows with and without backends are never compared."""
-    history = history_of(*(read(at, None if at < 20 else waiting(cpu=1)) for at in range(10, 31)))
+def test_backends_begin_a_new_history():
+    """Rows with and without backends are never compared, and a window that ends without waits has none."""
+    assert history_of(lambda at: waiting(cpu=1) if at < 40 else None).window(20).waits is None
+    history = history_of(lambda at: None if at < 20 else waiting(cpu=1), last=30)
     assert history.seconds == pytest.approx(10)
-    window = history.window(8)
-    assert window
-    assert window.waits
-    assert window.waits.observed_seconds == pytest.approx(8)
+    assert history.window(8).waits.observed_seconds == pytest.approx(8)
 
 
 def locked(*uses: LockUse | None, reads: bool = True) -> Waits:
@@ -159,56 +136,43 @@ ONLY_WAITERS, NO_WAITER = LockUse(True, None), LockUse(False, None)
 
 def lock_times(history: History, seconds: float = 20) -> list[tuple[float | None, float | None, float | None]]:
     window = history.window(seconds)
-    assert window
     return [(each.lock_seconds, each.lock_waited_seconds, each.lock_held_seconds) for each in window.workers]
 
 
-def test_locks_of_workers() -> None:
+def test_locks_of_workers():
     """Time in which a lock is known, waited for and held, of each worker; held at one end of a second counts half."""
     turns = [locked(QUEUED, HELD), locked(HELD, FREE)]
-    history = history_of(*(read(at, turns[at % 2]) for at in range(10, 31)))
-    assert lock_times(history) == [(20, 10, 20), (20, 0, 10)]
+    assert lock_times(history_of(lambda at: turns[at % 2], last=30)) == [(20, 10, 20), (20, 0, 10)]
 
 
-def test_a_lock_that_is_not_known_throughout() -> None:
+def test_a_lock_that_is_not_known_throughout():
     """Only the time between two samples that know it counts."""
-    history = history_of(*(read(at, locked(HELD if at >= 20 else None, None)) for at in range(10, 31)))
+    history = history_of(lambda at: locked(HELD if at >= 20 else None, None), last=30)
     assert lock_times(history) == [(10, 0, 10), (0, 0, 0)]
 
 
-def test_locks_that_may_not_be_read() -> None:
+def test_locks_that_may_not_be_read():
     """It is then not known how long they are held, nor in a window in which they could not be read once."""
-    history = history_of(*(read(at, locked(ONLY_WAITERS, NO_WAITER, reads=False)) for at in range(10, 31)))
+    history = history_of(lambda _: locked(ONLY_WAITERS, NO_WAITER, reads=False), last=30)
     assert lock_times(history) == [(20, 20, None), (20, 0, None)]
-    once = history_of(*(read(at, locked(HELD, FREE, reads=at != 15)) for at in range(10, 31)))
+    once = history_of(lambda at: locked(HELD, FREE, reads=at != 15), last=30)
     assert [held for _, _, held in lock_times(once)] == [None, None]
     assert [held for _, _, held in lock_times(once, 10)] == [10, 0]
 
 
-def test_locks_while_waits_are_unknown() -> None:
+def test_locks_while_waits_are_unknown():
     """Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody."""
-    off = Waits(off="not permitted", file_lock=HELD)
-    history = history_of(*(read(at, off) for at in range(10, 31)))
+    history = history_of(lambda _: Waits(off="not permitted", file_lock=HELD), last=30)
     window = history.window(20)
-    assert window
     assert lock_times(history) == [(None, None, None)] * 2
     assert (window.waits, window.file_lock_seconds, window.file_lock_held_seconds) == (None, 20, 20)
-    none = history_of(*(read(at, Waits(off="not permitted")) for at in range(10, 31))).window(20)
-    assert none
+    none = history_of(lambda _: Waits(off="not permitted"), last=30).window(20)
     assert (none.file_lock_seconds, none.file_lock_held_seconds) == (None, None)
 
 
-def test_locks_of_a_worker_that_is_no_more() -> None:
-    """After a reload with fewer workers, nothing is added for those that are gone."""
-    before = read(10, locked(HELD, HELD, HELD, HELD), Server(processes=4))
-    totals = totals_of(before, read(11, locked(HELD, HELD, HELD, HELD), Server(processes=2)))
-    assert len(totals.workers) == 2
-
-
-def test_files_of_earlier_versions_know_no_locks() -> None:
+def test_files_of_earlier_versions_know_no_locks():
     """They lack the numbers; a window of this version comes back as it was."""
-    history = history_of(*(read(at, replace(locked(QUEUED, FREE), file_lock=QUEUED)) for at in range(10, 31)))
-    window = history.window(20)
+    window = history_of(lambda _: replace(locked(QUEUED, FREE), file_lock=QUEUED), last=30).window(20)
     assert window
     record, texts = replace(full_record(), window=window), Texts()
     back = decode_record(encode_record(record, texts.number), texts.by_number())

@@ -1,7 +1,5 @@
 """A history of totals, and windows of it, at times that the test sets."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -24,9 +22,10 @@ class Watched:
         self.integrals = Integrals()
         self.history = History()
 
-    def sample(self, at: float) -> None:
-        self.integrals.add(self.server.read(at), 1.0)
-        self.history.add(at, self.integrals.totals)
+    def sample(self, *times: float) -> None:
+        for at in times:
+            self.integrals.add(self.server.read(at), 1.0)
+            self.history.add(at, self.integrals.totals)
 
 
 def history_of(*rows: tuple[float, Totals]) -> History:
@@ -37,30 +36,27 @@ def history_of(*rows: tuple[float, Totals]) -> History:
 
 
 class TestLength:
-    def test_nothing_to_compare(self) -> None:
-        """Without two rows there is no window."""
-        assert History().window(60) is None
-        assert history_of((1.0, Totals())).window(60) is None
+    @pytest.mark.parametrize("times", [(), (1.0,), (0.0, 0.9), (10.0, 10.0, 5.0, 10.9)])
+    def test_nothing_to_compare(self, times):
+        """Without two rows, which are a second apart, there is no window: it would have no length."""
+        assert history_of(*((at, Totals()) for at in times)).window(60) is None
 
-    def test_shorter_than_asked(self) -> None:
+    def test_shorter_than_asked(self):
         """A young history gives a shorter window, which reports its length."""
         window = history_of(*((at, Totals()) for at in (0.0, 1.0, 2.5))).window(60)
-        assert window is not None
         assert (window.asked, window.seconds) == (60, 2.5)
 
     @pytest.mark.parametrize("seconds", [1, 10, 60, 300])
-    def test_as_long_as_asked(self, seconds: int) -> None:
+    def test_as_long_as_asked(self, seconds):
         """An old enough history gives the requested length to within half a row."""
         history = History()
         at = 0.0
         while at < 400:
             history.add(at, Totals())
             at += 1.13
-        window = history.window(seconds)
-        assert window is not None
-        assert window.seconds == pytest.approx(seconds, abs=0.57)
+        assert history.window(seconds).seconds == pytest.approx(seconds, abs=0.57)
 
-    def test_rows_are_a_second_apart(self) -> None:
+    def test_rows_are_a_second_apart(self):
         """Samples within a second of the last row make no row: an hour takes an hour's rows at any sampling rate."""
         history = History()
         for index in range(101):
@@ -68,18 +64,17 @@ class TestLength:
         assert len(history._rows) == 21
         assert list(history._rows.times) == [float(second) for second in range(21)]
 
-    def test_an_hour_is_kept(self) -> None:
+    def test_an_hour_is_kept(self):
         """Windows reach back an hour, to within the step of the oldest rows; older rows are dropped after a minute."""
         history = History()
         for second in range(HISTORY_SECONDS + 500):
             history.add(float(second), Totals())
         window = history.window(10 * HISTORY_SECONDS)
-        assert window is not None
         assert window.seconds == pytest.approx(HISTORY_SECONDS, abs=15)
         assert history.seconds == HISTORY_SECONDS
         assert history._latest_at - history._rows.times[0] < HISTORY_SECONDS + 100
 
-    def test_older_rows_are_farther_apart(self) -> None:
+    def test_older_rows_are_farther_apart(self):
         """An hour takes some 700 rows instead of 3,600; windows that end at multiples of their step do not change."""
         history, whole = History(), []
         for second in range(HISTORY_SECONDS + 100):
@@ -94,12 +89,7 @@ class TestLength:
             assert set(ends) <= set(wanted)
             assert len(ends) == pytest.approx(oldest / step, abs=2)
 
-    def test_clock_that_stands_still_or_goes_back(self) -> None:
-        """A sample less than a second later makes no row, and there is no window without a length."""
-        history = history_of((10.0, Totals()), (10.0, Totals()), (5.0, Totals()), (10.9, Totals()))
-        assert history.window(60) is None
-
-    def test_until_an_earlier_time(self) -> None:
+    def test_until_an_earlier_time(self):
         """A window may end in the past, with the last row up to that time."""
         server = Server(processes=1)
         watched = Watched(server)
@@ -107,13 +97,12 @@ class TestLength:
             watched.sample(float(second))
             server.serve(1, second)
         window = watched.history.window(10, until=50.5)
-        assert window is not None
         assert window.seconds == 10
         assert window.workers[0].requests == sum(range(40, 50))
         assert watched.history.window(10, until=0.5) is None
         assert watched.history.window(10, until=-5.0) is None
 
-    def test_outage_is_not_spanned_by_a_shorter_window(self) -> None:
+    def test_outage_is_not_spanned_by_a_shorter_window(self):
         """After eight hours down, the last minute covers only the time since, and reports its length."""
         server = Server(processes=1)
         watched = Watched(server)
@@ -125,23 +114,21 @@ class TestLength:
         server.serve(1, 30)
         watched.sample(hours + 20)
         window = watched.history.window(60)
-        assert window is not None
         assert (window.seconds, window.workers[0].requests) == (20, 30)
 
-    def test_outage_shorter_than_the_window_is_within_it(self) -> None:
+    def test_outage_shorter_than_the_window_is_within_it(self):
         """The row before a short outage is the nearest, and the window reports how much of it is a gap."""
         watched = Watched(Server())
         for at in (0.0, 1.0, 40.0, 41.0, 61.0):
             watched.sample(at)
         window = watched.history.window(60)
-        assert window is not None
         assert window.seconds == 60
         assert window.gap_seconds == pytest.approx(59)
         assert window.observed_seconds == pytest.approx(1)
 
 
 class TestGrowth:
-    def test_window_of_a_scenario(self) -> None:
+    def test_window_of_a_scenario(self):
         """A window has the counts, times and levels of its time, and nothing from before it."""
         server = Server(processes=2, threads=2)
         watched = Watched(server)
@@ -155,30 +142,26 @@ class TestGrowth:
         for at in (1.0, 2.0):
             watched.sample(at)
         window = watched.history.window(1)
-        assert window is not None
         assert (window.seconds, window.exceptions) == (1, 0)
         assert window.full_seconds == 0
         assert window.queue_seconds == {"app.sock": pytest.approx(4)}
         assert [worker.busy_seconds for worker in window.workers] == [2, 1]
         window = watched.history.window(60)
-        assert window is not None
         first = window.workers[0]
         assert (first.worker_id, first.requests, first.static_requests) == (1, 10, 2)
         assert (first.running_time, first.cpu_seconds) == (pytest.approx(1.5), 0.2)
         assert (window.exceptions, window.reloads, window.harakiris, window.respawns) == (3, 0, 0, 0)
 
     @pytest.mark.parametrize("before", [0, 2**32 - 3, 2**33 - 1, 2**63])
-    def test_counts_are_exact_across_the_wrap(self, before: int) -> None:
-        """The growth of a count is exact, also across the wrap."""
+    def test_counts_are_exact_across_the_wrap(self, before):
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(requests=before)])),
             (1.0, Totals(workers=[WorkerTotals(requests=before + 7)])),
         ).window(60)
-        assert window is not None
         assert window.workers[0].requests == 7
 
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
-    def test_times_are_exact_to_a_tick_across_the_wrap(self, before: float) -> None:
+    def test_times_are_exact_to_a_tick_across_the_wrap(self, before):
         """The growth of a time is exact to 0.1 ms, also across the wrap."""
 
         def totals(grown: float) -> Totals:
@@ -186,22 +169,19 @@ class TestGrowth:
             return Totals(workers=[worker], queue_seconds={"a": before + grown}, queue_since={"a": 0.0})
 
         window = history_of((0.0, totals(0)), (1.0, totals(1.2345))).window(60)
-        assert window is not None
         assert window.workers[0].running_time == pytest.approx(1.2345, abs=1.01e-4)
         assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
 
-    def test_119_hours_of_thread_time_fit(self) -> None:
-        """As `rows` says of its ticks, a window holds 119 hours of one worker's thread time; 32 threads busy for the
-        whole hour are 32 hours."""
+    def test_119_hours_of_thread_time_fit(self):
+        """32 threads that are busy for the whole hour are 32 hours."""
         hours = 119.0
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(busy_seconds=0.0)])),
             (3600.0, Totals(workers=[WorkerTotals(busy_seconds=hours * 3600)])),
         ).window(3600)
-        assert window is not None
         assert window.workers[0].busy_seconds == hours * 3600
 
-    def test_reload_in_the_middle(self) -> None:
+    def test_reload_in_the_middle(self):
         """Counts continue over a reload; the time across it is a gap."""
         server = Server(processes=1)
         watched = Watched(server)
@@ -214,11 +194,10 @@ class TestGrowth:
         server.serve(1, 2)
         watched.sample(3.0)
         window = watched.history.window(60)
-        assert window is not None
         assert (window.reloads, window.seconds, window.workers[0].requests) == (1, 3, 142)
         assert window.observed_seconds + window.gap_seconds == pytest.approx(3)
 
-    def test_memory_growth(self) -> None:
+    def test_memory_growth(self):
         """Memory at the end, and its growth or decrease; the growth is unknown if memory was unknown at the start."""
         server = Server(processes=2, spawned=1)
         watched = Watched(server)
@@ -227,14 +206,13 @@ class TestGrowth:
         server.respawn(2, 0.5)
         watched.sample(1.0)
         window = watched.history.window(60)
-        assert window is not None
         first, second = window.workers
         assert (first.resident_bytes, first.resident_growth) == (40 << 20, -(10 << 20))
         assert (second.resident_bytes, second.resident_growth) == (50 << 20, None)
 
 
 class TestUnknown:
-    def test_figures_never_reported_are_none(self) -> None:
+    def test_figures_never_reported_are_none(self):
         """Without cores or kernel facts their figures are None in the window too, not 0."""
         server = Server(processes=1, cores=False, host=False, queue=None)
         server[1].running_time = None
@@ -242,24 +220,40 @@ class TestUnknown:
         watched.sample(0.0)
         watched.sample(1.0)
         window = watched.history.window(60)
-        assert window is not None
         worker = window.workers[0]
         assert (worker.busy_seconds, worker.cpu_seconds, worker.running_time, worker.resident_bytes) == (None,) * 4
         assert window.queue_seconds == {}
 
-    def test_facts_that_became_unknown(self) -> None:
-        """If a process can no longer be read, its CPU time is None, not 0."""
-        server = Server(processes=1)
+    def test_facts_that_became_unknown(self):
+        """CPU time of a process that can no longer be read is None, not 0; a queue that is not reported is absent."""
+        server = Server(processes=1, queue=5)
         watched = Watched(server)
         watched.sample(0.0)
-        server.host = False
-        for second in range(1, 70):
-            watched.sample(float(second))
+        server.host, server.queue = False, None
+        watched.sample(*range(1, 70))
         window = watched.history.window(60)
-        assert window is not None
-        assert window.workers[0].cpu_seconds is None
+        assert (window.workers[0].cpu_seconds, window.queue_seconds) == (None, {})
 
-    def test_facts_that_came_are_unknown_until_they_cover_the_window(self) -> None:
+    @pytest.mark.parametrize(("spawned", "end", "cpu"), [(0, Server.cheap, 0.25), (1, Server.kill, 0.75)])
+    def test_worker_without_a_process_has_known_cpu_time(self, spawned, end, cpu):
+        """A slot that cheaper filled or emptied, or whose process was killed, has the CPU time of its processes."""
+        server = Server(processes=1, spawned=spawned)
+        watched = Watched(server)
+        watched.sample(0.0)
+        if spawned:
+            server.serve(1, 1, cpu=0.5)
+            watched.sample(1.0)
+            end(server, 1)
+        watched.sample(2.0)
+        server.respawn(1, 2.5)
+        server.serve(1, 1, cpu=0.25)
+        watched.sample(3.0)
+        if not spawned:
+            end(server, 1)
+        watched.sample(4.0)
+        assert watched.history.window(60).workers[0].cpu_seconds == cpu
+
+    def test_facts_that_came_are_unknown_until_they_cover_the_window(self):
         """CPU time known for the last ten seconds is not that of a minute."""
         server = Server(processes=1, host=False)
         watched = Watched(server)
@@ -268,44 +262,10 @@ class TestUnknown:
             server.serve(1, 1, cpu=0.5)
             watched.sample(float(second))
         for seconds, known in ((40, 20.0), (49, 24.5), (60, None)):
-            window = watched.history.window(seconds)
-            assert window is not None
-            assert window.workers[0].cpu_seconds == known
+            assert watched.history.window(seconds).workers[0].cpu_seconds == known
 
-    def test_worker_without_a_process_has_known_cpu_time(self) -> None:
-        """A slot that cheaper emptied, or filled within the window, has the CPU time of its processes."""
-        server = Server(processes=2, spawned=1)
-        watched = Watched(server)
-        watched.sample(0.0)
-        watched.sample(1.0)
-        server.respawn(2, 1.5)
-        server.serve(2, 1, cpu=0.25)
-        watched.sample(2.0)
-        server.cheap(2)
-        watched.sample(3.0)
-        window = watched.history.window(60)
-        assert window is not None
-        assert window.workers[1].cpu_seconds == 0.25
-
-    def test_killed_worker_has_known_cpu_time(self) -> None:
-        """A killed worker uses no CPU; its successor's time is added."""
-        server = Server(processes=1)
-        watched = Watched(server)
-        watched.sample(0.0)
-        server.serve(1, 1, cpu=0.5)
-        watched.sample(1.0)
-        server.kill(1)
-        watched.sample(2.0)
-        server.respawn(1, 2.5)
-        server.serve(1, 1, cpu=0.25)
-        watched.sample(3.0)
-        window = watched.history.window(60)
-        assert window is not None
-        assert window.workers[0].cpu_seconds == 0.75
-
-    def test_running_time_that_wrapped_is_unknown(self) -> None:
-        """While uWSGI's field is wrapped, and until the window begins later, the time is None: 0 would mean a response
-        time of zero."""
+    def test_running_time_that_wrapped_is_unknown(self):
+        """While uWSGI's field is wrapped, and until the window begins later, the time is None."""
         server = Server(processes=1)
         watched = Watched(server)
         known = []
@@ -319,49 +279,23 @@ class TestUnknown:
         assert known[5:14] == [None] * 9
         assert known[14:] == [4] * 6
 
-    def test_queue_that_can_no_longer_be_measured_is_absent(self) -> None:
-        """A queue that the kernel no longer reports is absent, not empty."""
-        server = Server()
-        server.queue = 5
-        watched = Watched(server)
-        for second in range(5):
-            watched.sample(float(second))
-        server.queue = None
-        for second in range(5, 8):
-            watched.sample(float(second))
-        window = watched.history.window(60)
-        assert window is not None
-        assert window.queue_seconds == {}
-
 
 class TestChanges:
-    def test_other_number_of_workers_restarts_the_history(self) -> None:
-        """After a reload with more or fewer processes there is nothing to compare with."""
-        for processes in (2, 6):
-            server = Server(processes=4)
-            watched = Watched(server)
-            for second in range(10):
-                watched.sample(float(second))
-            server.reload(10.0, processes=processes)
-            watched.sample(11.0)
-            assert watched.history.window(60) is None
-            watched.sample(12.0)
-            window = watched.history.window(60)
-            assert window is not None
-            assert (window.seconds, len(window.workers)) == (1, processes)
-
     @pytest.mark.parametrize("processes", [2, 6])
-    def test_other_number_of_workers_within_the_second(self, processes: int) -> None:
-        """If the number of workers changes before the next row, there is no window yet."""
+    def test_other_number_of_workers_restarts_the_history(self, processes):
+        """After a reload with more or fewer processes there is nothing to compare with, not even within the second."""
         server = Server(processes=4)
         watched = Watched(server)
-        for second in range(10):
-            watched.sample(float(second))
+        watched.sample(*range(10))
         server.reload(9.1, processes=processes)
         watched.sample(9.5)
         assert watched.history.window(60) is None
+        server.serve(1, 10)
+        watched.sample(10.5)
+        window = watched.history.window(60)
+        assert (window.seconds, [worker.requests for worker in window.workers]) == (1, [10] + [0] * (processes - 1))
 
-    def test_other_sockets_restart_the_history(self) -> None:
+    def test_other_sockets_restart_the_history(self):
         """If a socket is renamed, there is nothing to compare with either."""
         server = Server(socket="a.sock")
         watched = Watched(server)
@@ -371,30 +305,25 @@ class TestChanges:
         watched.sample(2.0)
         assert watched.history.window(60) is None
         watched.sample(3.0)
-        window = watched.history.window(60)
-        assert window is not None
-        assert list(window.queue_seconds) == ["b.sock"]
+        assert list(watched.history.window(60).queue_seconds) == ["b.sock"]
 
 
-def test_rows_cost_what_the_docstring_says() -> None:
+def test_rows_cost_what_the_docstring_says():
     """The bytes per worker in the docstring of `totals` are those of a row."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
     stated = re.search(r"takes (\d+) bytes a worker and (\d+) for", " ".join((table.__doc__ or "").split()))
-    assert stated is not None
     assert len(without._rows[0]) == int(stated[2])
     assert len(history._rows[0]) - len(without._rows[0]) == 64 * int(stated[1])
 
 
-def test_later_totals_do_not_change_a_row() -> None:
-    """A row keeps the totals of its time."""
+def test_later_totals_do_not_change_a_row():
     totals = Totals(workers=[WorkerTotals()])
     history = history_of((0.0, totals))
     totals.workers[0].requests = 5
     history.add(1.0, totals)
     totals.workers[0].requests = 50
     window = history.window(60, until=1.0)
-    assert window is not None
     assert window.workers[0].requests == 5
     assert replace(window, seconds=0.0).seconds == 0.0
 
@@ -403,76 +332,30 @@ def served(requests: int, workers: int = 1) -> Totals:
     return Totals(workers=[WorkerTotals(requests=requests, running_time=0.0) for _ in range(workers)])
 
 
-def test_a_window_ends_with_the_latest_totals() -> None:
-    """A window includes samples after the last row, less than a second ago."""
-    history = History()
-    for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
-        history.add(at, served(requests))
-    window = history.window(60)
-    assert window is not None
-    assert (window.seconds, window.workers[0].requests) == (2.4, 29)
+@pytest.mark.parametrize(
+    ("until", "seconds", "requests"),
+    [(None, 2.4, 29), (2.3, 2.0, 20)],
+    ids=["the latest totals, less than a second after the last row", "only rows for an earlier time"],
+)
+def test_the_end_of_a_window(until, seconds, requests):
+    """A window includes samples after the last row, unless it ends at an earlier time."""
+    history = history_of((0.0, served(0)), (1.0, served(10)), (2.0, served(20)), (2.4, served(29)))
+    window = history.window(60, until=until)
+    assert (window.seconds, window.workers[0].requests) == (seconds, requests)
 
 
-def test_totals_of_an_earlier_time() -> None:
+@pytest.mark.parametrize(("last", "requests"), [(9.4, 54), (9.5, 55)])
+def test_a_window_starts_at_the_row_nearest_to_its_length(last, requests):
+    """It is up to half a second longer or shorter than requested; of two rows that are as near, the older counts."""
+    times = [*map(float, range(10)), last]
+    window = history_of(*((at, served(round(at * 10))) for at in times)).window(5)
+    assert (window.seconds, window.workers[0].requests) == (last - 4.0, requests)
+
+
+def test_totals_of_an_earlier_time():
     """A sample that is recorded late does not shorten the window: its totals reach until the time before it."""
     history = History()
     for at, observed in ((0.0, 0.0), (1.4, 1.4), (1.3, 1.4)):
         history.add(at, Totals(observed_seconds=observed))
     window = history.window(60)
-    assert window is not None
     assert (window.seconds, window.observed_seconds) == (1.4, 1.4)
-
-
-def test_a_window_starts_at_the_row_nearest_to_its_length() -> None:
-    """Rows are a second apart: the window is up to half a second longer or shorter than requested, and reports its
-    length."""
-    history = History()
-    for at in range(10):
-        history.add(float(at), served(at * 10))
-    history.add(9.4, served(94))
-    window = history.window(5)
-    assert window is not None
-    assert window.seconds == 9.4 - 4.0
-    assert window.workers[0].requests == 54
-
-
-def test_of_two_rows_that_are_as_near_the_older_one_is_taken() -> None:
-    """Half a second to either side, the window is the longer one."""
-    history = History()
-    for at in range(10):
-        history.add(float(at), served(at * 10))
-    history.add(9.5, served(95))
-    window = history.window(5)
-    assert window is not None
-    assert (window.seconds, window.workers[0].requests) == (5.5, 55)
-
-
-def test_a_window_until_an_earlier_time_ends_with_a_row() -> None:
-    """For an earlier time there are only rows."""
-    history = History()
-    for at, requests in ((0.0, 0), (1.0, 10), (2.0, 20), (2.4, 29)):
-        history.add(at, served(requests))
-    window = history.window(60, until=2.3)
-    assert window is not None
-    assert (window.seconds, window.workers[0].requests) == (2.0, 20)
-
-
-def test_two_rows_are_needed() -> None:
-    """Within the first second there is no window."""
-    history = History()
-    history.add(0.0, served(0))
-    history.add(0.9, served(9))
-    assert history.window(60) is None
-
-
-def test_a_history_restarts_with_another_number_of_workers() -> None:
-    """A row cannot be compared with totals of another number of workers, not even within the same second."""
-    history = History()
-    history.add(0.0, served(0))
-    history.add(1.0, served(10))
-    history.add(1.5, served(10, workers=2))
-    assert history.window(60) is None
-    history.add(2.5, served(20, workers=2))
-    window = history.window(60)
-    assert window is not None
-    assert [worker.requests for worker in window.workers] == [10, 10]

@@ -1,0 +1,359 @@
+"""Totals of what happens now and then: counts of the kernel, lives of workers, queues beside free threads."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.test_findings import findings_by_code, idle
+from tests.analysis.test_log_findings import judged
+from tests.history.test_window import Watched
+from tests.support.real_uwsgi import Uwsgi, accepting, wait_until
+from tests.support.simulated_server import Server, Slot
+from tools.scenarios.actions import find_accept_lock_holder
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.totals import INSTANT
+from uwsgi_headroom.kernel.cpus import Throttling
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.memory import OomKills
+from uwsgi_headroom.record import (
+    LogMessage,
+    LogRecord,
+    LoopHold,
+    LoopUse,
+    Options,
+    Quota,
+    Setup,
+    TrackedConnections,
+    Waits,
+)
+
+QUOTA = Quota("/app", 1.0, 4)
+
+
+def integrate(*facts: HostFacts) -> Integrals:
+    """The totals after one reading a second with these facts."""
+    server, integrals = Server(), Integrals()
+    for second, each in enumerate(facts):
+        reading = server.read(1000.0 + second)
+        host = replace(
+            reading.host,
+            throttling=each.throttling,
+            oom_kills=each.oom_kills,
+            tracked=each.tracked,
+            waits=each.waits or reading.host.waits,
+        )
+        integrals.add(replace(reading, host=host), longest_step=2.0)
+    return integrals
+
+
+@pytest.mark.parametrize(
+    ("counts", "grown"),
+    [
+        ([Throttling(QUOTA), Throttling(QUOTA, 50, 20, 1.5), Throttling(QUOTA, 60, 25, 2.0)], (60, 25, 2.0)),
+        ([Throttling(QUOTA, 50, 20, 1.5), Throttling(QUOTA), Throttling(QUOTA, 10, 5, 0.5)], (10, 5, 0.5)),
+        ([None, None], (None, None, None)),
+    ],
+    ids=["growth from the first reading on", "counts that begin anew take nothing away", "without a quota"],
+)
+def test_periods_of_a_quota(counts, grown):
+    """Totals never decrease, and are unknown without a quota."""
+    totals = integrate(*[HostFacts(throttling=each) for each in counts]).totals
+    assert (totals.quota_periods, totals.throttled_periods, totals.throttled_seconds) == grown
+
+
+@pytest.mark.parametrize(
+    ("kills", "grown"),
+    [
+        ([OomKills(3, 7), OomKills(5, 9), OomKills(0, 10), OomKills(1, 11)], 3),  # a cgroup that was made anew
+        ([OomKills(None, 7), OomKills(None, 9)], 2),
+        ([None], None),
+    ],
+)
+def test_processes_that_were_killed(kills, grown):
+    """Those of the cgroup count, else those of the host."""
+    assert integrate(*[HostFacts(oom_kills=each) for each in kills]).totals.oom_kills == grown
+
+
+def test_packets_of_untracked_connections():
+    """Growth counts; where connections are not tracked, it is not known."""
+    counts = [TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
+    assert integrate(*[HostFacts(tracked=each) for each in counts]).totals.untracked == 7
+    assert integrate(HostFacts()).totals.untracked is None
+
+
+def test_threads_in_a_shared_connection_and_before_a_full_pipe():
+    """Both are areas under the number of threads, as for every state."""
+    waits = [Waits(threads={"backend": 2.0, "pipe": 1.0}, shared=shared, output=1.0) for shared in (0.0, 2.0, 2.0)]
+    totals = integrate(*[HostFacts(waits=each) for each in waits]).totals
+    assert totals.shared_connection_seconds == 3.0
+    assert totals.output_blocked_seconds == 2.0
+
+
+def test_time_in_which_a_loop_is_held():
+    """It counts from sample to sample, of each worker; without loops nothing is known."""
+    held, free = LoopUse(LoopHold("sleep"), True, 1.0), LoopUse(LoopHold("sleep"), False, 0.0)
+    loops = [{}, {1: held}, {1: held}, {1: free, 2: held}]
+    workers = integrate(*[HostFacts(waits=Waits(off="one thread", loops=each)) for each in loops]).totals.workers
+    assert [worker.loop_held_seconds for worker in workers] == [2.0, 0.5, 0.0, 0.0]
+    workers = integrate(*[HostFacts(waits=Waits(off="no right"))] * 2).totals.workers
+    assert {worker.loop_held_seconds for worker in workers} == {None}
+
+
+MB = 1 << 20
+
+
+def grown(*lives: tuple[int | None, ...]) -> int | None:
+    """The megabytes that a worker's memory grew by, of lives with what uWSGI reports every second in megabytes."""
+    server = Server(processes=1)
+    watched = Watched(server)
+    second = 0.0
+    for number, life in enumerate(lives):
+        if number:
+            server.respawn(1, second)
+        for memory in life:
+            server[1].reported_memory = None if memory is None else memory * MB
+            watched.sample(second)
+            second += 1.0
+    kilobytes = watched.integrals.totals.workers[0].grown_kilobytes
+    return None if kilobytes is None else kilobytes // 1024
+
+
+@pytest.mark.parametrize(
+    ("lives", "expected"),
+    [
+        (((20, 30, 50),), 30),
+        (((20, 30, 50), (20, 30, 50)), 60),
+        (((20, 30, 50), (None, 25, 45)), 50),  # uWSGI reports it only after the first request
+        (((20, 50, 30, 50),), 30),  # memory that was freed and used again is no growth
+        (((50, 20),), 0),
+        (((None, None),), None),
+    ],
+)
+def test_growth_is_summed_over_lives(lives, expected):
+    """Each process begins with its first figure; its highest one counts, and that of the next is added."""
+    assert grown(*lives) == expected
+
+
+def test_a_window_has_its_growth():
+    """What grew before the window is left out."""
+    server = Server(processes=1)
+    watched = Watched(server)
+    for second in range(10):
+        server[1].reported_memory = (20 + 3 * second) * MB
+        watched.sample(float(second))
+    assert watched.history.window(4).workers[0].grown_kilobytes == 4 * 3 * 1024
+
+
+def test_time_without_a_worker():
+    """Time counts from sample to sample while no worker accepts, and not while one does."""
+    server = Server(processes=2)
+    watched = Watched(server)
+    for second in range(10):
+        server[1].state = "starting" if 2 <= second <= 6 else "idle"
+        server[2].state = "starting" if 4 <= second <= 8 else "idle"
+        watched.sample(float(second))
+    assert watched.integrals.totals.no_worker_seconds == 2.0
+    assert watched.integrals.totals.starting_seconds == 10.0, "five of each"
+
+
+def test_time_in_handlers_of_signals():
+    """A thread that runs a handler is taken, so all are while the other worker's thread serves; it is not busy."""
+    server = Server(processes=2, threads=1)
+    server[2].busy = 1
+    watched = Watched(server)
+    for second in range(10):
+        server[1].state = "signal" if 2 <= second <= 6 else "idle"
+        watched.sample(float(second))
+    totals = watched.integrals.totals
+    assert totals.handler_seconds == 5.0
+    assert totals.full_seconds == 5.0
+    assert [worker.busy_seconds for worker in totals.workers] == [0.0, 9.0]
+
+
+def test_a_reload_is_a_gap():
+    """Over a full reload nothing is known, so nothing is added."""
+    server = Server(processes=1)
+    watched = Watched(server)
+    server[1].state = "starting"
+    watched.sample(0.0)
+    server.reload(0.5)
+    server[1].state = "starting"
+    watched.sample(1.0)
+    assert watched.integrals.totals.no_worker_seconds == 0.0
+
+
+def idle_seconds(*samples: tuple[int | None, int]) -> float | None:
+    """The total after samples, a second apart, of a queue's length and the busy threads of two."""
+    server = Server(processes=2, threads=1)
+    watched = Watched(server)
+    for second, (queue, busy) in enumerate(samples):
+        server.queue = queue
+        server.busy(*(int(place < busy) for place in range(2)))
+        watched.sample(float(second))
+    return watched.integrals.totals.idle_queue_seconds
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds"),
+    [
+        (((3, 0), (3, 1), (3, 1)), 2.0),
+        (((3, 2), (3, 2), (0, 1), (0, 0)), 0.0),  # they wait for a thread, or no request waits
+        (((0, 0), (1, 0), (0, 1), (1, 1), (0, 2)), 0.0),  # just accepted: one sample alone shows it
+        (((None, 0), (None, 1)), None),
+    ],
+)
+def test_requests_that_wait_beside_a_free_thread(samples, seconds):
+    """Time counts in which both samples have a waiting request and a free thread; it is unknown without the queue."""
+    assert idle_seconds(*samples) == seconds
+
+
+@pytest.mark.parametrize(("busy", "idle"), [(1, 0.0), (0, 2.0)])
+def test_the_threads_of_the_socket(busy, idle):
+    """With `map-socket`, only the threads count that take requests from the socket where requests wait."""
+    server, integrals = Server(processes=2, threads=1, queue=3), Integrals()
+    server.busy(busy, 0)
+    setup = Setup(Options(), None, None, {server.socket: (1,)}, mapped=True)
+    for second in range(3):
+        sample = server.read(float(second))
+        integrals.add(replace(sample, host=replace(sample.host, setup=setup)), 1.0)
+    assert integrals.totals.idle_queue_seconds == idle
+
+
+def test_unknown_threads():
+    """With stats-no-cores it is unknown."""
+    watched = Watched(Server(cores=False, queue=5))
+    watched.sample(*map(float, range(3)))
+    assert watched.integrals.totals.idle_queue_seconds is None
+
+
+def answers(server: Uwsgi) -> bool:
+    """Whether a request is answered within two seconds."""
+    with socket.create_connection(("127.0.0.1", server.http), 2) as client:
+        client.settimeout(2)
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        try:
+            return client.recv(12).endswith(b"200")
+        except TimeoutError:
+            return False
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("sign", [signal.SIGCONT, signal.SIGKILL])
+def test_the_advice_frees_the_accept_lock(sign):
+    """While the holder is stopped nobody is served; `kill -CONT` and `kill -KILL` end that."""
+    with accepting("--processes", "3", "--thunder-lock") as server:
+        holder = find_accept_lock_holder(server)
+        os.kill(holder, signal.SIGSTOP)
+        time.sleep(0.2)
+        assert not answers(server)
+        os.kill(holder, sign)
+        wait_until(lambda: answers(server), what="an answer")
+
+
+INSTANTLY = INSTANT / 10
+
+
+def count(serve: Callable[[Server], None], *, cores: bool = True, samples: int = 11) -> int | None:
+    """The number after as many samples as seconds, with `serve` between each two."""
+    server = Server(processes=2, threads=2, cores=cores)
+    watched = Watched(server)
+    for second in range(samples):
+        watched.sample(float(second))
+        serve(server)
+    window = watched.history.window(60)
+    return window.unanswered
+
+
+def fail(server: Server, requests: int = 10, each: float = INSTANTLY) -> None:
+    server.serve(1, requests, each)
+    server[1].silent_requests += requests
+
+
+def test_requests_that_bring_nothing_count():
+    """All but those of the last two samples: their answers may still come. An application that writes to the connection
+    itself takes time, and sends nothing that uWSGI counts. With stats-no-cores, errors and routes are unknown."""
+    assert count(fail) == 90
+    assert count(lambda server: fail(server, each=2 * INSTANT)) == 0
+    assert count(fail, cores=False) is None
+
+
+def test_requests_that_are_answered_do_not():
+    """Neither the fastest, nor failing ones beside others that are answered."""
+    assert count(lambda server: server.serve(1, 10, 0.000_01)) == 0
+
+    def beside(server: Server) -> None:
+        fail(server)
+        server.serve(2, 1, 0.1)
+
+    assert count(beside) == 0
+
+
+def test_bytes_that_are_counted_a_sample_later():
+    """uWSGI counts the bytes of a request after the request, and may be interrupted in between."""
+
+    def late(server: Server) -> None:
+        slot = server[1]
+        if slot.silent_requests:
+            slot.silent_requests = 0
+        else:
+            fail(server, 1)
+
+    assert count(late) == 0
+
+
+@pytest.mark.parametrize("name", ["exceptions", "write_errors", "read_errors", "static_requests", "routed_requests"])
+def test_requests_with_a_reason_do_not(name):
+    """An exception, a client that left, a static file, a rule that closes connections."""
+
+    def serve(server: Server) -> None:
+        fail(server)
+        slot: Slot = server[1]
+        setattr(slot, name, getattr(slot, name) + 10)
+
+    assert count(serve) == 0
+
+
+def test_requests_that_reach_an_application_do_not():
+    """It may send nothing on purpose. A respawn that sets its calls to 0 makes no requests."""
+
+    def serve(server: Server) -> None:
+        fail(server)
+        server[1].calls = 0 if server[1].requests == 50 else (server[1].calls or 0) + 10
+
+    assert count(serve) == 10
+    assert count(lambda server: (fail(server), setattr(server[1], "calls", 7))) == 90 - 7
+
+
+def test_a_reload_begins_anew():
+    """Counters that fall are no requests. What came in the step of the reload, and just before it, is left out."""
+
+    def serve(server: Server) -> None:
+        if server[1].requests == 50:
+            server.reload(6.5)
+        fail(server)
+
+    assert count(serve) == 70
+
+
+@pytest.mark.parametrize(("unanswered", "is_found"), [(2, False), (19, False), (20, True), (2000, True)])
+def test_many_are_critical(unanswered, is_found):
+    """From three, and one in a hundred on."""
+    finding = findings_by_code(replace(idle(), unanswered=unanswered)).get("requests_unanswered")
+    assert bool(finding) == is_found
+    if finding:
+        assert finding.severity == "critical"
+        assert "modifier" in finding.change
+
+
+def test_a_log_that_proves_the_cause_says_it_instead():
+    """One finding for one problem: that of the log names the modifier. A line with which nothing agrees does not."""
+    for agreed, code in ((2000, "requests_rejected"), (0, "requests_unanswered")):
+        log = LogRecord(messages={"modifier_unavailable": LogMessage(2000, agreed, limit=5)})
+        by_code = judged(replace(idle(), unanswered=2000), log)
+        assert next(iter(by_code)) == code
+        assert ("requests_unanswered" in by_code) == (agreed == 0)
