@@ -1,7 +1,5 @@
 """The histogram of response times, the percentiles over windows, and the figures of the objective."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -46,7 +44,7 @@ def buckets(values: dict[str, float]) -> dict[float, float]:
     }
 
 
-def test_the_histogram() -> None:
+def test_the_histogram():
     """Requests are counted up to each bound; the bound `+Inf` has all, as the count."""
     values = series(served())
     found = buckets(values)
@@ -58,7 +56,7 @@ def test_the_histogram() -> None:
     assert (found[0.05], found[0.1], found[2.5], found[5.0]) == (0, 25, 25, 29)
 
 
-def test_all_of_it_moves_together() -> None:
+def test_all_of_it_moves_together():
     """At the end of a batch: a request that was completed since is in no part of it."""
     earlier, later = series(served(seconds=11)), series(served(seconds=14))
     for values in (earlier, later):
@@ -70,7 +68,7 @@ def test_all_of_it_moves_together() -> None:
     assert requests[0] >= earlier[f'{NAME}_count{{server="shop"}}']
 
 
-def test_the_threshold_is_a_bound() -> None:
+def test_the_threshold_is_a_bound():
     """The slow requests of the objective are those above it, and that which is in service for longer already."""
     values = series(served(Slo(0.75, 0.99)))
     assert buckets(values)[0.75] == 25
@@ -83,12 +81,12 @@ def test_the_threshold_is_a_bound() -> None:
     assert values['uwsgi_slo_bad_requests_total{reason="lost",server="shop"}'] == 0
 
 
-def test_a_threshold_that_is_a_bound_already() -> None:
+def test_a_threshold_that_is_a_bound_already():
     """It adds no second series of the same bound."""
     assert tuple(buckets(series(served(Slo(1.0, 0.99))))) == (*BUCKET_BOUNDS, float("inf"))
 
 
-def test_no_objective_no_series_of_it() -> None:
+def test_no_objective_no_series_of_it():
     """Nor has a server whose threads are unknown, except for what is configured."""
     assert not [key for key in series(served()) if "uwsgi_slo" in key]
     values = series(up("no_cores", slo=SLO))
@@ -99,7 +97,7 @@ def test_no_objective_no_series_of_it() -> None:
     }
 
 
-def test_percentiles_of_a_window() -> None:
+def test_percentiles_of_a_window():
     """Only those of at least 0.8 sampling intervals, which the median is not, and with a slower request."""
     values = {key: value for key, value in series(served()).items() if "percentile_seconds" in key}
     name = "uwsgi_response_time_percentile_seconds"
@@ -109,7 +107,7 @@ def test_percentiles_of_a_window() -> None:
     }
 
 
-def test_waits_in_the_queue() -> None:
+def test_waits_in_the_queue():
     """Ten wait, and four a second are served: from the second on that is seen, all wait for 2.5 s. Percentiles are of
     the longest window; the oldest request is there until the queue is empty, then it is 0. A queue that cannot be
     measured has neither."""
@@ -131,7 +129,7 @@ def test_waits_in_the_queue() -> None:
     assert oldest not in series(watch.seconds(server, 1).watch.observe((30.0,)))
 
 
-def test_labels_of_percentiles() -> None:
+def test_labels_of_percentiles():
     """They are whole numbers."""
     observation = served()
     times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
@@ -145,7 +143,7 @@ def test_labels_of_percentiles() -> None:
     assert found == {"50": 1.0, "90": 1.8, "95": 1.9, "99": pytest.approx(1.98)}
 
 
-def test_prometheus_parsers_read_it() -> None:
+def test_prometheus_parsers_read_it():
     """As text 0.0.4 and as OpenMetrics, both are one histogram with equal samples."""
     observations = [served(Slo(0.75, 0.99)), replace(served(), name="other")]
     text = {family.name: family for family in parse_text(render_families(families(observations)).decode())}
