@@ -1,14 +1,11 @@
 """Readings become events: down and up, gaps, configuration, verdicts; and one real uWSGI."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 from dataclasses import replace
 
 import msgspec
-import pytest
 
 from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tests.support.scripted_watch import ScriptedWatch
@@ -42,7 +39,7 @@ def kinds(watch: ScriptedWatch) -> list[str]:
 class TestDown:
     """When a server that cannot be read counts as down, and when it is up again."""
 
-    def test_refused(self) -> None:
+    def test_refused(self):
         """A server that refuses connections is down immediately, with one event, and up with the first answer."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
@@ -55,7 +52,7 @@ class TestDown:
         assert (up.kind, up.title) == ("server_up", "The server is up again after 3.0 s.")
         assert up.evidence == "Its master is the same process."
 
-    def test_silence_is_normal_for_a_few_seconds(self) -> None:
+    def test_silence_is_normal_for_a_few_seconds(self):
         """uWSGI's master is silent for up to 3 s; after 5 s the server is down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5).read(TIMEOUT, 8.0)
@@ -63,13 +60,13 @@ class TestDown:
         watch.read(TIMEOUT, watch.now + 5.1)
         assert kinds(watch) == ["server_down"]
 
-    def test_never_read(self) -> None:
+    def test_never_read(self):
         """A server that was never read is down from the start."""
         watch = ScriptedWatch().read(REFUSED, 1.0)
         assert kinds(watch) == ["server_down"]
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
 
-    def test_a_gap_is_not_an_outage(self) -> None:
+    def test_a_gap_is_not_an_outage(self):
         """If the exporter was stopped, for example, there are no samples, but the server was not down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
@@ -77,7 +74,7 @@ class TestDown:
         (gap,) = events(watch)
         assert (gap.kind, gap.title) == ("sampling_gap", "There were no samples for 12 s.")
 
-    def test_an_emperor(self) -> None:
+    def test_an_emperor(self):
         """An emperor is reported as down and up as well."""
         watch = ScriptedWatch().read(emperor(1.0)).read(REFUSED, 2.0).read(emperor(3.0))
         assert kinds(watch) == ["server_down", "server_up"]
@@ -88,7 +85,7 @@ class TestConfiguration:
 
     def reading(self, at: float, options: Options | None = None, **snapshot: object) -> Reading:
         reading = Server(born=at - 1.0).read(at)
-        changed = msgspec.structs.replace(reading.snapshot, **snapshot)  # type: ignore[type-var]
+        changed = msgspec.structs.replace(reading.snapshot, **snapshot)
         setup = None if options is None else Setup(options, None, None, None, None)
         return replace(reading, snapshot=changed, host=replace(reading.host, setup=setup))
 
@@ -100,7 +97,7 @@ class TestConfiguration:
         assert len(changed) <= 1
         return changed[0].title if changed else ""
 
-    def test_version_and_sockets(self) -> None:
+    def test_version_and_sockets(self):
         """Changes in the stats document itself are reported."""
         sockets = (stats.server.Socket("127.0.0.1:80", None, None),)
         assert (
@@ -108,14 +105,14 @@ class TestConfiguration:
             == "Configuration changed: version 2.0.31 → 2.0.32, sockets app.sock → 127.0.0.1:80."
         )
 
-    def test_workers_and_threads(self) -> None:
+    def test_workers_and_threads(self):
         """A master's number of workers changes with a restart."""
         watch = ScriptedWatch().read(Server(threads=8).read(1.0)).read(Server(processes=2, threads=16).read(2.0))
         watch.read(Server(processes=2, threads=8).read(3.0))
         titles = [event.title for event in events(watch) if event.kind == "configuration_changed"]
         assert titles == ["Configuration changed: workers 4 → 2.", "Configuration changed: threads 32 → 16."]
 
-    def test_options(self) -> None:
+    def test_options(self):
         """Options are reported by name; a missing one counts as unset only if all options are known."""
         before = self.reading(1.0, Options(harakiri=30, thunder_lock=True, async_cores=5))
         assert (
@@ -127,15 +124,15 @@ class TestConfiguration:
         )
         assert self.title(before, before) == ""
 
-    def test_many_are_counted(self) -> None:
+    def test_many_are_counted(self):
         """A sentence lists at most six changes."""
         set_now = "harakiri", "listen", "max_requests", "gevent", "cheaper", "reload_on_rss", "asyncio", "http_timeout"
-        many = Options(**dict.fromkeys(set_now, 2), complete=True)  # type: ignore[arg-type]
+        many = Options(**dict.fromkeys(set_now, 2), complete=True)
         title = self.title(self.reading(1.0, Options(complete=True)), self.reading(2.0, many))
         assert title.endswith(", and 2 others.")
         assert title.count("→") == 6
 
-    def test_one_that_is_starting(self) -> None:
+    def test_one_that_is_starting(self):
         """Without workers in its document, uWSGI is still starting, and their number is unknown."""
         assert self.title(self.reading(1.0), self.reading(2.0, workers=()), self.reading(3.0)) == ""
 
@@ -159,7 +156,7 @@ class TestVerdicts:
 
         return watch.seconds(server, seconds, second), server
 
-    def test_a_verdict_changes_once(self) -> None:
+    def test_a_verdict_changes_once(self):
         """A change is dated when it was first seen; a verdict of a single moment is not a change."""
         watch, server = self.overloaded(60)
         changed = [event for event in events(watch) if event.kind == "verdict_changed"]
@@ -178,7 +175,7 @@ class TestVerdicts:
         assert events(watch)[-1].title.startswith("Verdict: ok. ")
         assert len(events(watch)) > before
 
-    def test_the_present_verdict(self) -> None:
+    def test_the_present_verdict(self):
         """It is unknown until two judgements agree, and while the server cannot be read; a new status has its time."""
         watch, _ = self.overloaded(60)
         verdict = watch.watch.recorder.verdicts.current
@@ -201,7 +198,7 @@ class TestVerdicts:
         verdicts.judge(19.0, "ok", "So it is.", [], None)
         assert verdicts.current == Verdict("ok", None, 19.0)
 
-    def test_since(self) -> None:
+    def test_since(self):
         """A finding reports its start until it ends."""
         watch, server = self.overloaded(60)
         finding = next(each for each in watch.document().findings if "queue_wait" in codes(each))
@@ -212,7 +209,7 @@ class TestVerdicts:
         watch.read(REFUSED, watch.now + 1.0)
         assert all(each.since is None for each in watch.document().findings)
 
-    def test_a_finding_names_its_event(self) -> None:
+    def test_a_finding_names_its_event(self):
         """A finding has the latest event of those that it counts."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 15)
@@ -221,12 +218,10 @@ class TestVerdicts:
         server.respawn(1, watch.now)
         watch.seconds(server, 2)
         lost = next(each for each in watch.document().findings if each.code == "requests_lost")
-        assert lost.event is not None
         assert lost.event.title == "Worker 1 ended with at least 2 requests in service."
 
 
-def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault in the journal is logged, and the server is still sampled."""
+def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch):
     watch = ScriptedWatch()
 
     def fail(*_: object) -> None:
@@ -255,13 +250,11 @@ async def _kill_a_worker(running: Uwsgi) -> Watch:
     return watch
 
 
-def test_a_real_worker_is_killed() -> None:
-    """uWSGI respawns a killed worker: the journal has its end, without an explanation, and no event of the other
-    worker."""
+def test_a_real_worker_is_killed():
+    """The journal has its end, without an explanation, and no event of the other worker."""
     with uwsgi("--processes", "2", "--threads", "2") as running:
         journal = asyncio.run(_kill_a_worker(running)).recorder.journal
     ended = journal.latest_of("worker_ended")
-    assert ended is not None
     assert (len(ended.workers), ended.cause, ended.count) == (1, "unknown", 1)
     assert ended.evidence.startswith("It ")
     assert journal.counts["worker_ended"] == 1

@@ -1,7 +1,5 @@
 """Events of workers: the causes of their ends, returns, and reloads that replace all of them."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 
@@ -23,7 +21,7 @@ class Watched:
     """A server that is watched, and the worker events in its journal."""
 
     def __init__(self, options: Options | None = None, **server: int) -> None:
-        self.server = Server(**server)  # type: ignore[arg-type]
+        self.server = Server(**server)
         self.options = options
         self.watch = ScriptedWatch()
         self.pass_by(2.0)
@@ -32,6 +30,11 @@ class Watched:
         """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
+
+    def respawn(self, worker_id: int, seconds: float = 0.5) -> None:
+        """Replaces a worker's process, and lets this much time pass."""
+        self.server.respawn(worker_id, self.watch.now)
+        self.pass_by(seconds)
 
     def reading(self, at: float) -> Reading:
         reading = self.server.read(at)
@@ -47,7 +50,7 @@ class Watched:
         return [event for event in reversed(latest) if event.kind in kinds]
 
 
-def test_nothing_happens() -> None:
+def test_nothing_happens():
     """A server that serves requests has no event except the start."""
     watched = Watched()
     for _ in range(10):
@@ -56,9 +59,8 @@ def test_nothing_happens() -> None:
     assert [event.kind for event in watched.watch.watch.recorder.journal.latest(9)] == ["exporter_started"]
 
 
-def test_a_killed_worker() -> None:
-    """A worker's end is dated when it was noticed, even if uWSGI notices it later, and reports the lost requests; the
-    worker's return is an event, too."""
+def test_a_killed_worker():
+    """Its end is dated when it was noticed, and reports the lost requests; its return is an event, too."""
     watched = Watched()
     watched.server.busy(0, 3, 0, 0)
     watched.pass_by()
@@ -66,8 +68,7 @@ def test_a_killed_worker() -> None:
     watched.pass_by(1.5)
     assert watched.events("worker_ended") == []  # until uWSGI has counted the end
     ended_at = watched.watch.now - 1.0
-    watched.server.respawn(2, watched.watch.now)
-    watched.pass_by(1.0)
+    watched.respawn(2, 1.0)
     (end,) = watched.events("worker_ended")
     assert (end.title, end.workers) == ("Worker 2 ended with at least 3 requests in service.", (2,))
     assert (end.time, end.cause, end.count) == (EPOCH + ended_at, "unknown", 1)
@@ -75,48 +76,44 @@ def test_a_killed_worker() -> None:
     assert start.title == "Worker 2 is back after 1.5 s."
 
 
-def test_an_end_that_uwsgi_never_notices() -> None:
+def test_an_end_that_uwsgi_never_notices():
     """The end is recorded once, after three seconds."""
     watched = Watched()
     watched.server.kill(2)
     watched.pass_by(20.0)
     assert len(watched.events("worker_ended")) == 1
-    watched.server.respawn(2, watched.watch.now)
-    watched.pass_by(2.0)
+    watched.respawn(2, 2.0)
     (end,) = watched.events("worker_ended")
     assert end.count == 1
     assert len(watched.events("worker_started")) == 1
 
 
-def test_harakiri_is_found_although_uwsgi_counts_it_later() -> None:
+def test_harakiri_is_found_although_uwsgi_counts_it_later():
     """A harakiri is recognised even if the process ends before `harakiri_count` grows."""
     watched = Watched(Options(harakiri=30))
     watched.server.kill(1)
     watched.pass_by(1.0)
     watched.server[1].harakiris += 1
-    watched.server.respawn(1, watched.watch.now)
-    watched.pass_by()
+    watched.respawn(1)
     (end,) = watched.events("worker_ended")
     assert (end.cause, end.title) == ("harakiri", "Worker 1 was ended by `harakiri`.")
     assert end.evidence == "A request took longer than `harakiri` (30 s)."
 
 
-def test_respawns_between_two_samples_are_counted() -> None:
+def test_respawns_between_two_samples_are_counted():
     """If a worker crashes faster than it is sampled, all its respawns are counted."""
     watched = Watched()
     for _ in range(3):
-        watched.server.respawn(1, watched.watch.now)
-    watched.pass_by()
+        watched.respawn(1)
     (end,) = watched.events("worker_ended")
     assert end.count == 3
     assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
 
 
-def test_cheaper() -> None:
+def test_cheaper():
     """A worker that cheaper mode spawns or ends is not a worker's end."""
     watched = Watched(processes=4, spawned=2)
-    watched.server.respawn(3, watched.watch.now)
-    watched.pass_by()
+    watched.respawn(3)
     watched.server.cheap(2)
     watched.server.cheap(3)
     watched.pass_by(5.0)
@@ -130,7 +127,7 @@ def test_cheaper() -> None:
 class TestReload:
     """Reloads: of the master, which resets its counters, and of the workers only."""
 
-    def test_full(self) -> None:
+    def test_full(self):
         """A reload of the master is one event, and not the end of any worker."""
         watched = Watched()
         watched.server.serve(1, 500)
@@ -142,46 +139,42 @@ class TestReload:
         assert watched.events("worker_ended", "worker_started") == []
 
     @pytest.mark.parametrize(("pause", "manner"), [(0.0, "at once"), (8.0, "one after another")])
-    def test_of_the_workers(self, pause: float, manner: str) -> None:
+    def test_of_the_workers(self, pause, manner):
         """If all workers ended once and lost no requests, the workers were reloaded."""
         watched = Watched()
         for worker in (3, 1, 4, 2):
-            watched.server.respawn(worker, watched.watch.now)
-            watched.pass_by(pause)
+            watched.respawn(worker, pause)
         watched.pass_by(3.0)
         (reload,) = watched.events("reload")
         assert reload.title == f"All 4 workers were replaced, {manner}."
 
     @pytest.mark.parametrize("workers", [(1, 2, 3), (1, 2, 3, 1, 2, 3)])
-    def test_not_all_of_the_workers(self, workers: tuple[int, ...]) -> None:
+    def test_not_all_of_the_workers(self, workers):
         """As long as one worker was not replaced, there is no reload."""
         watched = Watched()
         for worker in workers:
-            watched.server.respawn(worker, watched.watch.now)
-            watched.pass_by(2.0)
+            watched.respawn(worker, 2.0)
         assert watched.events("reload") == []
 
-    def test_a_crash_loop_is_not_a_reload(self) -> None:
+    def test_a_crash_loop_is_not_a_reload(self):
         """If all workers end in turn, but repeatedly, that is not a reload."""
         watched = Watched()
         for turn in range(6):
             for worker in (1, 2, 3, 4):
-                watched.server.respawn(worker, watched.watch.now)
-                watched.pass_by(2.0)
+                watched.respawn(worker, 2.0)
             assert len(watched.events("reload")) == 1, turn
 
-    def test_with_requests_in_service(self) -> None:
+    def test_with_requests_in_service(self):
         """Workers that end with requests in service were killed, not reloaded."""
         watched = Watched()
         for worker in (1, 2, 3, 4):
             watched.server.busy(1, 1, 1, 1)
             watched.pass_by()
-            watched.server.respawn(worker, watched.watch.now)
-            watched.pass_by()
+            watched.respawn(worker)
         assert watched.events("reload") == []
 
 
-def test_another_uwsgi_at_the_same_address() -> None:
+def test_another_uwsgi_at_the_same_address():
     """While the earlier master still runs, it was not restarted: another uWSGI answers in its place."""
 
     def read(at: float, master: int) -> Reading:
@@ -243,16 +236,14 @@ NO_KILLS, KILLS = OomKills(1, 5), OomKills(2, 6)
         (Options(), NO_KILLS, 5, 60, None, "unknown"),
     ],
 )
-def test_causes(
-    options: Options | None, kills: OomKills | None, served: int, age: float, resident: int | None, cause: str
-) -> None:
+def test_causes(options, kills, served, age, resident, cause):
     """The likely cause is the one that left a trace; without a trace it is unknown."""
     server = Server(processes=1)
     server.serve(1, served)
-    then = server.read(1.0).snapshot.workers[0]  # type: ignore[union-attr]
+    then = server.read(1.0).snapshot.workers[0]
     server.respawn(1, 2.0)
     server.serve(1, 3)
-    now = server.read(2.0).snapshot.workers[0]  # type: ignore[union-attr]
+    now = server.read(2.0).snapshot.workers[0]
     found, evidence = find_cause(EndedProcess(then, now, age, resident), options, NO_KILLS, kills)
     assert found == cause
     assert evidence.endswith(".")

@@ -1,7 +1,5 @@
 """Names of routes: when a path is named, and what bounds them."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest
@@ -43,7 +41,7 @@ class Book:
         return set(filter(None, self.book.names))
 
 
-def test_a_path_is_named_in_its_third_sample() -> None:
+def test_a_path_is_named_in_its_third_sample():
     """Until then it is `other`: a path that was requested once is never shown."""
     book = Book()
     assert [book.see("/export") for _ in range(SIGHTINGS)] == [["other"], ["other"], ["GET /export"]]
@@ -53,17 +51,17 @@ def test_a_path_is_named_in_its_third_sample() -> None:
     assert book.see("/", samples=2) == ["GET /"]
 
 
-def test_many_threads_in_one_sample_are_one_sighting() -> None:
+def test_many_threads_in_one_sample_are_one_sighting():
     """A hundred requests at one instant do not name a path."""
     assert Book().see(*["/export"] * 100) == ["other"] * 100
 
 
-def test_a_template_is_named_at_once() -> None:
+def test_a_template_is_named_at_once():
     """The operator has named it already."""
     assert Book("/orders/{order}").see("/orders/7", "/orders/x") == ["GET /orders/{order}"] * 2
 
 
-def test_requests_without_a_shape_are_other() -> None:
+def test_requests_without_a_shape_are_other():
     """They never become a route."""
     book = RouteBook()
     for at in range(9):
@@ -71,7 +69,7 @@ def test_requests_without_a_shape_are_other() -> None:
     assert book.names == ("other",)
 
 
-def test_values_that_come_once_are_any() -> None:
+def test_values_that_come_once_are_any():
     """Users that are seen once each share a route, and what follows in the path is named."""
     book = Book()
     for word in WORDS[:40]:
@@ -85,7 +83,7 @@ def test_values_that_come_once_are_any() -> None:
     assert book.routes() == {"other", "GET /users/me/edit", "GET /users/{any}/edit"}
 
 
-def test_the_21st_name_takes_all_names_of_a_segment() -> None:
+def test_the_21st_name_takes_all_names_of_a_segment():
     """A segment with more than 20 names is `{any}` for good, its names are gone, and others stay."""
     book = Book()
     book.see("/health", "/users/x/edit", samples=SIGHTINGS)
@@ -101,7 +99,7 @@ def test_the_21st_name_takes_all_names_of_a_segment() -> None:
     assert book.routes() == {"other", "GET /health", "GET /users/{any}/edit"}
 
 
-def test_a_scan_leaves_the_named_routes_alone() -> None:
+def test_a_scan_leaves_the_named_routes_alone():
     """Hundreds of paths that are seen once each change no route, and a new route can still be named."""
     book = Book()
     book.see("/export", "/login", samples=SIGHTINGS)
@@ -119,7 +117,7 @@ def test_a_scan_leaves_the_named_routes_alone() -> None:
     }
 
 
-def test_there_are_fifty_routes() -> None:
+def test_there_are_fifty_routes():
     """The rest is `other`, until a route was not seen for an hour."""
     book = Book()
     for number in range(MOST_ROUTES):
@@ -134,7 +132,7 @@ def test_there_are_fifty_routes() -> None:
     assert [new - old for new, old in zip(book.book.generations, generations, strict=True)][:3] == [0, 1, 0]
 
 
-def test_a_name_that_was_not_seen_for_an_hour_makes_room() -> None:
+def test_a_name_that_was_not_seen_for_an_hour_makes_room():
     """So a segment overflows only if 21 names are in use within an hour."""
     book = Book()
     for word in WORDS[:MOST_VALUES]:
@@ -147,7 +145,7 @@ def test_a_name_that_was_not_seen_for_an_hour_makes_room() -> None:
 
 
 @pytest.mark.parametrize("held", [1, SIGHTINGS])
-def test_random_paths_cannot_grow_the_memory(held: int) -> None:
+def test_random_paths_cannot_grow_the_memory(held):
     """Ten minutes of random paths, seen once or until they are named, keep every store within its bound."""
     book, random, letters = RouteBook(), Random(1), "aeioubdfgl"
     paths: list[Shape] = []
@@ -174,7 +172,7 @@ def test_random_paths_cannot_grow_the_memory(held: int) -> None:
     assert len(nodes) == book._tree._nodes
 
 
-def test_a_number_keeps_its_route_within_a_generation() -> None:
+def test_a_number_keeps_its_route_within_a_generation():
     """A route never changes its meaning silently, whatever comes."""
     book, random = RouteBook(), Random(2)
     meant: dict[tuple[int, int], str] = {}

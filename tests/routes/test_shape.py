@@ -1,7 +1,5 @@
 """Shapes: what is left of the method and path of a request."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +46,7 @@ def path_of(path: str | bytes, *templates: str) -> str:
         ("/a/an-article-with-a-title-that-is-quite-long", "/a/{token}"),
     ],
 )
-def test_names_stay_and_values_go(path: str, expected: str) -> None:
+def test_names_stay_and_values_go(path, expected):
     """Segments that read like names stay; numbers, UUIDs, hashes and tokens become placeholders."""
     assert path_of(path) == expected
 
@@ -74,7 +72,7 @@ def test_names_stay_and_values_go(path: str, expected: str) -> None:
         "a" * 200,
     ],
 )
-def test_a_value_that_is_no_name_does_not_survive(secret: str) -> None:
+def test_a_value_that_is_no_name_does_not_survive(secret):
     """Tokens, numbers of phones, cards and accounts, and keys become placeholders."""
     assert path_of(f"/reset/{secret}/confirm") in {f"/reset/{each}/confirm" for each in PLACEHOLDERS}
 
@@ -109,19 +107,19 @@ def test_a_value_that_is_no_name_does_not_survive(secret: str) -> None:
         b"/" + b"a" * LONGEST_PATH,
     ],
 )
-def test_any_other_path_is_other(path: bytes) -> None:
+def test_any_other_path_is_other(path):
     """A path with more than plain characters, with too many segments or too long has no route."""
     assert path_of(path) == "other"
 
 
 @pytest.mark.parametrize("method", [b"", b"get", b"PROPFIND", b"GET ", b"SECRET", b"\xff"])
-def test_a_method_that_is_not_standard_is_other(method: bytes) -> None:
+def test_a_method_that_is_not_standard_is_other(method):
     """A client can send any word as a method."""
     assert make_shape(method, b"/export", Templates()) == OTHER
     assert make_shape(b"PATCH", b"/export", Templates()) == Shape("PATCH", ("export",))
 
 
-def test_templates_come_first() -> None:
+def test_templates_come_first():
     """The first template that matches decides, also for values that have no plain characters."""
     templates = "/users/{email}", "/users/me", "/v1/books:export", "/{tenant}/orders/{id}"
     assert path_of("/users/bob@example.com", *templates) == "/users/{email}"
@@ -133,7 +131,7 @@ def test_templates_come_first() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_a_shape_has_plain_names_only(path: bytes) -> None:
+def test_a_shape_has_plain_names_only(path):
     """Whatever a client sends, each segment is a placeholder or a short word."""
     shape = make_shape(b"GET", b"/" + path, Templates())
     assert len(shape.segments) <= MOST_SEGMENTS

@@ -1,7 +1,5 @@
 """Anything but a document of uWSGI raises StatsError, with a reason and no quotation of the document."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -11,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
-from uwsgi_headroom.errors import Reason, StatsError
-from uwsgi_headroom.stats import AnySnapshot, Snapshot
+from uwsgi_headroom.errors import StatsError
+from uwsgi_headroom.stats import AnySnapshot
 
 SMALL = "router_http"
 SECRET = "hunter2-in-a-cookie"
@@ -63,7 +61,7 @@ def worker(**keys: object) -> bytes:
         pytest.param(b'{"jsonrpc":"2.0","result":[1]}', "not_uwsgi", id="another protocol"),
     ],
 )
-def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
+def test_refused_with_a_reason(body, reason):
     """Anything but a stats document is refused with the right reason."""
     assert refusal(body).reason == reason
 
@@ -77,33 +75,31 @@ def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
         pytest.param(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_uwsgi", id="complete"),
     ],
 )
-def test_a_deep_document_is_refused(body: bytes, reason: Reason) -> None:
+def test_a_deep_document_is_refused(body, reason):
     """For its depth up to Python 3.13. From 3.14 the size of the stack is the bound: what fits is refused as any other
     document."""
     assert refusal(body).reason in (("not_json", reason) if sys.version_info >= (3, 14) else ("not_json",))
 
 
-def test_a_cron_without_a_schedule_runs_at_any_time() -> None:
+def test_a_cron_without_a_schedule_runs_at_any_time():
     """Where a field is missing, any value fits, as where uWSGI writes -1; and the command does not run."""
     snapshot = stats.decode(server(crons=[{"command": "x"}]))
-    assert isinstance(snapshot, Snapshot)
     (cron,) = snapshot.crons
     assert (cron.minute, cron.hour, cron.day, cron.month, cron.week, cron.pid, cron.started_at) == (*(-1,) * 6, 0)
 
 
-def test_http_is_pointed_out() -> None:
+def test_http_is_pointed_out():
     """An HTTP answer on a raw socket is refused with the form of address that works."""
     assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
 
 
-def test_the_error_for_an_empty_answer_names_its_causes() -> None:
-    """The error for an empty answer names its possible causes."""
+def test_the_error_for_an_empty_answer_names_its_causes():
     for word in ("http-socket", "exporter", "stopping", "stats-http"):
         assert word in str(refusal(b""))
 
 
 @pytest.mark.parametrize(("directory", "byte"), [('/srv/a"b', 34), ("/srv/a\\q", 34)])
-def test_the_error_for_damaged_json_of_uwsgi(directory: str, byte: int) -> None:
+def test_the_error_for_damaged_json_of_uwsgi(directory, byte):
     """uWSGI does not escape its directory: the address is right, and the error does not ask for another."""
     error = refusal(b'{"version":"2.0.31","cwd":"%s","workers":[]}' % directory.encode())
     assert error.reason == "not_json"
@@ -112,7 +108,7 @@ def test_the_error_for_damaged_json_of_uwsgi(directory: str, byte: int) -> None:
     assert "give the address" in str(refusal(b'{"versions":"2","cwd":"%s"}' % directory.encode()))
 
 
-def test_the_error_for_a_web_page_names_its_owner() -> None:
+def test_the_error_for_a_web_page_names_its_owner():
     """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
     own, other = (refusal(page.format(title).encode()) for title in ("shop · uwsgi-headroom", "Welcome"))
@@ -122,13 +118,13 @@ def test_the_error_for_a_web_page_names_its_owner() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(document(SMALL))))
-def test_cut_anywhere(at: int) -> None:
+def test_cut_anywhere(at):
     """A document cut at any byte is refused as empty or truncated; no part of it is used."""
     assert refusal(document(SMALL)[:at]).reason == ("truncated" if at else "empty")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_cut_at_many_places(name: str) -> None:
+def test_cut_at_many_places(name):
     """No prefix of any captured document is accepted as a complete one."""
     body = document(name).rstrip()
     for at in {*range(0, len(body), 97), len(body) - 1}:
@@ -146,7 +142,7 @@ def test_cut_at_many_places(name: str) -> None:
         ('{"version":"2","workers":[],"caches":[{"hits":%s}]}', "$.caches[0].hits"),
     ],
 )
-def test_an_invalid_count_is_refused(body: str, path: str, value: int) -> None:
+def test_an_invalid_count_is_refused(body, path, value):
     """A negative counter, or one of 2**63 and more, is refused; the message has its place but not its value."""
     error = refusal((body % value).encode())
     assert error.reason == "not_uwsgi"
@@ -155,58 +151,38 @@ def test_an_invalid_count_is_refused(body: str, path: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64 - 1, 2**64 - 60_000_000])
-def test_wrapped_running_time_is_absent(value: int) -> None:
+def test_wrapped_running_time_is_absent(value):
     """A running time that wrapped because the clock was set back is unknown; the worker's other figures are known."""
     snapshot = stats.decode(worker(running_time=value, requests=3))
-    assert isinstance(snapshot, Snapshot)
     assert (snapshot.workers[0].running_time, snapshot.workers[0].requests) == (None, 3)
 
 
-def test_missing_keys_are_unknown() -> None:
+def test_missing_keys_are_unknown():
     """If uWSGI wrote nothing about a worker, its figures are None, not 0."""
     snapshot = stats.decode(b'{"workers":[{}]}')
-    assert isinstance(snapshot, Snapshot)
     (worker,) = snapshot.workers
-    unknown = (
-        worker.pid,
-        worker.threads,
-        worker.busy_threads,
-        worker.requests,
-        worker.static_requests,
-        worker.running_time,
-        worker.exceptions,
-    )
-    assert set(unknown) == {None}
-    assert {
-        worker.harakiris,
-        worker.respawns,
-        worker.signals,
-        worker.transmitted_bytes,
-        worker.resident_bytes,
-        worker.last_spawn,
-    } == {None}
+    names = "pid threads busy_threads requests static_requests running_time exceptions harakiris respawns signals"
+    names += " transmitted_bytes resident_bytes last_spawn"
+    assert {getattr(worker, name) for name in names.split()} == {None}
     assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
 
 
-def test_unknown_keys_are_skipped() -> None:
+def test_unknown_keys_are_skipped():
     """Keys of a later uWSGI are skipped, whatever their values."""
     later = {"later": [{"a": [1.5, None, True, {}]}]}
-    snapshot = stats.decode(worker(uss=1, pss=2.5, requests=3, **later))
-    assert isinstance(snapshot, Snapshot)
-    assert snapshot.workers[0].requests == 3
+    assert stats.decode(worker(uss=1, pss=2.5, requests=3, **later)).workers[0].requests == 3
 
 
-def test_threads_are_numbered_from_0() -> None:
+def test_threads_are_numbered_from_0():
     """A busy thread has the number in uWSGI's log ("core 3"): its position among the cores, from 0."""
     raw = json.loads(document("threads_4x8_busy"))["workers"]
     busy = [{place for place, core in enumerate(worker["cores"]) if core["in_request"]} for worker in raw]
     snapshot = stats.decode(document("threads_4x8_busy"))
-    assert isinstance(snapshot, Snapshot)
     assert [set(worker.serving or ()) for worker in snapshot.workers] == busy
     assert any(busy)
 
 
-def test_the_oldest_request_is_of_busy_threads_only() -> None:
+def test_the_oldest_request_is_of_busy_threads_only():
     """An idle thread has no request in service, even if the start of its last one is still in the document."""
     cores = [
         {"in_request": 0, "req_info": {"request_start": 5}},
@@ -214,7 +190,6 @@ def test_the_oldest_request_is_of_busy_threads_only() -> None:
         {"in_request": 1, "req_info": {"request_start": 9}},
     ]
     snapshot = stats.decode(worker(cores=cores))
-    assert isinstance(snapshot, Snapshot)
     assert (snapshot.workers[0].busy_threads, snapshot.workers[0].request_starts) == (2, (9,))
 
 
@@ -233,17 +208,15 @@ def test_the_oldest_request_is_of_busy_threads_only() -> None:
         b"HTTP/1.0 401 " + SECRET.encode(),
     ],
 )
-def test_a_refusal_quotes_nothing(body: bytes) -> None:
-    """The message of a refusal contains nothing of the document."""
+def test_a_refusal_quotes_nothing(body):
     error = refusal(body)
     assert SECRET not in str(error)
     assert SECRET not in repr(error)
     assert error.__cause__ is None
 
 
-def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
-    """With any value replaced, a document is either decoded or refused, and a decoded one has no number too large
-    for a float."""
+def test_a_wrong_value_anywhere_is_refused_or_harmless():
+    """Either way, and a decoded document has no number too large for a float."""
     count = 0
     for body in with_a_wrong_value():
         count += 1
@@ -255,15 +228,15 @@ def test_a_wrong_value_anywhere_is_refused_or_harmless() -> None:
 
 @given(st.binary(max_size=400))
 @example(b'{"workers":[{"cores":[{"vars":["\xff')
-@settings(max_examples=300, deadline=None)
-def test_any_bytes(body: bytes) -> None:
+@settings(max_examples=300)
+def test_any_bytes(body):
     """For any bytes, decode() raises nothing but StatsError."""
     decoded_or_refused(body)
 
 
 @given(st.sampled_from(NAMES), st.data())
-@settings(max_examples=150, deadline=None)
-def test_damaged_documents(name: str, data: st.DataObject) -> None:
+@settings(max_examples=150)
+def test_damaged_documents(name, data):
     """A document with replaced, removed or inserted bytes is either decoded or refused."""
     body = bytearray(document(name))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -277,16 +250,15 @@ def test_damaged_documents(name: str, data: st.DataObject) -> None:
     "filling",
     [b"[", b'{"x":', b'"', b"\\", b"\xff", b"\x01", b"9", b" ", b'",\n', b'{"id":0},', b'{"cores":[{"vars":["a'],
 )
-def test_sixteen_megabytes_of_anything_come_to_an_end(filling: bytes) -> None:
+def test_sixteen_megabytes_of_anything_come_to_an_end(filling):
     """16 MB of bytes that are expensive to decode are either decoded or refused."""
     head = b'{"version":"2.0.31","workers":['
     decoded_or_refused(head + filling * ((16 * 2**20 - len(head)) // len(filling)))
 
 
 @pytest.mark.parametrize("variable", [b"a" * 1000, b"\xff" * 1000, b"\x01" * 1000, b'\\"' * 500, b"\\\\" * 500])
-def test_sixteen_megabytes_of_request_variables(variable: bytes) -> None:
+def test_sixteen_megabytes_of_request_variables(variable):
     """A document with very many hostile requests in service is decoded."""
     cores = b",".join([b'{"requests":1,"in_request":1,"vars":["' + variable + b'",""]}'] * 15_000)
     snapshot = stats.decode(b'{"workers":[{"pid":2,"accepting":1,"status":"busy","cores":[' + cores + b"]}]}")
-    assert isinstance(snapshot, Snapshot)
     assert snapshot.workers[0].busy_threads == 15_000
