@@ -1,7 +1,5 @@
 """Simulates the threads of a server request by request, and what samples of it show to a recorder of response times."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence

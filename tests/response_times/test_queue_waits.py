@@ -1,7 +1,5 @@
 """Waits in listen queues from samples, against simulations in which each wait is known, and against odd samples."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from collections.abc import Callable
@@ -73,7 +71,6 @@ def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percent
         before = accepted
     add_batch(history, at, left, before)
     found = compute_percentiles(count_all(history, 0.0, at, before))
-    assert found
     return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
 
 
@@ -95,11 +92,8 @@ def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int)
     ],
     ids=["1x1", "4 threads", "constant", "two kinds"],
 )
-def test_percentiles_of_simulated_queues(
-    kind: str, threads: int, load: float, serve: Callable[[random.Random], float]
-) -> None:
-    """From two sampling intervals on, a percentile is within 5 % of the truth, and its interval holds it. The mean is
-    within 3 %."""
+def test_percentiles_of_simulated_queues(kind, threads, load, serve):
+    """From two intervals on, a percentile is within 5 % of the truth, and the mean within 3 %."""
     queue = simulate(threads, load, serve, 120.0, seed=7)
     percentiles, mean = follow(queue, kind, 120.0)
     waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= 120.0)
@@ -111,9 +105,8 @@ def test_percentiles_of_simulated_queues(
             assert found.seconds == pytest.approx(truth, rel=0.05)
 
 
-def test_requests_of_mapped_sockets_are_apart() -> None:
-    """With `map-socket`, what the workers of a calm socket accept has left no other queue: half of the requests waited
-    as those of the full socket did, and half not at all."""
+def test_requests_of_mapped_sockets_are_apart():
+    """What the workers of a calm socket accept has left no other queue."""
     queue, chance, follower = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5), random.Random(2), QueueFollower()
     at, before, left = 0.0, 0, list[Left]()
     while at < 60.0:
@@ -152,7 +145,7 @@ class Sampled:
         return self.follower.oldest().get("s")
 
 
-def test_the_oldest_request() -> None:
+def test_the_oldest_request():
     """Over TCP its age is the kernel's, and data that come later make it no younger. A UNIX client's age begins between
     the samples that saw it first and did not. An empty queue has none."""
     tcp, unix = Sampled(), Sampled()
@@ -169,9 +162,8 @@ def test_the_oldest_request() -> None:
     assert unix.oldest == 0.0
 
 
-def test_a_queue_that_was_there_before() -> None:
-    """At the first sample, and after a gap, a UNIX client has waited at least since then; how long is not known when
-    it leaves. Over TCP it is."""
+def test_a_queue_that_was_there_before():
+    """A UNIX client has waited at least since the first sample, or the gap; over TCP it is known."""
     unix, tcp = Sampled(), Sampled()
     unix.sample(1, (7, None), step=0.0)
     assert unix.oldest == 0.0
@@ -184,7 +176,7 @@ def test_a_queue_that_was_there_before() -> None:
     assert tcp.sample(0, accepted=1) == [Left(pytest.approx(9.25), 1.0)]
 
 
-def test_lists_that_are_not_complete() -> None:
+def test_lists_that_are_not_complete():
     """While only the length is known, as many have left as uWSGI accepted; who stays keeps the age, also when the list
     is complete again. A part of the list raises the age of the oldest, if the kernel knows it."""
     sampled = Sampled()
@@ -197,16 +189,15 @@ def test_lists_that_are_not_complete() -> None:
     assert sampled.oldest == 60.0
 
 
-def test_clients_that_give_up_and_uncounted_requests() -> None:
-    """What uWSGI did not count has left all the same if the list lacks it; a queue that shrinks lost at least so
-    many."""
+def test_clients_that_give_up_and_uncounted_requests():
+    """What uWSGI did not count has left if the list lacks it, and a queue that shrinks lost at least so many."""
     sampled = Sampled()
     sampled.sample(3, (7, None), (8, None), (9, None))
     assert len(sampled.sample(1, (9, None))) == 2
     assert len(sampled.sample(0)) == 1
 
 
-def test_no_queue_is_too_long() -> None:
+def test_no_queue_is_too_long():
     """uWSGI's document may have any numbers: such a queue is not followed, and takes no memory."""
     sampled = Sampled()
     assert sampled.sample(2**60, accepted=2**60) == []
@@ -215,7 +206,7 @@ def test_no_queue_is_too_long() -> None:
     assert sum(left.number for left in sampled.sample(1, accepted=2**60)) == pytest.approx(2**60)
 
 
-def test_requests_that_nobody_saw_waiting() -> None:
+def test_requests_that_nobody_saw_waiting():
     """They did not wait noticeably: of a hundred requests that left, two waited for three seconds, and the median is
     below what samples show. Without any that waited there is nothing to say; those of which nothing is known do not
     count."""
@@ -225,7 +216,6 @@ def test_requests_that_nobody_saw_waiting() -> None:
     assert count_all(history, 0.0, 10.0, 120) is None
     add_batch(history, 10.0, [Left(3.0, 2.0)], 50)
     found = compute_percentiles(count_all(history, 0.0, 10.0, 120))
-    assert found
     assert found.requests == 100
     assert found.percentiles[0.5].seconds is None
     assert found.percentiles[0.99].seconds == pytest.approx(3.0, rel=0.1)
@@ -242,7 +232,7 @@ def test_requests_that_nobody_saw_waiting() -> None:
         max_size=12,
     )
 )
-def test_any_samples(samples: list[tuple[int, list[tuple[int, float | None]], int, float]]) -> None:
+def test_any_samples(samples):
     """Whatever the samples say, no wait is negative, and the queue is as long as it was read."""
     sampled = Sampled()
     for length, connections, accepted, step in samples:

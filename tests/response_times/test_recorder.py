@@ -50,7 +50,7 @@ class Recorded:
         return self.integrals.totals.response_times
 
 
-def test_a_batch_ends_within_five_seconds() -> None:
+def test_a_batch_ends_within_five_seconds():
     """Totals change at the end of a batch, all together; they are 0 at first."""
     recorded = Recorded().serve(10).sample(18)
     assert (recorded.totals.requests, recorded.totals.seconds) == (0, 0.0)
@@ -60,7 +60,7 @@ def test_a_batch_ends_within_five_seconds() -> None:
     assert recorded.totals.count_up_to(3600.0) == 10
 
 
-def test_slow_sampling() -> None:
+def test_slow_sampling():
     """With four seconds between samples, a batch has two of them."""
     recorded = Recorded()
     recorded.integrals.add(recorded.server.read(4.0), longest_step=5.0)
@@ -68,13 +68,11 @@ def test_slow_sampling() -> None:
     recorded.integrals.add(recorded.server.read(8.0), longest_step=5.0)
     assert recorded.totals.requests == 3
     window = recorded.integrals.response_times.history.window(0.0, 8.0)
-    assert window
     assert window.interval == pytest.approx(4.0, rel=0.1)
 
 
-def test_partial_samples_show_shorter_times() -> None:
-    """Samples in between show how long a request of 100 ms took, which samples of a quarter of a second cannot; every
-    other figure is as without them."""
+def test_partial_samples_show_shorter_times():
+    """They show how long a request of 100 ms took; every other figure is as without them."""
     totals, windows = [], []
     for between in (0, 9):
         recorded = Recorded(Server(2, 2))
@@ -95,14 +93,12 @@ def test_partial_samples_show_shorter_times() -> None:
         windows.append(recorded.integrals.response_times.history.window(0.0, recorded.at))
     assert totals[0] == totals[1]
     without, beside = map(compute_percentiles, windows)
-    assert without
-    assert beside
     assert without.percentiles[0.5].seconds is None
     assert beside.interval == pytest.approx(STEP / 10)
     assert beside.percentiles[0.5].seconds == pytest.approx(0.1, rel=0.2)
 
 
-def test_partial_samples_that_follow_no_other() -> None:
+def test_partial_samples_that_follow_no_other():
     """After a failed read or a reload, a partial sample adds nothing."""
     recorded = Recorded().serve(8).sample(4)
     before = copy_totals(recorded.integrals.totals)
@@ -116,17 +112,16 @@ def test_partial_samples_that_follow_no_other() -> None:
     assert reloaded.serve(5).sample(24).totals.requests == 13
 
 
-def test_requests_of_a_gap_are_counted() -> None:
+def test_requests_of_a_gap_are_counted():
     """They have no sightings, but a number and a sum; the gap is no interval between samples."""
     recorded = Recorded().serve(8).sample(24).serve(5).sample(1, pause=60.0).sample(24)
     assert recorded.totals.requests == 13
     assert recorded.totals.seconds == pytest.approx(1.3)
     window = recorded.integrals.response_times.history.window(0.0, recorded.at)
-    assert window
     assert window.interval == pytest.approx(STEP)
 
 
-def test_counters_go_on_after_a_reload() -> None:
+def test_counters_go_on_after_a_reload():
     """A full reload resets uWSGI's counters, but not these; so does one to fewer workers, or to more."""
     recorded = Recorded(Server(4, 4)).serve(7, worker_id=4).sample(24)
     expected = 7
@@ -139,9 +134,8 @@ def test_counters_go_on_after_a_reload() -> None:
         assert recorded.totals.lost == 0
 
 
-def test_lost_requests_are_counted_apart() -> None:
-    """A worker that is killed with two requests in service has lost them; a later reload to fewer workers takes none
-    back."""
+def test_lost_requests_are_counted_apart():
+    """A killed worker has lost those in service; a later reload to fewer workers takes none back."""
     recorded = Recorded()
     recorded.server.busy(0, 2)
     recorded.sample(4)
@@ -153,7 +147,7 @@ def test_lost_requests_are_counted_apart() -> None:
     assert recorded.totals.lost == 2
 
 
-def test_static_requests_are_left_out() -> None:
+def test_static_requests_are_left_out():
     """uWSGI may count a request as static a moment before it counts the request: no other one is counted twice."""
     recorded = Recorded().serve(4).sample(24)
     slot = recorded.server[1]
@@ -167,17 +161,15 @@ def test_static_requests_are_left_out() -> None:
     assert recorded.totals.requests == 5
 
 
-def test_without_cores_nothing_is_known() -> None:
+def test_without_cores_nothing_is_known():
     """With stats-no-cores there are no totals."""
-    recorded = Recorded(Server(cores=False)).serve(9).sample(24)
-    assert recorded.integrals.totals.response_times is None
+    assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
 
 
-def test_a_document_without_workers() -> None:
+def test_a_document_without_workers():
     """While uWSGI starts, it lists none: totals stay."""
     recorded = Recorded().serve(9).sample(24)
-    empty = recorded.server.read(recorded.at + 0.1)
-    assert isinstance(empty.snapshot, Snapshot)
+    assert isinstance(recorded.server.read(recorded.at + 0.1).snapshot, Snapshot)
     recorded.server.slots, kept = [], recorded.server.slots
     recorded.sample(4)
     assert recorded.totals.requests == 9
@@ -220,7 +212,6 @@ def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
 def samples_of(seed: int) -> list[Reading]:
     server = Server()
     snapshot = server.read(0.0).snapshot
-    assert isinstance(snapshot, Snapshot)
     return [
         reading(
             at,
@@ -233,10 +224,9 @@ def samples_of(seed: int) -> list[Reading]:
 
 @given(seed=st.integers(0, 2**32))
 @example(seed=116)
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_totals_never_decrease(seed: int) -> None:
-    """Whatever a server writes, each bound's number grows with time and with the bound, up to the number of all
-    requests; sum and lost requests grow as well; and all are finite."""
+@settings(max_examples=12, derandomize=True)
+def test_totals_never_decrease(seed):
+    """Each bound's number grows with time and with the bound, up to that of all requests; all are finite."""
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before: tuple[float, ...] = ()
@@ -261,7 +251,7 @@ def test_totals_never_decrease(seed: int) -> None:
         before = now
 
 
-def test_a_copy_stays() -> None:
+def test_a_copy_stays():
     """An observation's totals do not change with later batches."""
     recorded = Recorded().serve(10).sample(24)
     copy = recorded.totals.copy()

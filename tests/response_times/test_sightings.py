@@ -1,7 +1,5 @@
 """What samples show of single requests: when they began and ended, which were not seen, and which are known exactly."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 
@@ -50,30 +48,28 @@ def only(seen: Sightings) -> Kind:
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 8])
-def test_seen_by_some_samples(samples: int) -> None:
-    """A request that some samples in a row saw took at least the time between the first and the last of them, and at
-    most a gap more on each side."""
+def test_seen_by_some_samples(samples):
+    """It took the time between the first and the last of them, and at most a gap more on each side."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * samples, worker((1,), IDLE)])
     assert only(seen) == Kind((samples - 1) * GAP, GAP)
     assert only(seen).sampled_seconds == samples * GAP
 
 
-def test_two_in_a_row_on_one_thread() -> None:
+def test_two_in_a_row_on_one_thread():
     """The thread's count tells a request from the next one, which is in service when the first is no more."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 3, *[worker((1,), busy())] * 2, worker((2,), IDLE)])
     assert seen.kinds == {Kind(2 * GAP, GAP): 1, Kind(GAP, GAP): 1}
 
 
-def test_unseen() -> None:
+def test_unseen():
     """Requests that began and ended between two samples are only counted, also on a thread that was busy before."""
     assert observe([worker((0, 0), IDLE), worker((3, 2), IDLE)]).kinds == {Kind(UNSEEN, GAP): 5}
     seen = observe([worker((0,), IDLE), worker((0,), busy()), worker((3,), IDLE)])
     assert seen.kinds == {Kind(0.0, GAP): 1, Kind(UNSEEN, GAP): 2}
 
 
-def test_the_only_one_is_exact() -> None:
-    """If a worker completed exactly one request, the growth of its running time is the response time, whether or not
-    samples saw it."""
+def test_the_only_one_is_exact():
+    """The growth of its worker's running time is the response time, whether or not samples saw it."""
     unseen = observe([worker((0, 5), IDLE, running_time=2.0), worker((0, 6), IDLE, running_time=2.125)])
     assert (unseen.exact, unseen.kinds) == ([0.125], {})
     seen = observe(
@@ -87,7 +83,7 @@ def test_the_only_one_is_exact() -> None:
 
 
 @pytest.mark.parametrize("grown", [0.0, 1.5, -3.0, 1e9, float("nan")])
-def test_a_running_time_that_samples_contradict(grown: float) -> None:
+def test_a_running_time_that_samples_contradict(grown):
     """A running time that did not grow, or more than samples permit (a race, a stepped clock), is not believed."""
     seen = observe(
         [
@@ -99,9 +95,8 @@ def test_a_running_time_that_samples_contradict(grown: float) -> None:
     assert only(seen) == Kind(2 * GAP, GAP)
 
 
-def test_a_thread_that_was_held_before() -> None:
-    """A client sent nothing for a second, then its thread completed a request before the next sample: the running time
-    says how long that took, alone or with the worker's other requests."""
+def test_a_thread_that_was_held_before():
+    """The running time says how long its request took, alone or with the worker's other requests."""
     held = [worker((0, 0), IDLE, running_time=2.0), *[worker((0, 0), busy(), running_time=2.0)] * 4]
     alone = observe([*held, worker((1, 0), IDLE, running_time=2.001)])
     assert (alone.exact, alone.kinds) == ([0.001], {})
@@ -111,13 +106,13 @@ def test_a_thread_that_was_held_before() -> None:
     assert long.kinds == {Kind(3 * GAP, GAP): 1, Kind(UNSEEN, GAP): 7}
 
 
-def test_no_running_time() -> None:
+def test_no_running_time():
     """Without it, after uWSGI's clock was set back during a request, nothing is exact."""
     seen = observe([worker((0,), IDLE, running_time=2.0), worker((1,), IDLE), worker((2,), IDLE)])
     assert seen.kinds == {Kind(UNSEEN, GAP): 2}
 
 
-def test_static_requests_are_left_out() -> None:
+def test_static_requests_are_left_out():
     """Of requests of both kinds, those that samples saw longest are not static."""
     assert observe([worker((0,), IDLE), worker((1,), IDLE, static=1)]) == Sightings()
     seen = observe([worker((0, 0), IDLE), worker((0, 0), busy()), worker((1, 2), IDLE, static=2)])
@@ -134,13 +129,13 @@ def test_static_requests_are_left_out() -> None:
     assert only(seen) == Kind(2 * GAP, GAP)
 
 
-def test_static_requests_are_not_exact() -> None:
+def test_static_requests_are_not_exact():
     """A running time beside a static request is that of another one, which is counted later."""
     seen = observe([worker((0,), IDLE, running_time=1.0), worker((1,), IDLE, running_time=1.2, static=1)])
     assert seen == Sightings()
 
 
-def test_a_killed_worker() -> None:
+def test_a_killed_worker():
     """Requests in service that ended with their process are left out: they were lost."""
     killed = [worker((4,), busy()), worker((4,), busy()), worker((4,), IDLE, pid=None)]
     assert observe([*killed, worker((4,), IDLE, pid=8), worker((5,), IDLE, pid=8, since_spawn=1)]).kinds == {
@@ -148,7 +143,7 @@ def test_a_killed_worker() -> None:
     }
 
 
-def test_a_successor_whose_thread_is_busy() -> None:
+def test_a_successor_whose_thread_is_busy():
     """The request of the next process on the same thread is another one, and its end is not that of the lost one."""
     lost = [worker((4,), busy()), worker((4,), busy()), worker((4,), busy(), pid=8)]
     assert observe([*lost, worker((5,), IDLE, pid=8, since_spawn=1)]).kinds == {Kind(0.0, GAP): 1}
@@ -156,13 +151,13 @@ def test_a_successor_whose_thread_is_busy() -> None:
     assert at_once.kinds == {Kind(UNSEEN, GAP): 1}
 
 
-def test_completed_before_its_process_ended() -> None:
+def test_completed_before_its_process_ended():
     """A worker that ends after a request, as with `max-requests`, has completed it."""
     seen = observe([worker((4,), IDLE), worker((4,), busy()), worker((5,), IDLE, pid=8, since_spawn=0)])
     assert only(seen) == Kind(0.0, GAP)
 
 
-def test_a_gap_forgets_nothing_that_uwsgi_says() -> None:
+def test_a_gap_forgets_nothing_that_uwsgi_says():
     """After a gap, a request in service began when uWSGI says, to the second."""
     observer, seen = Observer(), Sightings()
     observer.restart(sample(10.0), (worker((0,), IDLE),))
@@ -171,48 +166,46 @@ def test_a_gap_forgets_nothing_that_uwsgi_says() -> None:
     assert only(seen) == Kind(20 - 14, (1 + GAP) / 2).rounded()
 
 
-def test_in_service_at_the_first_sample() -> None:
+def test_in_service_at_the_first_sample():
     """It began within the second that uWSGI names, and at the latest at the sample."""
     assert only(observe([worker((0,), busy(EPOCH + 4)), worker((1,), IDLE)])) == Kind(5.0, (1 + GAP) / 2).rounded()
     assert only(observe([worker((0,), busy(EPOCH + 10)), worker((1,), IDLE)])).between == 0
 
 
 @pytest.mark.parametrize(("start", "ahead"), [(None, 0.0), (EPOCH + 10, -5.0), (2**62, 0.0)])
-def test_a_start_that_is_not_known(start: int | None, ahead: float) -> None:
-    """uWSGI before 2.0.14 names no start; one in the future shows that its clock differs. Such a request is not taken
-    for a short one: nothing is known of it."""
+def test_a_start_that_is_not_known(start, ahead):
+    """Before 2.0.14 there is none, and one in the future shows another clock: nothing is known of it."""
     assert observe([worker((0,), busy(start)), worker((0,), busy(start)), worker((1,), IDLE)], ahead=ahead) == (
         Sightings()
     )
 
 
-def test_exact_although_its_start_is_not_known() -> None:
+def test_exact_although_its_start_is_not_known():
     """Its running time says all."""
     seen = observe([worker((0,), busy(None), running_time=1.0), worker((1,), IDLE, running_time=9.0)])
     assert seen.exact == [8.0]
 
 
-def test_without_starts_counts_suffice() -> None:
+def test_without_starts_counts_suffice():
     """Before uWSGI 2.0.14, requests that begin between two samples are followed as well."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy(None))] * 2, worker((1,), IDLE)])
     assert only(seen) == Kind(GAP, GAP)
 
 
-def test_a_slow_master() -> None:
-    """A document that takes a second may have been written at any time in it: the request can have been shorter by a
-    second, or longer, but on average as long."""
+def test_a_slow_master():
+    """A document may have been written at any time in a second: requests are on average as long."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 9, worker((1,), IDLE)], read_seconds=1.0)
     assert only(seen) == Kind(8 * GAP - 1.0, GAP + 1.0).rounded()
     assert only(seen).sampled_seconds == 9 * GAP
 
 
-def test_counted_before_its_thread_is_idle() -> None:
+def test_counted_before_its_thread_is_idle():
     """uWSGI counts a request before it writes the log: the thread that still writes serves no second request."""
     seen = observe([worker((0,), IDLE), worker((0,), busy()), worker((1,), busy()), worker((1,), IDLE)])
     assert only(seen) == Kind(0.0, GAP)
 
 
-def test_ended_uncounted() -> None:
+def test_ended_uncounted():
     """A client that sends nothing occupies a thread, but is no request; nor is its time that of the next one."""
     silent = [worker((0,), IDLE), *[worker((0,), busy(EPOCH + 10))] * 9]
     assert observe([*silent, worker((0,), IDLE)]) == Sightings()
@@ -220,7 +213,7 @@ def test_ended_uncounted() -> None:
     assert only(seen) == Kind(0.0, GAP)
 
 
-def test_slots_of_gevent() -> None:
+def test_slots_of_gevent():
     """Greenlets take slots from the top of a stack; a slot that is taken before a request arrives adds none."""
     flicker = [worker((0,) * 4, IDLE), worker((0,) * 4, {3: None}), worker((0,) * 4, IDLE)]
     assert observe(flicker) == Sightings()
@@ -232,21 +225,21 @@ def test_slots_of_gevent() -> None:
     }
 
 
-def test_cheaper() -> None:
+def test_cheaper():
     """A worker that is stopped and spawned again adds nothing; its requests afterwards count."""
     stopped = [worker((4, 2), IDLE), worker((4, 2), IDLE, pid=None)]
     seen = observe([*stopped, worker((4, 2), IDLE, pid=9), worker((5, 2), IDLE, pid=9, since_spawn=1)])
     assert only(seen) == Kind(UNSEEN, GAP)
 
 
-def test_an_unchanged_document() -> None:
+def test_an_unchanged_document():
     """If the document did not change, workers are the same objects: the request goes on."""
     serving = worker((0,), busy())
     seen = observe([worker((0,), IDLE), serving, serving, serving, worker((1,), IDLE)])
     assert only(seen) == Kind(2 * GAP, GAP)
 
 
-def test_requests_of_one_time_are_counted_together() -> None:
+def test_requests_of_one_time_are_counted_together():
     """Requests that began and ended between the same samples are of one kind."""
     both = {0: EPOCH + 10, 1: EPOCH + 10}
     seen = observe([worker((0, 0), IDLE), worker((0, 0), both), worker((1, 1), IDLE)])
@@ -254,7 +247,7 @@ def test_requests_of_one_time_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("now", [(0,), (5, 5, 5), (-4, 2**60), (2**60, 2**60), (-(2**60), 0)])
-def test_counts_that_cannot_be(now: tuple[int, ...]) -> None:
+def test_counts_that_cannot_be(now):
     """Counts that decrease, jump, or change their number raise nothing, and add no negative number."""
     both = {0: EPOCH + 10, 1: EPOCH + 10}
     seen = observe(
@@ -264,7 +257,7 @@ def test_counts_that_cannot_be(now: tuple[int, ...]) -> None:
     assert all(kind.gap > 0 for kind in seen.kinds)
 
 
-def test_times_that_go_backwards() -> None:
+def test_times_that_go_backwards():
     """They raise nothing: the response time is then at least 0."""
     observer, seen = Observer(), Sightings()
     observer.restart(sample(10.0), (worker((0,), IDLE),))
@@ -274,7 +267,7 @@ def test_times_that_go_backwards() -> None:
     assert only(seen).gap > 0
 
 
-def test_rounding() -> None:
+def test_rounding():
     """Lengths are rounded to an eighth of the gap at most, and to a sixteenth of a long time; the coarser, the more."""
     chance = random.Random(1)
     for coarseness in (1.0, 2.0, 4.0):

@@ -1,6 +1,4 @@
-"""A record survives its bytes, and bytes that are not a record are refused."""
-
-from __future__ import annotations
+"""A record survives its bytes, records merge, and bytes that are not a record are refused."""
 
 import random
 from dataclasses import replace
@@ -17,7 +15,7 @@ from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store import codec
 from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, decode_record, encode_numbers, encode_record
-from uwsgi_headroom.store.record import Levels, Record, merge_records
+from uwsgi_headroom.store.record import Levels, Record, RunningMerge, merge_records
 
 
 class Texts:
@@ -73,21 +71,19 @@ def full_record(slo: Slo | None = SLO) -> Record:
 
 
 @given(st.lists(st.integers(-(2**70), 2**70)))
-def test_numbers(numbers: list[int]) -> None:
+def test_numbers(numbers):
     """Any whole numbers survive."""
     assert decode_numbers(encode_numbers(numbers)) == numbers
 
 
 @pytest.mark.parametrize("slo", [None, Slo(1.0, 0.99), Slo(0.037, 0.95)])
-def test_a_record_survives(slo: Slo | None) -> None:
+def test_a_record_survives(slo):
     """Everything is as before, to a tenth of a millisecond and a hundredth of a request."""
     record, texts = full_record(slo), Texts()
     again = decode_record(encode_record(record, texts.number), texts.by_number())
     assert again.window == record.window
     assert again.levels == record.levels
     assert again.routes == record.routes
-    assert record.response_times
-    assert again.response_times
     assert again.response_times.requests == 114
     assert again.response_times.counts == pytest.approx(record.response_times.counts, abs=0.006)
     assert again.response_times.doubt == pytest.approx(record.response_times.doubt, abs=0.006)
@@ -103,25 +99,23 @@ EARLIER = bytes.fromhex(
 """`full_record()`, as a program of the layout before wrote it."""
 
 
-def test_a_record_of_the_layout_before() -> None:
+def test_a_record_of_the_layout_before():
     """It is read as it was, without a checksum (version 1.0.0) too; quantities that it does not have are unknown."""
     texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
     for data in (EARLIER, b"\x02" + EARLIER[1:-CHECKSUM_BYTES]):
         again, record = decode_record(data, texts), full_record()
         assert again.window == record.window
         assert (again.levels, again.routes) == (record.levels, record.routes)
-        assert again.response_times
         assert again.response_times.bins.edges == Bins((SLO.threshold,), EARLIER_BOUNDS).edges
         assert sum(again.response_times.counts) == 113.75
 
 
-def test_a_record_of_the_layout_before_merges() -> None:
+def test_a_record_of_the_layout_before_merges():
     """With the records of this program: a request stays on its side of each bound that both have."""
     texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
     earlier, now = decode_record(EARLIER, texts), full_record()
     assert earlier.response_times
     merged = merge_records([earlier, now]).response_times
-    assert merged
     assert merged.bins.edges == Bins((SLO.threshold,)).edges
     for bound in (*EARLIER_BOUNDS, SLO.threshold):
         parts = [part for part in (earlier.response_times, now.response_times) if part]
@@ -129,7 +123,7 @@ def test_a_record_of_the_layout_before_merges() -> None:
         assert sum(merged.counts[: merged.bins.find(bound) + 1]) == pytest.approx(sum(below))
 
 
-def test_a_record_of_a_later_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_a_later_program(monkeypatch):
     """Quantities that this program does not know, of the server and of each worker, are left out."""
     record, texts = full_record(), Texts()
     with monkeypatch.context() as later:
@@ -143,7 +137,7 @@ def test_a_record_of_a_later_program(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (again.levels, again.routes) == (record.levels, record.routes)
 
 
-def test_unknown_is_not_zero() -> None:
+def test_unknown_is_not_zero():
     """What is unknown is None again."""
     record = Record(60.0, windows.window(60.0, windows.worker(1, 5, each=None, up=60.0)))
     again = decode_record(encode_record(record, Texts().number), {})
@@ -152,7 +146,7 @@ def test_unknown_is_not_zero() -> None:
     assert again.window.workers[0].running_time is None
 
 
-def test_a_minute_of_eight_workers_is_small() -> None:
+def test_a_minute_of_eight_workers_is_small():
     """The size that the documentation names."""
     record = full_record()
     (one, _) = record.window.workers
@@ -162,9 +156,8 @@ def test_a_minute_of_eight_workers_is_small() -> None:
     assert len(encode_record(more, Texts().number)) < 500
 
 
-def test_damaged_bytes_are_refused() -> None:
-    """Any truncation and four thousand random changes are a record or a HistoryFileError, and nothing else; records of
-    version 1.0.0, which have no checksum, as well."""
+def test_damaged_bytes_are_refused():
+    """They are a record or a HistoryFileError, those of version 1.0.0 without a checksum as well."""
     texts = Texts()
     data = encode_record(full_record(), texts.number)
     for end in range(len(data)):
@@ -182,9 +175,8 @@ def test_damaged_bytes_are_refused() -> None:
     assert refused > 400
 
 
-def test_a_record_of_sockets_of_single_workers() -> None:
-    """Which workers take requests from which socket survives; such a record has a layout of its own, and others stay as
-    they were."""
+def test_a_record_of_sockets_of_single_workers():
+    """It survives which workers take requests from which socket, in a layout of its own."""
     record, texts = full_record(), Texts()
     mapped = replace(record, levels=replace(record.levels, socket_holders={"a.sock": (1,), "b.sock": (2, 3)}))
     data = encode_record(mapped, texts.number)
@@ -194,7 +186,7 @@ def test_a_record_of_sockets_of_single_workers() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"listen": "info", "max_requests_delta": "warning"}])
 @pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
-def test_a_record_of_reviewed_settings(settings: dict[str, str], holders: dict[str, tuple[int, ...]] | None) -> None:
+def test_a_record_of_reviewed_settings(settings, holders):
     """The rules survive, also where none has anything to say, which is not the same as unknown."""
     record, texts = full_record(), Texts()
     reviewed = replace(record, levels=replace(record.levels, socket_holders=holders, settings=settings))
@@ -206,12 +198,90 @@ def test_a_record_of_reviewed_settings(settings: dict[str, str], holders: dict[s
 
 @pytest.mark.parametrize("settings", [None, {}, {"listen": "info"}])
 @pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
-def test_a_record_of_a_server_with_another_limit(
-    settings: dict[str, str] | None, holders: dict[str, tuple[int, ...]] | None
-) -> None:
+def test_a_record_of_a_server_with_another_limit(settings, holders):
     """The code survives, with or without settings and sockets; the code of a forgotten text is no code."""
     record, texts = full_record(), Texts()
     levels = replace(record.levels, socket_holders=holders, settings=settings, limited_by="loop_held")
     data = encode_record(replace(record, levels=levels), texts.number)
     assert decode_record(data, texts.by_number()).levels == levels
     assert decode_numbers(data[:1]) == [6]
+
+
+def test_sums_and_last_levels():
+    """Counts and times add up; threads and memory are those at the end."""
+    first, second = full_record(), full_record()
+    second = replace(
+        second, until=120.0, levels=replace(second.levels, cpus=8.0), window=replace(second.window, configured=16)
+    )
+    merged = merge_records([first, second])
+    assert merged.until == 120.0
+    assert merged.levels.cpus == 8.0
+    assert merged.window.configured == 16
+    assert merged.window.seconds == 120.0
+    assert [worker.requests for worker in merged.window.workers] == [2000, 4000]
+    assert merged.window.workers[0].cpu_seconds == 6.5
+    assert merged.window.workers[1].cpu_seconds is None
+    assert merged.window.queue_seconds == {"socket": 5.0}
+    assert merged.window.waits.seconds == {"cpu": 60.0, "sleep": 360.0}
+    assert merged.routes.seconds == {"GET /": 24.0, "other": 3.0}
+    assert merged.response_times.requests == 228
+    assert sum(merged.response_times.counts) == pytest.approx(227.5)
+
+
+def test_what_is_known_of_a_part():
+    """Waits are known for the time that was measured; a worker's time is known only if it always was."""
+    known = Record(60.0, windows.window(60.0, windows.worker(1, 10, busy=30.0, up=60.0), waits={"cpu": 1.0}))
+    unknown = Record(120.0, windows.window(60.0, windows.worker(1, 10, busy=None, up=60.0)))
+    merged = merge_records([known, unknown])
+    assert merged.window.waits.observed_seconds == 60.0
+    assert merged.window.workers[0].busy_seconds is None
+    assert merged.window.workers[0].requests == 20
+
+
+def test_a_minute_without_the_use_by_others():
+    """A quarter of an hour has the use of CPUs in the minutes in which all of it was known."""
+    known = Record(60.0, windows.window(60.0, cpu=(1.0, 2.0, 0.5)))
+    unknown = Record(120.0, windows.window(60.0, cpu=(1.5, 2.5, None)))
+    assert merge_records([known, unknown]).window.cpu == known.window.cpu
+    both = merge_records([unknown, unknown]).window.cpu
+    assert (both.measured_seconds, both.own_seconds, both.others_seconds) == (120.0, 180.0, None)
+
+
+def test_workers_and_sockets_that_come_and_go():
+    """A worker of one part has its own work; a socket of one part is not known for the whole time."""
+    merged = merge_records(
+        [
+            Record(60.0, windows.window(60.0, windows.worker(1, 10, up=60.0), old=5.0)),
+            Record(120.0, windows.window(60.0, windows.worker(1, 10, up=60.0), windows.worker(2, 7, up=60.0), new=1.0)),
+        ]
+    )
+    assert [(worker.worker_id, worker.requests) for worker in merged.window.workers] == [(1, 20), (2, 7)]
+    assert merged.window.queue_seconds == {}
+
+
+def test_an_objective_that_changed():
+    """Requests move to the bins of the last part, and none is lost."""
+    merged = merge_records([full_record(None), full_record(Slo(0.7, 0.9))])
+    assert sum(merged.response_times.counts) == pytest.approx(227.5)
+    assert 0.7 in merged.response_times.bins.edges
+
+
+def test_one_by_one():
+    """Records that are merged as they come are the same as together, and few are kept."""
+    records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
+    merge = RunningMerge()
+    for record in records:
+        merge.add(record)
+        assert len(merge.records) <= 64
+    one, other = merge_records(merge.records), merge_records(records)
+    assert one.response_times.interval == pytest.approx(other.response_times.interval)
+    assert replace(one, response_times=None) == replace(other, response_times=None)
+    assert one.response_times.counts == other.response_times.counts
+
+
+def test_of_nothing():
+    """There is no record without parts, and one part is itself."""
+    record = full_record()
+    assert merge_records([record]) is record
+    with pytest.raises(ValueError, match="no records"):
+        merge_records([])

@@ -1,13 +1,10 @@
 """A damaged record costs itself only, and a damaged file is a sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import sqlite3
 import zlib
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,17 +30,25 @@ EARLIER_MINUTE = bytes.fromhex(
 """`minute(1, route="GET /")`, as a program of the layout before wrote it."""
 
 END = 1_760_000_000 // 3600 * 3600
-DAYS = 0.25
+DAYS = 4 / 24
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file of six hours."""
+def whole(tmp_path_factory) -> bytes:
+    """A file of four hours."""
     path = tmp_path_factory.mktemp("whole") / "history.sqlite"
     stored_days.write(path, "shop", END, DAYS)
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode = DELETE")
     return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path, whole: bytes) -> Path:
+    """A file of four hours for a test to damage."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    return path
 
 
 def read_everything(path: Path) -> tuple[int, int]:
@@ -84,11 +89,9 @@ def damage_cells(path: Path, dice: random.Random) -> int:
     return 7
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_damaged_cells_cost_themselves_only(tmp_path: Path, whole: bytes, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_cells_cost_themselves_only(path, seed):
     """All other records are read, and the page and the report are made."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     records, damaged = read_everything(path)
     assert damaged == 0
     lost = damage_cells(path, random.Random(seed))
@@ -161,11 +164,9 @@ def _set_schema(database: sqlite3.Connection, table: str, sql: str) -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), [(table, each) for table, (_, some) in COLUMNS.items() for each in some])
-def test_any_value_in_any_column(tmp_path: Path, whole: bytes, table: str, column: str) -> None:
+def test_any_value_in_any_column(path, table, column):
     """All other rows are read, the page, the journal and the report are made or refused with a sentence, and a writer
     goes on, also in a full file."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as database:
         other = [(number, f"other {number}") for number in range(2, 2 + len(ANY))]
         database.executemany("INSERT INTO servers VALUES (?, ?)", other)
@@ -191,10 +192,8 @@ def test_any_value_in_any_column(tmp_path: Path, whole: bytes, table: str, colum
 
 
 @pytest.mark.parametrize("place", range(198, 203))
-def test_a_damaged_record_is_counted_once(tmp_path: Path, whole: bytes, place: int) -> None:
+def test_a_damaged_record_is_counted_once(path, place):
     """Wherever it stands: a reader takes two hundred records at a time, and goes on after the last that is whole."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as database:
         database.execute(
             "UPDATE records SET data = x'00' WHERE tier = 60 AND slot IN "
@@ -212,10 +211,8 @@ IMPOSSIBLE = ("abc", b"\xff", 1.5, -1, 0, 10**12, 2**63 - 1, float("inf"), float
 
 @pytest.mark.parametrize("tier", [tier.seconds for tier in TIERS])
 @pytest.mark.parametrize("value", IMPOSSIBLE)
-def test_an_impossible_slot_costs_one_record(tmp_path: Path, whole: bytes, value: object, tier: int) -> None:
+def test_an_impossible_slot_costs_one_record(path, value, tier):
     """The rest is read, the server reaches as far as before, and a writer goes on, also in a full file."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with HistoryFile(path, END) as file:
         before, (server,) = len(list(file.records("shop", 0, 1e12, tier))), file.servers()
     with closing(sqlite3.connect(path)) as raw:
@@ -236,10 +233,8 @@ def test_an_impossible_slot_costs_one_record(tmp_path: Path, whole: bytes, value
 
 
 @pytest.mark.parametrize("value", IMPOSSIBLE)
-def test_a_full_file_with_records_of_no_server(tmp_path: Path, whole: bytes, value: object) -> None:
+def test_a_full_file_with_records_of_no_server(path, value):
     """A file that is full is shortened, whatever the server of a row is."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("UPDATE records SET server = ? WHERE tier = 3600 AND slot % 2", (value,))
         raw.commit()
@@ -248,7 +243,7 @@ def test_a_full_file_with_records_of_no_server(tmp_path: Path, whole: bytes, val
     assert database.size <= 200_000
 
 
-def test_a_slot_out_of_order_costs_one_record(tmp_path: Path) -> None:
+def test_a_slot_out_of_order_costs_one_record(tmp_path):
     """As a bit that changes on the disk makes it: SQLite's order of the rows is then that of their places."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -265,7 +260,7 @@ def test_a_slot_out_of_order_costs_one_record(tmp_path: Path) -> None:
             assert file.damaged <= 1  # one that is later than now is ignored
 
 
-def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+def test_a_name_that_is_no_text(tmp_path):
     """One bit makes a text a blob: it is shown as it can be, and breaks neither the page nor the report."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -273,11 +268,10 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     database._connection.execute("UPDATE texts SET text = CAST(text AS BLOB)")
     with HistoryFile(path, NOON + DAY) as file:
         (record,) = file.records("shop", 0, 1e12, 60)
-    assert record.routes
     assert all(isinstance(text, str) for text in record.routes.seconds)
 
 
-def test_a_page_of_the_journal_after_a_damaged_event(tmp_path: Path) -> None:
+def test_a_page_of_the_journal_after_a_damaged_event(tmp_path):
     """The next page begins where this one ends, so an event with another time would hide all in between."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -297,7 +291,7 @@ def test_a_page_of_the_journal_after_a_damaged_event(tmp_path: Path) -> None:
     assert found == [9, 8, 7, 5, 4, 3, 2, 1]
 
 
-def test_a_sum_that_is_too_large_costs_one_record(tmp_path: Path) -> None:
+def test_a_sum_that_is_too_large_costs_one_record(tmp_path):
     """The minutes of a quarter are possible, and their sum is not: the writer goes on."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -316,10 +310,8 @@ def test_a_sum_that_is_too_large_costs_one_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1])
-def test_an_impossible_version_is_damage(tmp_path: Path, whole: bytes, version: int) -> None:
+def test_an_impossible_version_is_damage(path, version):
     """It is neither an empty file nor one of an earlier version."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as raw:
         raw.execute(f"PRAGMA user_version = {version}")
     for use in (open_to_write, lambda path: HistoryFile(path, END)):
@@ -327,7 +319,7 @@ def test_an_impossible_version_is_damage(tmp_path: Path, whole: bytes, version: 
             use(path)
 
 
-def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_a_file(tmp_path):
     """A reader does not wait for somebody to write to it."""
     os.mkfifo(tmp_path / "history.sqlite")
     with pytest.raises(HistoryFileError, match="not an ordinary file"):
@@ -335,10 +327,10 @@ def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_everything, read_as_users_do])
-def test_damaged_pages_are_a_sentence(tmp_path: Path, whole: bytes, read: Callable[[Path], object]) -> None:
+def test_damaged_pages_are_a_sentence(tmp_path, whole, read):
     """Whatever bytes of the file are wrong, reading it ends with figures or with HeadroomError; so does writing."""
     path = tmp_path / "history.sqlite"
-    for seed in range(10):
+    for seed in range(5):
         dice = random.Random(seed)
         path.write_bytes(whole)
         with path.open("r+b") as file:
@@ -353,7 +345,7 @@ def test_damaged_pages_are_a_sentence(tmp_path: Path, whole: bytes, read: Callab
             each.unlink()
 
 
-def test_a_record_in_another_place_is_damaged(tmp_path: Path) -> None:
+def test_a_record_in_another_place_is_damaged(tmp_path):
     """Its key is not in the checksum."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -364,7 +356,7 @@ def test_a_record_in_another_place_is_damaged(tmp_path: Path) -> None:
         assert file.damaged == 1
 
 
-def test_a_file_of_an_earlier_version(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_version(tmp_path):
     """It is read as it is, and a writer converts it: names without a server, records without a checksum."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
@@ -390,15 +382,12 @@ def test_a_file_of_an_earlier_version(tmp_path: Path) -> None:
     assert routes() == [["GET /"], ["GET /"]]
     with HistoryFile(path, NOON + DAY) as file:
         (quarter,) = file.records("shop", 0, 1e12, 900)
-        assert quarter.routes is not None
         assert quarter.routes.seconds == {"GET /": 60.0}
     assert open_to_write(path).execute("PRAGMA user_version").fetchone() == (2,)
 
 
-def test_a_view_in_the_place_of_a_table(tmp_path: Path, whole: bytes) -> None:
+def test_a_view_in_the_place_of_a_table(path):
     """A file of another machine may have one that has no end, so none is read."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with closing(sqlite3.connect(path)) as database:
         database.executescript("DROP TABLE servers; CREATE VIEW servers AS SELECT 1 AS id, 'shop' AS name")
     with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\)"):
@@ -407,10 +396,8 @@ def test_a_view_in_the_place_of_a_table(tmp_path: Path, whole: bytes) -> None:
         open_to_write(path)
 
 
-def test_an_index_that_returns_one_row_again(tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_returns_one_row_again(path, monkeypatch):
     """Reading a damaged index ends: a row that does not come after the one before is damage."""
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(whole)
     with HistoryFile(path, NOON + DAY) as file:
         monkeypatch.setattr(file, "_rows", lambda *_: [(5, b"")] * 200)
         with pytest.raises(HistoryFileError, match="damaged"):

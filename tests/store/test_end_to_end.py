@@ -1,10 +1,7 @@
 """The exporter keeps a history on disk: over a restart, over a kill, and with a file that it cannot use."""
 
-from __future__ import annotations
-
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ from tests.test_end_to_end import ask
 pytestmark = pytest.mark.integration
 
 
-def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_charts_go_on_after_a_restart(tmp_path):
     """What an earlier exporter has written is in the charts; SIGTERM writes the minute that has not ended."""
     path = tmp_path / "history.sqlite"
     now = time.time()
@@ -31,17 +28,17 @@ def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
             def document(what: str) -> dict[str, object]:
                 return dict(json.loads(running.get(f"/api/v1/servers/shop{what}")[1]))
 
-            wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")  # type: ignore[index]
+            wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")
             whole = document("")
             validate(whole, "Server")
             assert whole["kept_history"] == {"since": (int(now) // 60 - 2880) * 60, "problem": None}
             hour, day = document("/history?seconds=3600"), document("/history?seconds=86400&points=288")
             validate(day, "History")
             assert hour["step"] == 60
-            assert 55 <= len(hour["time"]) <= 60  # type: ignore[arg-type]
+            assert 55 <= len(hour["time"]) <= 60
             assert day["step"] == 300
-            assert 284 <= len(day["time"]) <= 288  # type: ignore[arg-type]
-            assert set(day["throughput"]) == {10.0}  # type: ignore[arg-type]
+            assert 284 <= len(day["time"]) <= 288
+            assert set(day["throughput"]) == {10.0}
             assert running.get("/api/v1/servers/shop/history?seconds=1e9")[0] == 400
             series = running.scrape()
             assert series["uwsgi_exporter_history_written"] == 1
@@ -52,14 +49,14 @@ def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
             running.process.terminate()
             running.process.wait(60)
         with exporter("--stats", f"shop={server.stats}", "--history", str(path)) as running:
-            wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")  # type: ignore[index]
+            wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")
             events = document("/journal?seconds=90000")["events"]
-            assert [event["kind"] for event in events].count("exporter_started") == 2  # type: ignore[union-attr, index]
+            assert [event["kind"] for event in events].count("exporter_started") == 2
             running.kill()
         assert sum(count for _, count in requests(path, 60)[-2:]) >= 20
 
 
-def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used(tmp_path):
     """The exporter samples and serves; the log, the API and a metric say that nothing is kept."""
     path = tmp_path / "history.sqlite"
     path.write_text("not a database " * 1000)
@@ -76,7 +73,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
         assert running.value("uwsgi_up") == 1
 
 
-def test_without_a_file(tmp_path: Path) -> None:
+def test_without_a_file(tmp_path):
     """The last hour is all there is, and nothing is written."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         assert json.loads(running.get("/api/v1/servers/shop")[1])["kept_history"] is None

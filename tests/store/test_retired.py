@@ -1,20 +1,22 @@
-"""Retirements are lines of a file beside the history, which a command writes and an exporter reads."""
-
-from __future__ import annotations
+"""Retirements are lines of a file beside the history, which the command writes and an exporter reads."""
 
 import os
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.store.record import DAY
+from tests.store.test_database import opened
+from tests.support import stored_days
+from uwsgi_headroom.errors import HeadroomError, HistoryFileError
+from uwsgi_headroom.store.record import DAY, Minute
 from uwsgi_headroom.store.retired import MOST_BYTES, read_retired, retire, retired_path
+from uwsgi_headroom.watch.retire_command import run
 
 
-def test_the_last_retirement_counts(tmp_path: Path) -> None:
+def test_the_last_retirement_counts(tmp_path):
     """Each server has the time of its last one; a name may have spaces."""
     history = tmp_path / "history.sqlite"
     assert read_retired(history) == {}
@@ -24,7 +26,7 @@ def test_the_last_retirement_counts(tmp_path: Path) -> None:
     assert read_retired(history) == {"shop": 2000.0, "my shop": 1500.0}
 
 
-def test_other_users_can_read_it(tmp_path: Path) -> None:
+def test_other_users_can_read_it(tmp_path):
     """Root writes it with any umask, and the exporter's user reads it."""
     before = os.umask(0o077)
     try:
@@ -35,7 +37,7 @@ def test_other_users_can_read_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_is_not_followed(link: Callable[[Path, Path], None], tmp_path: Path) -> None:
+def test_a_link_is_not_followed(link, tmp_path):
     """The directory belongs to the exporter's user, who could otherwise have root write anywhere."""
     target = tmp_path / "target"
     target.write_text("as it was\n")
@@ -48,7 +50,7 @@ def test_a_link_is_not_followed(link: Callable[[Path, Path], None], tmp_path: Pa
     assert read_retired(tmp_path / "history") == {}
 
 
-def test_a_pipe_blocks_nobody(tmp_path: Path) -> None:
+def test_a_pipe_blocks_nobody(tmp_path):
     """Only a regular file is read or written."""
     os.mkfifo(retired_path(tmp_path / "history"))
     assert read_retired(tmp_path / "history") == {}
@@ -60,19 +62,19 @@ def test_a_pipe_blocks_nobody(tmp_path: Path) -> None:
     "content",
     [b"", b"\n\n", b"shop\n", b"x shop\n", b"-1 shop\n", b"1e9 shop\n", b"9" * 400 + b" shop\n", b"\xff \xff\n"],
 )
-def test_a_damaged_line_costs_itself_only(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_line_costs_itself_only(tmp_path, content):
     """The other lines count."""
     retired_path(tmp_path / "history").write_bytes(content + b"\n7 blog\n")
     assert read_retired(tmp_path / "history") == {"blog": 7.0}
 
 
-def test_a_huge_file_is_read_in_part(tmp_path: Path) -> None:
+def test_a_huge_file_is_read_in_part(tmp_path):
     """The exporter's memory does not depend on its size."""
     retired_path(tmp_path / "history").write_bytes(b"8 " + b"x" * (3 * MOST_BYTES) + b"\n7 blog\n")
     assert read_retired(tmp_path / "history")["blog"] == 7.0
 
 
-def test_the_end_of_a_huge_file_counts(tmp_path: Path) -> None:
+def test_the_end_of_a_huge_file_counts(tmp_path):
     """The latest retirement has an effect, however many were before."""
     history = tmp_path / "history"
     retired_path(history).write_bytes(b"7 blog\n" * MOST_BYTES)
@@ -80,7 +82,7 @@ def test_the_end_of_a_huge_file_counts(tmp_path: Path) -> None:
     assert read_retired(history) == {"blog": 7.0, "shop": 2000.0}
 
 
-def test_a_retirement_of_a_clock_that_was_ahead_is_ignored(tmp_path: Path) -> None:
+def test_a_retirement_of_a_clock_that_was_ahead_is_ignored(tmp_path):
     """Otherwise the server would not be expected for years."""
     history = tmp_path / "history"
     retire(history, "shop", 1000.0)
@@ -88,7 +90,7 @@ def test_a_retirement_of_a_clock_that_was_ahead_is_ignored(tmp_path: Path) -> No
     assert read_retired(history, 2000.0) == {"shop": 1000.0}
 
 
-def test_a_full_disk_is_said_and_costs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_and_costs_one_line(tmp_path, monkeypatch):
     """Half of a line is written: the next retirement counts all the same."""
     history, write = tmp_path / "history", os.write
     with monkeypatch.context() as patch:
@@ -99,7 +101,36 @@ def test_a_full_disk_is_said_and_costs_one_line(tmp_path: Path, monkeypatch: pyt
     assert read_retired(history)["blog"] == 2000.0
 
 
-def test_a_line_break_is_no_part_of_a_name(tmp_path: Path) -> None:
+def test_a_line_break_is_no_part_of_a_name(tmp_path):
     """It would retire another server as well."""
     with pytest.raises(HistoryFileError):
         retire(tmp_path / "history", "shop\n1 blog", 1.0)
+
+
+@pytest.fixture
+def written(tmp_path) -> Iterator[Path]:
+    """A history file of the server `shop`, to which a writer has a connection."""
+    path = tmp_path / "history.sqlite"
+    stored_days.write(path, "shop", time.time() - 600, days=0.02)
+    database = opened(path)
+    database.write([Minute("other", int(time.time()) // 60, None, [])], time.time())
+    assert Path(f"{path}-wal").exists()
+    yield path
+    database.close()
+
+
+def test_a_server_of_the_history_is_retired(written):
+    """It needs no --force."""
+    assert run(["shop"], str(written), None, force=False) == 0
+    assert set(read_retired(written)) == {"shop"}
+
+
+@pytest.mark.parametrize(("name", "hint"), [("shp", "did you mean 'shop'?"), ("zzz", "add --force for those")])
+def test_a_name_that_the_history_does_not_know_is_refused(written, name, hint):
+    """None of the names is noted then, so that the command can be repeated; with --force all are."""
+    with pytest.raises(HeadroomError, match=f"has no server '{name}'") as refused:
+        run(["shop", name], str(written), None, force=False)
+    assert hint in str(refused.value)
+    assert set(read_retired(written)) == set()
+    assert run(["shop", name], str(written), None, force=True) == 0
+    assert set(read_retired(written)) == {"shop", name}

@@ -1,7 +1,5 @@
 """The writer goes on whatever happens to its file, and says what is wrong."""
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os
@@ -23,12 +21,12 @@ from uwsgi_headroom.store.writer import HistoryWriter
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "history.sqlite"
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon(monkeypatch) -> None:
     """Attempts follow each other at once."""
     monkeypatch.setattr(writer_module, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(writer_module, "_TOGETHER_SECONDS", 0.0)
@@ -49,7 +47,14 @@ def begin() -> Iterator[object]:
         assert not writer._thread.is_alive()
 
 
-def test_everything_that_was_put_is_written_at_the_end(path: Path, begin) -> None:
+def put(writer: HistoryWriter, number: int) -> None:
+    """Has a minute written."""
+    before = writer.written
+    writer.put(minute(number))
+    wait_until(lambda: writer.written > before, what=f"minute {number}")
+
+
+def test_everything_that_was_put_is_written_at_the_end(path, begin):
     """`close` waits for what is still in memory."""
     writer = begin(path)
     for number in range(1, 31):
@@ -61,11 +66,10 @@ def test_everything_that_was_put_is_written_at_the_end(path: Path, begin) -> Non
     assert writer.size > 0
 
 
-def test_two_exporters_on_one_file(path: Path, begin) -> None:
+def test_two_exporters_on_one_file(path, begin):
     """The second says so and writes nothing; when the first has ended, it writes what it has kept."""
     first = begin(path)
-    first.put(minute(1))
-    wait_until(lambda: first.written == 1, what="the first minute")
+    put(first, 1)
     second = begin(path)
     second.put(minute(2))
     wait_until(lambda: "another exporter writes" in second.problem, what="a problem")
@@ -76,16 +80,14 @@ def test_two_exporters_on_one_file(path: Path, begin) -> None:
     assert [end for end, _ in requests(path, 60)] == [1, 2]
 
 
-def test_a_lock_file_that_was_deleted(path: Path, begin) -> None:
+def test_a_lock_file_that_was_deleted(path, begin):
     """Who deletes a history and all that is beside it leaves the new one with a single writer all the same."""
     first = begin(path)
-    first.put(minute(1))
-    wait_until(lambda: first.written == 1, what="the first minute")
+    put(first, 1)
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
     second = begin(path)
-    second.put(minute(2))
-    wait_until(lambda: second.written == 1, what="the second minute")
+    put(second, 2)
     first.put(minute(3))
     wait_until(lambda: "another exporter writes" in first.problem, what="a problem")
     assert [end for end, _ in requests(path, 60)] == [2]
@@ -127,14 +129,7 @@ def write_damaged(path: Path) -> None:
         (lambda path: path.mkdir(), "Is a directory"),
     ],
 )
-def test_a_file_that_cannot_be_used(
-    path: Path,
-    begin,
-    prepare,
-    says: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_that_cannot_be_used(path, begin, prepare, says, caplog, monkeypatch):
     """It stays as it is, the log says why once, and once it is moved away, writing begins."""
     attempts, attempt = threading.Lock(), HistoryWriter._attempt
 
@@ -163,7 +158,7 @@ def test_a_file_that_cannot_be_used(
     ]
 
 
-def test_a_missing_directory(path: Path, begin) -> None:
+def test_a_missing_directory(path, begin):
     """It is not created, because a mount may be missing; when it is there, writing begins."""
     writer = begin(path.parent / "missing" / "history")
     writer.put(minute(1))
@@ -172,7 +167,7 @@ def test_a_missing_directory(path: Path, begin) -> None:
     wait_until(lambda: writer.written == 1, what="a file")
 
 
-def test_a_full_disk(path: Path, begin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(path, begin, monkeypatch):
     """Minutes wait in memory until there is room, the latest ones if they are too many."""
 
     def open_full(path: Path) -> sqlite3.Connection:
@@ -196,23 +191,20 @@ def test_a_full_disk(path: Path, begin, monkeypatch: pytest.MonkeyPatch) -> None
     assert writer.dropped == 2999 - len(ends) > 0
 
 
-def test_a_file_that_is_moved_away(path: Path, begin) -> None:
+def test_a_file_that_is_moved_away(path, begin):
     """Writing goes on in a new file."""
     writer = begin(path)
-    writer.put(minute(1))
-    wait_until(lambda: writer.written == 1, what="a minute")
+    put(writer, 1)
     path.rename(path.with_name("old"))
-    writer.put(minute(2))
-    wait_until(lambda: writer.written == 2, what="another minute")
+    put(writer, 2)
     writer.close(10)
     assert requests(path, 60) == [(2, 10)]
     assert writer.since == {"shop": NOON + 120}
 
 
-def test_a_record_that_cannot_be_stored(path: Path, begin) -> None:
+def test_a_record_that_cannot_be_stored(path, begin):
     """It is dropped and counted, and others are written."""
     bad = minute(1)
-    assert bad.record is not None
     object.__setattr__(bad.record.window, "seconds", float("nan"))
     writer = begin(path)
     writer.put(bad)
@@ -222,7 +214,7 @@ def test_a_record_that_cannot_be_stored(path: Path, begin) -> None:
     assert writer.dropped == 1
 
 
-def test_a_reader_beside_a_writer(path: Path, begin) -> None:
+def test_a_reader_beside_a_writer(path, begin):
     """A reader sees what was written before it began to read, and holds up no write."""
     writer = begin(path)
     for number in range(1, 301):
@@ -237,28 +229,24 @@ def test_a_reader_beside_a_writer(path: Path, begin) -> None:
         assert len(list(records)) == 309
 
 
-def test_the_lock_ends_with_the_process(path: Path, begin) -> None:
+def test_the_lock_ends_with_the_process(path, begin):
     """A lock file that a killed exporter has left locks nothing."""
     lock = Path(f"{path}-lock")
     lock.touch()
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-    writer = begin(path)
-    writer.put(minute(1))
-    wait_until(lambda: writer.written == 1, what="a minute")
+    put(begin(path), 1)
     assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("mode", [None, 0o640, 0o666], ids=["new", "of version 1.0.0", "open to all"])
-def test_the_lock_file_is_for_its_user_alone(path: Path, begin, mode: int | None) -> None:
+def test_the_lock_file_is_for_its_user_alone(path, begin, mode):
     """To hold a lock, the right to read is enough."""
     lock = Path(f"{path}-lock")
     if mode is not None:
         lock.touch()
         lock.chmod(mode)
-    writer = begin(path)
-    writer.put(minute(1))
-    wait_until(lambda: writer.written == 1, what="a minute")
+    put(begin(path), 1)
     assert lock.stat().st_mode & 0o777 == 0o600
 
 
@@ -277,7 +265,7 @@ def link_elsewhere(lock: Path) -> None:
     ],
     ids=["a link", "a directory", "a pipe", "of another user"],
 )
-def test_a_lock_file_of_somebody_else(path: Path, begin, prepare, says: str) -> None:
+def test_a_lock_file_of_somebody_else(path, begin, prepare, says):
     """It is neither followed nor used, and the sentence names it; when it is gone, writing begins."""
     lock = Path(f"{path}-lock")
     prepare(lock)
@@ -290,7 +278,7 @@ def test_a_lock_file_of_somebody_else(path: Path, begin, prepare, says: str) -> 
 
 
 @as_root
-def test_another_user_cannot_hold_the_lock(path: Path, begin) -> None:
+def test_another_user_cannot_hold_the_lock(path, begin):
     """Not even one of the group that may read the history."""
     begin(path).put(minute(1))
     wait_until(path.exists, what="a file")
