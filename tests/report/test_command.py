@@ -1,7 +1,5 @@
 """The command `report`: what it checks before it asks for anything, its exit statuses, and what it leaves behind."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty
@@ -45,12 +43,12 @@ class Written:
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Written]:
+def written(monkeypatch, tmp_path) -> Iterator[Written]:
     """Reviews are kept as their data, not computed and drawn. The working directory is empty."""
     kept = Written()
     review, render = types.ModuleType("review"), types.ModuleType("render")
-    review.build_review = lambda data: data  # type: ignore[attr-defined]
-    render.write_review, render.Format = kept.write_review, str  # type: ignore[attr-defined]
+    review.build_review = lambda data: data
+    render.write_review, render.Format = kept.write_review, str
     monkeypatch.setitem(sys.modules, "uwsgi_headroom.report.review", review)
     monkeypatch.setitem(sys.modules, "uwsgi_headroom.report.render", render)
     monkeypatch.chdir(tmp_path)
@@ -67,14 +65,14 @@ def _forget_write() -> None:
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> str:
+def history(tmp_path_factory) -> str:
     """A history file with an hour of a server."""
     path = tmp_path_factory.mktemp("history") / "history.db"
     write_history_file(History(services=(stories.STORY,), days=1 / 24), path, 0)
     return str(path)
 
 
-def test_a_report_of_a_history_file(written: Written, history: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_a_history_file(written, history, capsys):
     """It is written where and as the ending says, and the exit status is 0."""
     assert cli.main(["report", "--history", history, "--range", "1h", "--out", "a.PDF", "--time-zone", "UTC"]) == 0
     ((data, out, name),) = written.reviews
@@ -82,7 +80,7 @@ def test_a_report_of_a_history_file(written: Written, history: str, capsys: pyte
     assert capsys.readouterr().out == "report written: a.PDF\n"
 
 
-def test_missing_days_are_said(written: Written, history: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_days_are_said(written, history, capsys):
     """On standard error, as in the report."""
     assert cli.main(["report", "--history", history]) == 0
     assert "uwsgi-headroom: shop: no data for 30 d of 30 d" in capsys.readouterr().err
@@ -99,9 +97,7 @@ def run_on(answer_with: Callable[[Request], Reply], monkeypatch: pytest.MonkeyPa
 NO_DATE = {"Content-Type": "application/json", "Date": ""}
 
 
-def test_a_partial_report_has_a_status_of_its_own(
-    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_partial_report_has_a_status_of_its_own(written, monkeypatch, capsys):
     """It is written all the same."""
     assert run_on(fail_before(7 * DAY, Reply(b"", 401)), monkeypatch) == 3
     said = capsys.readouterr()
@@ -110,9 +106,7 @@ def test_a_partial_report_has_a_status_of_its_own(
     assert len(written.reviews) == 1
 
 
-def test_a_history_file_that_is_a_link_to_itself(
-    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_history_file_that_is_a_link_to_itself(written, tmp_path, capsys):
     """The exit status is 1, and a sentence says why."""
     path = tmp_path / "history.sqlite"
     path.symlink_to(path)
@@ -121,9 +115,7 @@ def test_a_history_file_that_is_a_link_to_itself(
     assert not written.reviews
 
 
-def test_without_data_nothing_is_written(
-    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_data_nothing_is_written(written, monkeypatch, capsys):
     """The exit status is 1, and a sentence says why."""
     assert run_on(lambda _request: Reply(b"", 401), monkeypatch) == 1
     assert "needs a login" in capsys.readouterr().err
@@ -131,9 +123,7 @@ def test_without_data_nothing_is_written(
     assert not written.reviews
 
 
-def test_an_interrupted_report_leaves_nothing(
-    written: Written, history: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_report_leaves_nothing(written, history, capsys):
     """Ctrl-C is no success, unlike for the exporter."""
 
     def interrupt() -> None:
@@ -161,7 +151,7 @@ def test_an_interrupted_report_leaves_nothing(
     ],
 )
 @pytest.mark.usefixtures("written")
-def test_a_wrong_call(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str) -> None:
+def test_a_wrong_call(capsys, arguments, reason):
     """The exit status is 2, before anything is asked for; a secret is not repeated."""
     assert cli.main(["report", *arguments]) == 2
     error = capsys.readouterr().err
@@ -170,7 +160,7 @@ def test_a_wrong_call(capsys: pytest.CaptureFixture[str], arguments: tuple[str, 
 
 
 @pytest.mark.usefixtures("written")
-def test_a_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written(capsys, tmp_path):
     """It is an error before any query, which may take minutes."""
     Path("directory.html").mkdir()
     for out, reason in (
@@ -186,17 +176,15 @@ def test_a_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @pytest.mark.parametrize("module", command.NEEDED)
-def test_without_the_extra_a_sentence_says_what_to_install(
-    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_without_the_extra_a_sentence_says_what_to_install(module, monkeypatch, capsys, tmp_path):
     """With the pip of the running Python, and before any query."""
-    monkeypatch.setitem(sys.modules, module, None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, module, None)
     assert cli.main(["report", "--history", "a.db", "--out", str(tmp_path / "review.html")]) == 1
     install = f"{sys.executable} -m pip install '{REQUIREMENTS[module]}'"
     assert capsys.readouterr().err == f"uwsgi-headroom: report needs {module}: {install}\n"
 
 
-def test_other_commands_need_no_library_of_the_extra() -> None:
+def test_other_commands_need_no_library_of_the_extra():
     """Neither does the help of `report`."""
     program = "import sys; from uwsgi_headroom import cli; cli.main(['report', '--help'])"
     done = subprocess.run(
@@ -220,7 +208,7 @@ def _rest(screen: io.FileIO) -> bytes:
         return b""
 
 
-def test_progress_is_drawn_on_a_terminal_only() -> None:
+def test_progress_is_drawn_on_a_terminal_only():
     """And removed in the end."""
     pipe = io.StringIO()
     with ProgressLine(pipe, terminal=False) as line:

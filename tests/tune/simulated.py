@@ -1,7 +1,5 @@
 """A simulated application, whose best setting is known by the asymptotic bounds of its resources."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -57,4 +55,4 @@ class Application:
 
 
 def task(processes: int, threads: int, **more: float) -> Task:
-    return Task(present=Setting(processes, threads), clients=CLIENTS, cpus=CPUS, **more)  # type: ignore[arg-type]
+    return Task(present=Setting(processes, threads), clients=CLIENTS, cpus=CPUS, **more)

@@ -1,7 +1,5 @@
 """The command `tune`: what it asks, writes and says, with simulated runs; and with a real uWSGI."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -43,7 +41,7 @@ http-socket = :8000
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch) -> Path:
     """A working directory with an ini file and a uWSGI that is never started. Nothing is guarded."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.ini").write_text(INI)
@@ -56,7 +54,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Application:
+def server(monkeypatch) -> Application:
     """In place of a real one: its requests wait, and the present setting has too few threads."""
     application = Application(cpu=0.0005, waiting=0.05)
     monkeypatch.setattr(Runs, "measure", lambda _, setting: application.measure(setting))
@@ -72,10 +70,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Application:
 
 
 def request(**options: object) -> TuneRequest:
-    return TuneRequest(**{"ini": "shop.ini", "uwsgi": "./uwsgi", "yes": True, **options})  # type: ignore[arg-type]
+    return TuneRequest(**{"ini": "shop.ini", "uwsgi": "./uwsgi", "yes": True, **options})
 
 
-def test_a_recommendation(place: Path, server: Application, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recommendation(place, server, capsys):
     """It is printed as a diff with its evidence, and written; the given file stays as it is."""
     assert command.run(request()) == 0
     said = capsys.readouterr()
@@ -92,7 +90,7 @@ def test_a_recommendation(place: Path, server: Application, capsys: pytest.Captu
     assert (place / "shop.ini").read_text() == INI.replace("threads = 1", "threads = 8")
 
 
-def test_nothing_to_change(place: Path, server: Application, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_change(place, server, capsys):
     """There is no file to apply then."""
     (place / "shop.ini").write_text(INI.replace("threads = 1", "threads = 8"))
     assert command.run(request()) == 0
@@ -100,9 +98,7 @@ def test_nothing_to_change(place: Path, server: Application, capsys: pytest.Capt
     assert not (place / "shop.ini.diff").exists()
 
 
-def test_several_threads_need_an_application_that_is_safe(
-    place: Path, server: Application, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_threads_need_an_application_that_is_safe(place, server, capsys):
     """This is said if the present setting has one thread, and only then."""
     warning = "2x8 needs an application and libraries that are thread-safe."
     command.run(request())
@@ -113,9 +109,7 @@ def test_several_threads_need_an_application_that_is_safe(
 
 
 @pytest.mark.parametrize(("status", "is_said"), [({}, False), ({404: 0.05}, False), ({404: 0.5, 302: 0.25}, True)])
-def test_redirects_and_errors_are_no_pages(
-    place: Path, server: Application, status: dict[int, float], is_said: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_redirects_and_errors_are_no_pages(place, server, status, is_said, capsys):
     """Many of them are worth a sentence: they are answered faster."""
     measure = server.measure
 
@@ -124,18 +118,16 @@ def test_redirects_and_errors_are_no_pages(
         counts = {number: round(share * run.tally.answered) for number, share in status.items()}
         return replace(run, tally=replace(run.tally, unsuccessful=Counter(counts)))
 
-    server.measure = redirect  # type: ignore[method-assign]
+    server.measure = redirect
     command.run(request())
     assert ("Many answers were redirects or errors (status 404: " in capsys.readouterr().out) == is_said
 
 
 @pytest.mark.parametrize(("clients", "others"), [(0.95, 0.5), (0.2, 0.1)])
-def test_what_else_takes_cpu(
-    place: Path, server: Application, clients: float, others: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_else_takes_cpu(place, server, clients, others, capsys):
     """Clients that may be the limit, and other programs, are worth a sentence."""
     measure = server.measure
-    server.measure = lambda setting: replace(measure(setting), clients_cpu=clients, other_cpu=others)  # type: ignore[method-assign]
+    server.measure = lambda setting: replace(measure(setting), clients_cpu=clients, other_cpu=others)
     command.run(request())
     said = " ".join(capsys.readouterr().out.split())
     assert f"They took {clients:.2f} CPUs of this machine" in said
@@ -143,9 +135,7 @@ def test_what_else_takes_cpu(
     assert ("Other programs used 0.5 CPUs meanwhile. Run tune again" in said) == (others > 0.3)
 
 
-def test_an_interrupt(
-    place: Path, server: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt(place, server, monkeypatch, capsys):
     """There is no recommendation then, and no file."""
 
     def interrupt(*_: object) -> None:
@@ -157,7 +147,7 @@ def test_an_interrupt(
     assert not (place / "shop.ini.diff").exists()
 
 
-def test_a_diff_that_cannot_be_written(place: Path, server: Application) -> None:
+def test_a_diff_that_cannot_be_written(place, server):
     """The message is the kernel's, and the diff is in it."""
     with pytest.raises(HeadroomError, match=r"no/a\.diff cannot be written: No such file or directory") as caught:
         command.run(request(output="no/a.diff"))
@@ -175,9 +165,7 @@ def test_a_diff_that_cannot_be_written(place: Path, server: Application) -> None
         ({"yes": False}, "give --yes to start without a question"),
     ],
 )
-def test_options_that_cannot_be(
-    place: Path, server: Application, options: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_that_cannot_be(place, server, options, message, monkeypatch):
     """Nothing is run, and the message says what is wrong."""
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(ConfigError, match=re.escape(message)):
@@ -186,18 +174,16 @@ def test_options_that_cannot_be(
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1), ("", 1)])
-def test_a_question_on_a_terminal(
-    place: Path, server: Application, answer: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_on_a_terminal(place, server, answer, status, monkeypatch):
     """Only yes starts."""
     terminal = io.StringIO(answer)
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
     assert command.run(request(yes=False)) == status
     assert bool(server.ran) == (status == 0)
 
 
-def test_no_uwsgi(place: Path, server: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_uwsgi(place, server, monkeypatch):
     """The message says how to give one."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(place / "python"))
@@ -214,7 +200,7 @@ def test_no_uwsgi(place: Path, server: Application, monkeypatch: pytest.MonkeyPa
         (["--max-p99", "1s"], "unknown option --max-p99"),
     ],
 )
-def test_wrong_flags(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_flags(arguments, message, capsys):
     """The usage is that of tune, and the exit status 2."""
     assert cli.main(["tune", "--ini", "a.ini", *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -246,7 +232,7 @@ stats = {place}/stats
 
 
 @pytest.fixture
-def real(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def real(tmp_path_factory, monkeypatch) -> Iterator[Path]:
     """A directory with an application, whose ini file would leave a trace of each kind, and a short TMPDIR."""
     place = tmp_path_factory.mktemp("r")
     (place / "app.py").write_text(APPLICATION)
@@ -263,9 +249,8 @@ def real(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.integration
-def test_a_real_run(real: Path) -> None:
-    """The copied file starts no cron, daemon, mule, spooler, hook or log file; the figures are those of the load; a
-    setting that does not run is out, unless it is the present one."""
+def test_a_real_run(real):
+    """The copied file starts nothing beside the server, and a setting that does not run is out."""
     (real / "private").mkdir()
     ini = command.read_ini("shop.ini")
     load = Load(clients=3, warm_up=0.1, seconds=0.5)
@@ -274,11 +259,10 @@ def test_a_real_run(real: Path) -> None:
     assert 0 < run.tally.throughput <= 1.1 * 2 / 0.02
     assert run.tally.errors == {}
     assert alone.mean >= 0.02
-    assert 0 < run.server_cpu < os.cpu_count()  # type: ignore[operator]
+    assert 0 < run.server_cpu < os.cpu_count()
     assert run.memory > 5_000_000
     (real / "app.py").write_text("import nothing_there\n")
-    out = runs.measure(Setting(4, 1))
-    assert out.tally.errors == {"it did not run": 1}
+    assert runs.measure(Setting(4, 1)).tally.errors == {"it did not run": 1}
     with pytest.raises(RunError, match=r"2x1 ended \(status 22\)"):
         runs.measure(Setting(2, 1))
 
@@ -291,16 +275,25 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-@pytest.mark.parametrize("moment", ["One client alone", "Run 1 of", "Run 2 of"])
-def test_an_end_at_any_moment_leaves_nothing(real: Path, number: signal.Signals, moment: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGTERM, "One client alone"),
+        (signal.SIGTERM, "Run 1 of"),
+        (signal.SIGTERM, "Run 2 of"),
+        (signal.SIGKILL, "One client alone"),
+        (signal.SIGKILL, "Run 2 of"),
+        (signal.SIGINT, "Run 1 of"),
+        (signal.SIGHUP, "Run 1 of"),
+    ],
+)
+def test_an_end_at_any_moment_leaves_nothing(real, number, moment):
     """Neither a process nor a file: Ctrl-C, a service manager, a closed terminal, and SIGKILL."""
     environment = {**os.environ, MARK: f"{real}", "TMPDIR": f"{real}/t", "PYTHONPATH": f"{ROOT / 'exporter'}"}
     words = ["tune", "--ini", "shop.ini", "--uwsgi", uwsgi_binary(), "--yes", "--seconds", "1", "--clients", "2"]
     process = subprocess.Popen(
         [sys.executable, "-c", ON_A_BUSY_MACHINE, *words], env=environment, stderr=subprocess.PIPE, text=True
     )
-    assert process.stderr
     while moment not in process.stderr.readline():
         assert process.poll() is None
     wait_until(lambda: len(marked(str(real))) >= 3, what="the guard and the runner")

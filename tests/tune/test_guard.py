@@ -1,7 +1,5 @@
 """Nothing outlives a guarded process: no process, whatever it does, and no file of its directory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -67,7 +65,6 @@ def guarded(directory: Path, work: str = "time.sleep(600)") -> Iterator[Guarded]
     command = [sys.executable, "-c", PROGRAM.replace("{work}", work)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        assert process.stdout
         runner, guard, has_directory = process.stdout.readline().split()
         assert has_directory == "True"
         yield Guarded(process, int(runner), int(guard), token, directory)
@@ -78,7 +75,7 @@ def guarded(directory: Path, work: str = "time.sleep(600)") -> Iterator[Guarded]
         wait_until(lambda: not marked(token), what="all processes to end")
 
 
-def test_the_end_of_the_program_is_that_of_all(tmp_path: Path) -> None:
+def test_the_end_of_the_program_is_that_of_all(tmp_path):
     """With its exit status; orphans in sessions of their own end, too, before it is seen to end."""
     with guarded(tmp_path, "sys.exit(3)") as running:
         assert running.process.wait(60) == 3
@@ -86,7 +83,7 @@ def test_the_end_of_the_program_is_that_of_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_signals_are_passed_on(tmp_path, number):
     """A second one does not disturb the end. The process that was started waits for all others."""
     with guarded(tmp_path) as running:
         assert len(marked(running.token)) >= 6
@@ -97,7 +94,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("victims", ["started", "guard", "runner", "group"])
-def test_sigkill_leaves_nothing(tmp_path: Path, victims: str) -> None:
+def test_sigkill_leaves_nothing(tmp_path, victims):
     """Of any one of the three, or of the whole process group."""
     with guarded(tmp_path) as running:
         if victims == "group":
@@ -109,7 +106,7 @@ def test_sigkill_leaves_nothing(tmp_path: Path, victims: str) -> None:
         wait_until(running.is_gone, what="everything to go")
 
 
-def test_a_crash_is_a_failure(tmp_path: Path) -> None:
+def test_a_crash_is_a_failure(tmp_path):
     """The status is that of the signal, as a shell has it."""
     with guarded(tmp_path, "os.abort()") as running:
         assert running.process.wait(60) == 128 + signal.SIGABRT

@@ -1,6 +1,4 @@
-"""What of an ini file is measured, what is left out, which setting it has, and how it is edited."""
-
-from __future__ import annotations
+"""What of an ini file and of an access log is measured, what is left out, and how the file is edited."""
 
 import subprocess
 from pathlib import Path
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
+from uwsgi_headroom.tune.paths import MOST_PATHS, find_paths, is_path, read_access_log
 
 EVERYTHING = """\
 # a comment
@@ -54,7 +53,7 @@ def read(directory: Path, text: str) -> Ini:
     return read_ini(str(write(directory, text)))
 
 
-def test_what_decides_performance_is_kept(tmp_path: Path) -> None:
+def test_what_decides_performance_is_kept(tmp_path):
     """And nothing that reaches beyond the server: sockets, programs, files, other servers."""
     ini = read(tmp_path, EVERYTHING)
     assert ini.render().splitlines() == [
@@ -93,13 +92,13 @@ log-x-forwarded-for import if-env endif set-placeholder threads-stacksize umask 
 
 
 @pytest.mark.parametrize("option", BEYOND.split())
-def test_options_that_reach_beyond_the_server_or_are_unknown(option: str) -> None:
+def test_options_that_reach_beyond_the_server_or_are_unknown(option):
     """They are left out."""
     assert not is_kept(option)
 
 
 @pytest.mark.parametrize("option", KEPT.split())
-def test_options_that_decide_performance(option: str) -> None:
+def test_options_that_decide_performance(option):
     """They are kept."""
     assert is_kept(option)
 
@@ -116,7 +115,7 @@ def test_options_that_decide_performance(option: str) -> None:
         ("processes = 4\nif-exists = missing.ini\nini = missing.ini\nendif =", Setting(4, 1), 0),
     ],
 )
-def test_the_present_setting(tmp_path: Path, options: str, expected: Setting, cheaper: int) -> None:
+def test_the_present_setting(tmp_path, options, expected, cheaper):
     """As uWSGI counts: the last value, and its defaults."""
     ini = read(tmp_path, f"[uwsgi]\nmodule = a\n{options}\n")
     assert (ini.present, ini.cheaper) == (expected, cheaper)
@@ -145,7 +144,7 @@ def test_the_present_setting(tmp_path: Path, options: str, expected: Setting, ch
         ("[uwsgi]\nini = :uwsgi\n", "includes more than 20 files"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path: Path, text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_used(tmp_path, text, message, monkeypatch):
     """The message says where and why."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -153,7 +152,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, text: str, message: str, monk
     assert message in str(caught.value)
 
 
-def test_included_files(tmp_path: Path) -> None:
+def test_included_files(tmp_path):
     """Their options stand where the file is included, and inherited ones at the end; paths are those of each file."""
     (tmp_path / "base").mkdir()
     text = "[uwsgi]\nthreads = 2\nmodule = %d\nchdir = %D\n[more]\nbuffer-size = 1\n"
@@ -169,7 +168,7 @@ def test_included_files(tmp_path: Path) -> None:
     )
 
 
-def test_a_section_of_the_file(tmp_path: Path) -> None:
+def test_a_section_of_the_file(tmp_path):
     """Only that one is measured and edited."""
     path = write(tmp_path, "[uwsgi]\nmodule = a\n[staging]\nmodule = b\nthreads = 2\n")
     ini = read_ini(f"{path}:staging")
@@ -177,13 +176,13 @@ def test_a_section_of_the_file(tmp_path: Path) -> None:
     assert edit_ini(ini, Setting(1, 4)) == "[uwsgi]\nmodule = a\n[staging]\nmodule = b\nthreads = 4\n"
 
 
-def test_values_that_other_lines_refer_to(tmp_path: Path) -> None:
+def test_values_that_other_lines_refer_to(tmp_path):
     """They are filled in: uWSGI knows only the options that its file has."""
     ini = read(tmp_path, "[uwsgi]\nmodule = a\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")
     assert ini.kept[1:] == (("env", "A=/run/a 3 %(other)"),)
 
 
-def test_variables_of_the_file(tmp_path: Path) -> None:
+def test_variables_of_the_file(tmp_path):
     """Digits are parts of its directory; `%%` is a percent sign, whatever follows."""
     ini = read(tmp_path, "[uwsgi]\nmodule = %0/%1/%9\nlog-format = %%d/%%m\n")
     assert [value for _, value in ini.kept] == [f"{tmp_path.parts[1]}/{tmp_path.parts[2]}/", "%%d/%%m"]
@@ -204,13 +203,13 @@ def edit(directory: Path, text: str, chosen: Setting) -> str:
     return edit_ini(read(directory, text), chosen)
 
 
-def test_values_are_replaced_where_they_are(tmp_path: Path) -> None:
+def test_values_are_replaced_where_they_are(tmp_path):
     """With the spelling and the spaces of the line."""
     after = edit(tmp_path, SHOP, Setting(8, 2))
     assert after == SHOP.replace("workers=4", "workers=8").replace("threads  =  8", "threads  =  2")
 
 
-def test_a_missing_option_is_added_beside_the_other(tmp_path: Path) -> None:
+def test_a_missing_option_is_added_beside_the_other(tmp_path):
     """In the section that uWSGI reads; an included file, which may belong to other servers, stays."""
     base = write(tmp_path, "[uwsgi]\nmodule = a\n", "base.ini")
     text = f"[uwsgi]\nprocesses = 2\nini = {base}\n[other]\nthreads = 5\n"
@@ -219,7 +218,7 @@ def test_a_missing_option_is_added_beside_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "module = b"])
-def test_the_diff_can_be_applied(tmp_path: Path, ending: str, last: str) -> None:
+def test_the_diff_can_be_applied(tmp_path, ending, last):
     """With and without a line break at the end, and with those of Windows."""
     before = ending.join(["[uwsgi]", "module = a", "processes = 4", last])
     after = edit(tmp_path, before, Setting(8, 2))
@@ -237,9 +236,7 @@ SETTINGS = st.builds(Setting, st.integers(1, 64), st.integers(1, 64))
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=8), SETTINGS)
-def test_only_the_setting_changes(
-    tmp_path_factory: pytest.TempPathFactory, options: list[tuple[str, str]], chosen: Setting
-) -> None:
+def test_only_the_setting_changes(tmp_path_factory, options, chosen):
     """The edited file has the chosen setting, and all its other lines, in their order."""
     tuned = ("processes", "workers", "threads")
     lines = [f"{name} = {'3' if name in tuned else value}" for name, value in options]
@@ -249,3 +246,70 @@ def test_only_the_setting_changes(
     assert read(directory, after).present == chosen
     others = [line for line in text.split("\n") if line.split(" = ")[0] not in tuned]
     assert [line for line in after.split("\n") if line.split(" = ")[0] not in tuned] == others
+
+
+COMMON = b'192.0.2.7 - ann [23/Nov/2026:04:00:00 +0000] "%s HTTP/1.1" 200 512\n'
+COMBINED = COMMON.rstrip() + b' "https://shop.example/cart?token=secret" "Mozilla/5.0 (X11) \\"odd\\""\n'
+
+
+def log(directory: Path, *requests: bytes, form: bytes = COMMON) -> Path:
+    path = directory / "access.log"
+    path.write_bytes(b"".join(form % request for request in requests))
+    return path
+
+
+@pytest.mark.parametrize("form", [COMMON, COMBINED])
+def test_only_get_is_repeated(tmp_path, form):
+    """In the order of the log; other methods may change data."""
+    path = log(tmp_path, b"GET /a?b=c", b"POST /pay", b"HEAD /a", b"GET /", form=form)
+    assert find_paths((), str(path)) == (("/a?b=c", "/"), "2 paths of access.log")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "path"),
+    [
+        (b"GET http://shop.example/a?b", "/a?b"),
+        (b"GET /caf\\xC3\\xA9", "/caf%C3%A9"),
+        (b"GET *", None),
+        (b"GET //evil.example/", None),
+        (b"GET http://shop.example", None),
+        (b"GET /" + b"a" * 3000, None),
+        (b"GET /caf\xc3\xa9", None),
+    ],
+)
+def test_odd_targets(tmp_path, request_line, path):
+    """A proxy's log has whole URLs, and logs escape bytes; what is no path is left out."""
+    assert read_access_log(log(tmp_path, request_line, b"GET /z")) == ((path, "/z") if path else ("/z",))
+
+
+def test_the_end_of_a_long_log(tmp_path):
+    """The latest requests, of limited number."""
+    paths = read_access_log(log(tmp_path, *(b"GET /%d" % number for number in range(2 * MOST_PATHS))))
+    assert paths == tuple(f"/{number}" for number in range(MOST_PATHS, 2 * MOST_PATHS))
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense\n", COMMON % b"POST /a", b'1 - - [x] "GET /a HTTP/1.1" - 5\n'])
+def test_a_log_without_usable_lines(tmp_path, content):
+    """The message says what is expected."""
+    (tmp_path / "access.log").write_bytes(content)
+    with pytest.raises(ConfigError, match="has no GET request in the common or combined log format"):
+        read_access_log(tmp_path / "access.log")
+
+
+def test_a_log_that_is_not_there(tmp_path):
+    """The message is the kernel's."""
+    with pytest.raises(ConfigError, match=r"access\.log cannot be read: No such file or directory"):
+        find_paths((), str(tmp_path / "access.log"))
+
+
+@pytest.mark.parametrize("text", ["items", "//host/a", "/a b", "/a\n", "http://host/", "", "/ü"])
+def test_what_is_no_path(text):
+    """An address cannot be given."""
+    assert not is_path(text)
+    with pytest.raises(ConfigError, match="tune loads only its own server"):
+        find_paths((text,), None)
+
+
+def test_given_paths_are_named_without_their_queries():
+    """A query may hold a token."""
+    assert find_paths(("/a?token=7", "/b"), None) == (("/a?token=7", "/b"), "/a /b")

@@ -1,12 +1,9 @@
 """What the load client requests, counts and bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -50,7 +47,7 @@ def answering(answer: bytes, seen: list[bytes] | None = None) -> Serve:
         (b"SSH-2.0 server\r\n", "no HTTP"),
     ],
 )
-def test_a_request_has_a_status_or_a_reason(answer: bytes, expected: int | str) -> None:
+def test_a_request_has_a_status_or_a_reason(answer, expected):
     """On a connection of its own."""
     seen: list[bytes] = []
 
@@ -62,7 +59,7 @@ def test_a_request_has_a_status_or_a_reason(answer: bytes, expected: int | str) 
     assert seen == [b"GET /a?b HTTP/1.0\r\nHost: localhost\r\n\r\n"]
 
 
-def test_a_client_that_leaves() -> None:
+def test_a_client_that_leaves():
     """Its patience ends before the answer comes."""
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +73,7 @@ def test_a_client_that_leaves() -> None:
     assert asyncio.run(run()) == "timeout"
 
 
-def test_a_server_that_takes_no_connection(tmp_path: Path) -> None:
+def test_a_server_that_takes_no_connection(tmp_path):
     """A port without a listener, and a UNIX socket whose queue is full: both are refused at once."""
     assert asyncio.run(ask(("127.0.0.1", real_uwsgi.free_port()), "/")) == "refused"
     with socket.socket(socket.AF_UNIX) as full, socket.socket(socket.AF_UNIX) as first:
@@ -86,7 +83,7 @@ def test_a_server_that_takes_no_connection(tmp_path: Path) -> None:
         assert asyncio.run(ask(str(tmp_path / "s"), "/")) == "refused"
 
 
-def test_a_closed_loop() -> None:
+def test_a_closed_loop():
     """So many clients request the paths in turn; only the measured time counts."""
     seen: list[bytes] = []
     begun: list[int] = []
@@ -107,7 +104,7 @@ def test_a_closed_loop() -> None:
     assert tally.percentile(0.5) <= tally.percentile(0.99) <= 1.02 * tally.longest
 
 
-def test_failures_are_counted_by_kind() -> None:
+def test_failures_are_counted_by_kind():
     """And are not repeated without a pause."""
 
     async def run() -> Tally:
@@ -120,7 +117,7 @@ def test_failures_are_counted_by_kind() -> None:
     assert tally.errors.total() <= 2 * 0.3 / 0.05 + 2
 
 
-def test_requests_without_an_answer_for_the_whole_time() -> None:
+def test_requests_without_an_answer_for_the_whole_time():
     """They are failures, although nothing happened."""
 
     async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,7 +132,7 @@ def test_requests_without_an_answer_for_the_whole_time() -> None:
     assert asyncio.run(run()).errors == {"no answer": 4}
 
 
-def test_a_check_ends_the_load() -> None:
+def test_a_check_ends_the_load():
     """At once, with its error, and without clients that go on."""
 
     async def run() -> None:
@@ -152,7 +149,7 @@ def test_a_check_ends_the_load() -> None:
     asyncio.run(run())
 
 
-def test_redirects_and_errors_below_500_are_answers() -> None:
+def test_redirects_and_errors_below_500_are_answers():
     """They are counted by status as well."""
     tally = Tally(seconds=2.0)
     assert [tally.add(0.1, status) for status in (200, 302, 404, 404, 500)] == [True, True, True, True, False]
@@ -160,7 +157,7 @@ def test_redirects_and_errors_below_500_are_answers() -> None:
     assert tally.unsuccessful == {302: 1, 404: 2}
 
 
-def test_percentiles_are_those_of_the_times() -> None:
+def test_percentiles_are_those_of_the_times():
     """To 1 %."""
     tally = Tally()
     for number in range(1, 1001):

@@ -1,7 +1,5 @@
 """Which settings are proposed, and which one is recommended, for applications whose best setting is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -35,12 +33,11 @@ CPU_BOUND, WAITING = {"cpu": 0.03, "waiting": 0.0}, {"cpu": 0.0005, "waiting": 0
     ("application", "present"),
     [(CPU_BOUND, (1, 8)), (WAITING, (2, 1)), ({"cpu": 0.03, "waiting": 0.1}, (1, 16)), (WAITING, (1, 1))],
 )
-def test_a_better_setting_is_found(application: dict[str, float], present: tuple[int, int]) -> None:
+def test_a_better_setting_is_found(application, present):
     """It serves nearly what is possible, in two processes or more, and no setting of fewer threads does."""
-    server = Application(**application)  # type: ignore[arg-type]
+    server = Application(**application)
     result = run(server, task(*present))
     chosen = result.chosen
-    assert chosen
     best = max(server.serve(Setting(processes, threads)) for processes in (1, 2, 4, 8, 16) for threads in (1, 2, 4, 8))
     assert server.serve(chosen) >= 0.97 * best
     assert chosen.processes >= 2
@@ -49,22 +46,22 @@ def test_a_better_setting_is_found(application: dict[str, float], present: tuple
 
 
 @pytest.mark.parametrize(("application", "present"), [(CPU_BOUND, (2, 1)), (WAITING, (2, 8)), (WAITING, (4, 4))])
-def test_a_setting_that_is_right_is_kept(application: dict[str, float], present: tuple[int, int]) -> None:
+def test_a_setting_that_is_right_is_kept(application, present):
     """Also if others are as good."""
-    result = run(Application(**application), task(*present))  # type: ignore[arg-type]
+    result = run(Application(**application), task(*present))
     assert result.chosen is None
     assert result.sentences[0].startswith(f"Keep {present[0]}x{present[1]}: of ")
 
 
-def test_noise_alone_changes_nothing() -> None:
+def test_noise_alone_changes_nothing():
     """At 2 % a run and 10 % a round, at most one of twenty right settings is changed."""
-    servers = [Application(**CPU_BOUND, noise=0.02, drift=0.1, seed=seed) for seed in range(100)]  # type: ignore[arg-type]
+    servers = [Application(**CPU_BOUND, noise=0.02, drift=0.1, seed=seed) for seed in range(100)]
     assert sum(run(server, task(2, 1)).chosen is not None for server in servers) <= 5
 
 
-def test_a_clear_gain_is_found_in_noise() -> None:
+def test_a_clear_gain_is_found_in_noise():
     """Nearly always, and confirmed in a round of its own."""
-    servers = [Application(**WAITING, noise=0.03, drift=0.1, seed=seed) for seed in range(20)]  # type: ignore[arg-type]
+    servers = [Application(**WAITING, noise=0.03, drift=0.1, seed=seed) for seed in range(20)]
     results = [run(server, task(2, 1)) for server in servers]
     assert sum(result.chosen is not None for result in results) >= 19
     for result in results:
@@ -72,9 +69,9 @@ def test_a_clear_gain_is_found_in_noise() -> None:
             assert max(result.evidence.runs[result.chosen]) == 2
 
 
-def test_luck_does_not_come_back() -> None:
+def test_luck_does_not_come_back():
     """What seemed better, and is not in the last round, is not recommended; the result says so."""
-    server = Application(**CPU_BOUND)  # type: ignore[arg-type]
+    server = Application(**CPU_BOUND)
     lucky = Setting(2, 2)
 
     def measure(setting: Setting) -> search_module.Run:
@@ -89,7 +86,7 @@ def test_luck_does_not_come_back() -> None:
     assert f"{lucky} seemed to be, and was not in the last round." in result.sentences
 
 
-def test_settings_take_turns() -> None:
+def test_settings_take_turns():
     """Two rounds of all, each beginning with the present setting, then one of the present one and the best: never more
     than the plan says, and never more than five proposals."""
     server = Application()
@@ -101,32 +98,29 @@ def test_settings_take_turns() -> None:
     assert len(server.ran) <= MOST_RUNS
 
 
-def test_fewer_processes_are_worth_a_change_that_saves_memory() -> None:
+def test_fewer_processes_are_worth_a_change_that_saves_memory():
     """Of settings that are as good: only with clearly less memory."""
-    lean = run(Application(**WAITING, each=100e6), task(16, 1))  # type: ignore[arg-type]
-    assert lean.chosen
+    lean = run(Application(**WAITING, each=100e6), task(16, 1))
     assert 2 <= lean.chosen.processes <= 12
     assert "of memory instead of 1.6 GB" in lean.sentences[0]
-    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None  # type: ignore[arg-type]
+    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None
 
 
-def test_a_memory_limit() -> None:
+def test_a_memory_limit():
     """Settings beyond it are not run. The present one may be beyond it: then any within it is better."""
-    server = Application(**WAITING, each=100e6)  # type: ignore[arg-type]
+    server = Application(**WAITING, each=100e6)
     result = run(server, task(2, 1, memory=500e6))
     assert max(setting.processes for setting in server.ran) <= 6  # by the memory of 2x1
-    assert result.chosen
     assert result.chosen.processes <= 4
-    result = run(Application(**CPU_BOUND, each=100e6), task(8, 1, memory=500e6))  # type: ignore[arg-type]
-    assert result.chosen
+    result = run(Application(**CPU_BOUND, each=100e6), task(8, 1, memory=500e6))
     assert result.chosen.processes <= 4
     assert "8x1 is beyond the limits: it took 810 MB of memory, and 500 MB are allowed." in result.sentences
 
 
-def test_settings_that_fail_are_out() -> None:
+def test_settings_that_fail_are_out():
     """They are not run again, and the next one is taken."""
     broken = (Setting(2, 8), Setting(16, 1))
-    server = Application(**WAITING, broken=broken)  # type: ignore[arg-type]
+    server = Application(**WAITING, broken=broken)
     result = run(server, task(2, 1))
     assert result.chosen
     assert result.chosen not in broken
@@ -135,7 +129,7 @@ def test_settings_that_fail_are_out() -> None:
         assert result.evidence.find_fault(setting) == "100 % of its requests failed (status 500: 90)"
 
 
-def test_a_present_setting_that_fails_is_refused() -> None:
+def test_a_present_setting_that_fails_is_refused():
     """There is nothing to compare."""
     server = Application(broken=(Setting(2, 1),))
     with pytest.raises(HeadroomError, match=r"100 % of the requests failed \(status 500: 90\): check the paths"):
@@ -143,7 +137,7 @@ def test_a_present_setting_that_fails_is_refused() -> None:
     assert server.ran == [Setting(2, 1)]
 
 
-def test_a_busy_machine_is_refused() -> None:
+def test_a_busy_machine_is_refused():
     """After the first run: no comparison would hold."""
     with pytest.raises(HeadroomError, match=r"too busy: other programs used 1\.5 of 2 CPUs; run tune again while"):
         run(Application(others=1.5), task(2, 1))
@@ -151,9 +145,9 @@ def test_a_busy_machine_is_refused() -> None:
 
 
 @pytest.mark.parametrize("last", [2, 3])
-def test_a_machine_that_becomes_busy_is_refused(last: int) -> None:
+def test_a_machine_that_becomes_busy_is_refused(last):
     """A server takes CPU from other programs by its number of threads, which says nothing of a quiet machine."""
-    server = Application(**WAITING)  # type: ignore[arg-type]
+    server = Application(**WAITING)
 
     def measure(setting: Setting) -> search_module.Run:
         measured = server.measure(setting)
@@ -163,23 +157,22 @@ def test_a_machine_that_becomes_busy_is_refused(last: int) -> None:
         search(task(2, 1), measure, server.alone)
 
 
-def test_cheaper_needs_more_processes_than_it_keeps() -> None:
+def test_cheaper_needs_more_processes_than_it_keeps():
     """uWSGI would not start with fewer."""
     proposed = propose(task(4, 1, fewest=3), Model(0.03, 0.1, CPUS), 10_000_000)
     assert proposed
     assert min(setting.processes for setting in proposed) >= 3
 
 
-def test_a_single_process_is_named_as_a_risk() -> None:
+def test_a_single_process_is_named_as_a_risk():
     """Where memory permits no other."""
-    server = Application(**WAITING, each=400e6, base=0.0)  # type: ignore[arg-type]
+    server = Application(**WAITING, each=400e6, base=0.0)
     result = run(server, task(1, 1, memory=700e6))
-    assert result.chosen
     assert result.chosen.processes == 1
     assert any("A single process serves nothing while it restarts" in sentence for sentence in result.sentences)
 
 
-def test_the_model_is_that_of_the_runs() -> None:
+def test_the_model_is_that_of_the_runs():
     """CPU time from the load, waiting from one client alone; the clients take their part of the CPUs. Its error on the
     present setting is said."""
     server = Application()
@@ -193,11 +186,11 @@ def test_the_model_is_that_of_the_runs() -> None:
     assert last.endswith(" requests/s of 4x4; it served 66.7.")
 
 
-def test_equal_settings_are_rarely_called_different() -> None:
+def test_equal_settings_are_rarely_called_different():
     """At the usual noise, in at most one of ten comparisons of three rounds."""
     first, second, wrong = Setting(2, 1), Setting(2, 2), 0
     for seed in range(300):
-        server = Application(**CPU_BOUND, noise=search_module.USUAL / 2**0.5, seed=seed)  # type: ignore[arg-type]
+        server = Application(**CPU_BOUND, noise=search_module.USUAL / 2**0.5, seed=seed)
         runs = {setting: {number: server.measure(setting) for number in range(3)} for setting in (first, second)}
         found = Evidence(task(2, 1), runs).compare(second, first)
         wrong += found.ratio > found.noise

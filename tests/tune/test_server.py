@@ -1,7 +1,5 @@
 """A server that is measured: it is ready when its workers are, names each failure in a sentence, and leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -25,7 +23,7 @@ UWSGI = (
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory) -> Path:
     """A directory with a short name, for the path of a UNIX socket."""
     return tmp_path_factory.mktemp("s")
 
@@ -34,7 +32,7 @@ def children() -> set[int]:
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
-def test_a_server_is_measured(place: Path) -> None:
+def test_a_server_is_measured(place):
     """It listens on loopback, and its CPU time and memory are those of all its processes."""
     before = children()
     with running("2x2", UWSGI, place) as found:
@@ -49,7 +47,7 @@ def test_a_server_is_measured(place: Path) -> None:
     assert found.read_memory() == 0
 
 
-def test_a_port_that_is_taken(place: Path) -> None:
+def test_a_port_that_is_taken(place):
     """The server's own message is part of the error; the program that has the port gets no load."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = [word.replace("{port}", str(taken.getsockname()[1])) for word in UWSGI]
@@ -61,7 +59,7 @@ def test_a_port_that_is_taken(place: Path) -> None:
             taken.accept()
 
 
-def test_an_application_that_does_not_import(place: Path) -> None:
+def test_an_application_that_does_not_import(place):
     """The traceback is in the error."""
     (place / "broken.py").write_text("import nothing_there\n")
     words = (*UWSGI[:-1], f"--wsgi-file={place / 'broken.py'}")
@@ -77,7 +75,7 @@ def test_an_application_that_does_not_import(place: Path) -> None:
         ("start('503 Busy', []); return [b'']", "2x2 answers with status 503 at a request of /"),
     ],
 )
-def test_an_application_that_fails(place: Path, body: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_that_fails(place, body, message, monkeypatch):
     """Its first answers may be errors, for a while."""
     monkeypatch.setattr(server, "FAILING_SECONDS", 0.1)
     (place / "app.py").write_text(f"def application(environ, start):\n    {body}\n")
@@ -86,7 +84,7 @@ def test_an_application_that_fails(place: Path, body: str, message: str, monkeyp
         found.wait_until_ready("/")
 
 
-def test_a_server_that_is_killed(place: Path) -> None:
+def test_a_server_that_is_killed(place):
     """Its end is seen, and the workers that it leaves are ended."""
     before = children()
     with running("2x2", UWSGI, place) as found:
@@ -98,7 +96,7 @@ def test_a_server_that_is_killed(place: Path) -> None:
     assert children() == before
 
 
-def test_other_children_stay(place: Path) -> None:
+def test_other_children_stay(place):
     """Those that were there before are not of the server."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         with running("2x2", UWSGI, place) as found:
@@ -108,7 +106,7 @@ def test_other_children_stay(place: Path) -> None:
     assert other.returncode == 0
 
 
-def test_a_program_that_does_not_exist(place: Path) -> None:
+def test_a_program_that_does_not_exist(place):
     """Is an error, not a traceback."""
     with (
         pytest.raises(RunError, match=r"/nonexistent/server cannot be started: No such file"),

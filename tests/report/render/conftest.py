@@ -1,7 +1,5 @@
 """A review of two days of a service whose names are hostile input, and of one without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

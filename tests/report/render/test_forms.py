@@ -1,7 +1,5 @@
 """Markdown, JSON and CSV, and the file that they are written to."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -11,7 +9,6 @@ import re
 import stat
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +17,9 @@ from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.render import RenderError, write_review
 from uwsgi_headroom.report.render.markdown import escape, render_csv, render_json, render_markdown, safe_cell
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.sections import Review
 
 
-def test_markdown_tables_are_whole(hostile: Review) -> None:
+def test_markdown_tables_are_whole(hostile):
     """A name with pipes and line ends adds neither a cell nor a line."""
     columns = 0
     for line in render_markdown(hostile).splitlines():
@@ -44,12 +40,12 @@ def test_markdown_tables_are_whole(hostile: Review) -> None:
         ("&lt;", "&amp;lt;"),
     ],
 )
-def test_markdown_shows_names_as_they_are(text: str, escaped: str) -> None:
+def test_markdown_shows_names_as_they_are(text, escaped):
     """What Markdown takes for markup is escaped; code stays code."""
     assert escape(text) == escaped
 
 
-def test_markdown_has_the_words_and_figures_of_all_sections(plain: Review) -> None:
+def test_markdown_has_the_words_and_figures_of_all_sections(plain):
     """Without pictures: maps of the week are tables."""
     text = render_markdown(plain)
     for number in range(1, 11):
@@ -59,7 +55,7 @@ def test_markdown_has_the_words_and_figures_of_all_sections(plain: Review) -> No
     assert "| Owner, date |  |" in text
 
 
-def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
+def test_json_is_valid_and_has_stable_names(plain):
     """Standard JSON without nan, and the names that docs/report.md describes."""
 
     def refuse(name: str) -> None:
@@ -78,7 +74,7 @@ def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
     assert "data" not in document
 
 
-def test_csv_has_a_line_for_each_quarter_hour_and_server(plain: Review) -> None:
+def test_csv_has_a_line_for_each_quarter_hour_and_server(plain):
     """Units are in the head, and values those of the columns."""
     rows = list(csv.DictReader(io.StringIO(render_csv(plain.data))))
     assert len(rows) == 2 * 3 * 96
@@ -87,7 +83,7 @@ def test_csv_has_a_line_for_each_quarter_hour_and_server(plain: Review) -> None:
     assert float(rows[0]["p95_seconds"]) == pytest.approx(plain.data.servers[0].percentiles[2][0], rel=1e-5)
 
 
-def test_csv_leaves_out_what_is_unknown(plain: Review) -> None:
+def test_csv_leaves_out_what_is_unknown(plain):
     """A quarter hour without any figure has no line, and an unknown figure an empty cell."""
     server = plain.data.servers[0]
     queue = server.queue.copy()
@@ -98,19 +94,19 @@ def test_csv_leaves_out_what_is_unknown(plain: Review) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum", "\tx"])
-def test_csv_names_are_no_formulas(name: str) -> None:
+def test_csv_names_are_no_formulas(name):
     """A spreadsheet would compute them."""
     assert safe_cell(name) == f"'{name}"
 
 
-def test_a_hostile_name_is_one_cell_of_csv(hostile: Review) -> None:
+def test_a_hostile_name_is_one_cell_of_csv(hostile):
     """Quoted, with its line end, and not a formula."""
     rows = list(csv.reader(io.StringIO(render_csv(hostile.data))))
     assert {len(row) for row in rows} == {len(rows[0])}
     assert all(row[2].startswith("'=") for row in rows[1:])
 
 
-def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path: Path) -> None:
+def test_a_report_replaces_a_file_only_when_it_is_whole(plain, tmp_path):
     """A directory that does not exist is a message; a good file is replaced, and nothing is left beside it."""
     with pytest.raises(RenderError, match="the report cannot be written: No such file or directory"):
         write_review(plain, tmp_path / "missing" / "review.md", "md")
@@ -121,7 +117,7 @@ def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["review.md"]
 
 
-def test_a_link_in_place_of_the_new_file(plain: Review, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_place_of_the_new_file(plain, tmp_path, monkeypatch):
     """The owner of the directory puts a link in place of the temporary file: what it leads to keeps its mode."""
     victim, make = tmp_path / "victim", tempfile.mkstemp
     victim.touch(0o600)
@@ -138,9 +134,8 @@ def test_a_link_in_place_of_the_new_file(plain: Review, tmp_path: Path, monkeypa
     assert victim.read_text() == ""
 
 
-def test_what_will_hurt_in_the_settings(plain: Review) -> None:
-    """What will cause trouble stands first, with the line, the version and when it does not matter; a rule of a later
-    version is named."""
+def test_what_will_hurt_in_the_settings(plain):
+    """It stands first, with the line, the version and when it does not matter; a later rule is named."""
     found: list[dict[str, AdviceSeverity]] = [
         {"listen": "info", "max_requests_delta": "warning"},
         {"a_later_rule": "info", "listen": "info"},

@@ -1,7 +1,5 @@
 """Reviews of synthetic histories, each computed once for all tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.synthetic import stories

@@ -1,7 +1,5 @@
 """Sections without data say why, and the others are as before."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np
@@ -25,14 +23,14 @@ def data() -> ReviewData:
 
 
 def _service(data: ReviewData, **changes: object) -> ServiceReview:
-    servers = tuple(replace(server, **changes) for server in data.servers)  # type: ignore[arg-type]
+    servers = tuple(replace(server, **changes) for server in data.servers)
     review = build_review(replace(data, servers=servers))
     assert render_json(review)
     assert "nan" not in render_markdown(review)
     return review.services[0]
 
 
-def test_what_is_switched_off_is_named(data: ReviewData) -> None:
+def test_what_is_switched_off_is_named(data):
     """Backends, routes and the objective: with the option that turns them on."""
     service = _service(data)
     assert "`backends:`" in service.time.backends.reason
@@ -41,14 +39,14 @@ def test_what_is_switched_off_is_named(data: ReviewData) -> None:
     assert not isinstance(service.time.states, Absent)
 
 
-def test_without_rights_there_are_no_waits(data: ReviewData) -> None:
+def test_without_rights_there_are_no_waits(data):
     """The time of a request is its response time and CPU time alone."""
     service = _service(data, waits={})
     assert "may not read the threads" in service.time.states.reason
     assert service.time.cpu_per_request == pytest.approx(PLAIN.cpu, rel=1e-3)
 
 
-def test_without_response_times_by_bound_there_are_no_percentiles(data: ReviewData) -> None:
+def test_without_response_times_by_bound_there_are_no_percentiles(data):
     """The mean is still known, from running time."""
     service = _service(data, bounds=(), by_time=(), percentiles=())
     assert service.users.percentiles == {}
@@ -59,7 +57,7 @@ def _columns(server: ServerData) -> list[str]:
     return [each.name for each in fields(server) if isinstance(getattr(server, each.name), np.ndarray)]
 
 
-def test_any_column_may_be_unknown(data: ReviewData) -> None:
+def test_any_column_may_be_unknown(data):
     """Each column in turn, on all servers: there is a review, without nan in any form."""
     busy = data.servers[0]
     busy = replace(busy, **_cut(busy, len(busy.time) - 48))
@@ -70,7 +68,7 @@ def test_any_column_may_be_unknown(data: ReviewData) -> None:
             assert service.verdict.sentence, name
 
 
-def test_a_server_that_came_later_and_one_without_data(data: ReviewData) -> None:
+def test_a_server_that_came_later_and_one_without_data(data):
     """Columns of different lengths: the service is judged from what is there."""
     first, second = data.servers
     later = replace(second, **_cut(second, 100))
@@ -99,7 +97,7 @@ def _cut(server: ServerData, start: int) -> dict[str, object]:
     return cut
 
 
-def test_settings_that_were_not_reviewed(data: ReviewData) -> None:
+def test_settings_that_were_not_reviewed(data):
     """The section says so for all servers, or names those that were not; it never says that all is well."""
     reason = _service(data).settings
     assert isinstance(reason, Absent)
@@ -111,9 +109,8 @@ def test_settings_that_were_not_reviewed(data: ReviewData) -> None:
     assert f"options are not known: {data.servers[1].server}." in text
 
 
-def test_another_limit_than_resources_is_no_headroom(data: ReviewData) -> None:
-    """Where the exporter's verdict was that calls hold the loops, a review promises no growth until threads run out; a
-    verdict for a small part of a quarter hour says nothing about it."""
+def test_another_limit_than_resources_is_no_headroom(data):
+    """Where calls hold the loops, a review promises no growth until threads run out."""
     of_all, of_some = ({"loop_held": np.full_like(data.servers[0].time, part)} for part in (1.0, 0.2))
     held = _service(data, limits=of_all)
     assert held.utilization.headroom is None

@@ -1,7 +1,5 @@
 """The story that this project grew out of: the review finds what people found out in weeks."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -10,7 +8,7 @@ from uwsgi_headroom.report.render.markdown import render_markdown
 from uwsgi_headroom.report.review.sections import Review
 
 
-def test_83_of_192_threads_are_in_service(story: Review) -> None:
+def test_83_of_192_threads_are_in_service(story):
     """The verdict has the threads of all six machines together, in the quarter hour that counts."""
     used = story.services[0].utilization
     assert used.in_service == pytest.approx(83.0, abs=0.01)
@@ -18,18 +16,17 @@ def test_83_of_192_threads_are_in_service(story: Review) -> None:
     assert "83 of 192 threads in service" in story.services[0].verdict.sentence
 
 
-def test_the_hottest_interpreters_are_the_first_limit(story: Review) -> None:
+def test_the_hottest_interpreters_are_the_first_limit(story):
     """The worker with 43 % of the requests is named, not the threads, of which more than half are free."""
     used = story.services[0].utilization
     assert used.first == "hottest_interpreter"
     assert "the hottest worker's interpreter saturates first" in story.services[0].verdict.sentence
     hottest = {server.hottest_worker for server in used.servers}
     assert hottest == {1}
-    worker = story.services[0].balance.servers[0].workers[0]
-    assert worker.share == pytest.approx(0.43, abs=0.001)
+    assert story.services[0].balance.servers[0].workers[0].share == pytest.approx(0.43, abs=0.001)
 
 
-def test_the_cost_is_in_milliseconds_and_in_servers(story: Review) -> None:
+def test_the_cost_is_in_milliseconds_and_in_servers(story):
     """By hand: at peak a machine serves r requests a second, with 40 ms of CPU and 179 ms of waiting each, and an
     M/D/1 queue for the interpreter. Even workers would have the response time of the three calm ones."""
     balance = story.services[0].balance
@@ -49,7 +46,7 @@ def test_the_cost_is_in_milliseconds_and_in_servers(story: Review) -> None:
     )
 
 
-def test_it_advises_more_processes_with_fewer_threads(story: Review) -> None:
+def test_it_advises_more_processes_with_fewer_threads(story):
     """The advice is that of the finding in `check`, and it is urgent, as the limit is reached."""
     first = story.services[0].recommendations[0]
     assert (first.code, first.judgement) == ("unevenness_hurts", "act")
@@ -60,7 +57,7 @@ def test_it_advises_more_processes_with_fewer_threads(story: Review) -> None:
     assert story.answer == "shop needs action now."
 
 
-def test_page_one_answers_four_questions(story: Review) -> None:
+def test_page_one_answers_four_questions(story):
     """Whether there is a problem, when, what to do and how sure, each in a sentence with its figures."""
     verdict = story.services[0].verdict
     assert verdict.problem.startswith("Yes. At peak the busiest worker process uses 86 %")
@@ -69,7 +66,7 @@ def test_page_one_answers_four_questions(story: Review) -> None:
     assert verdict.certainty.startswith("High: 30 days with a known peak; 100 % of the range measured")
 
 
-def test_a_limit_is_missed_only_with_a_server_lost(story: Review) -> None:
+def test_a_limit_is_missed_only_with_a_server_lost(story):
     """With one machine of six lost the others have 6/5 of the load, which is more than one interpreter takes."""
     used = story.services[0].utilization
     assert used.one_lost == pytest.approx(used.headroom * 5 / 6, rel=1e-6)
@@ -77,7 +74,7 @@ def test_a_limit_is_missed_only_with_a_server_lost(story: Review) -> None:
     assert "If one of its 6 servers is lost at peak, the others cannot carry its load" in _page(story)
 
 
-def test_the_time_goes_into_the_backend_and_the_lock(story: Review) -> None:
+def test_the_time_goes_into_the_backend_and_the_lock(story):
     """By Little's law, the parts of a mean request add up to its response time."""
     time = story.services[0].time
     assert sum(part.per_request for part in time.states) == pytest.approx(time.response_time, rel=1e-6)

@@ -1,7 +1,5 @@
 """The date in the verdict: right where the answer is known, refused with its reason where history is too short."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -29,7 +27,7 @@ def two() -> Review:
     return build_review(make_review_data(History(services=(idle, GROWING), days=56, until=stories.UNTIL)))
 
 
-def test_the_crossing_date_is_in_the_sentence(two: Review) -> None:
+def test_the_crossing_date_is_in_the_sentence(two):
     """By hand: peaks grow from 52/64 = 0.8125 (with the largest noise) by 0.15 of that in 28 days, so all threads are
     in use after 28 * (1 / 0.8125 - 1) / 0.15 = 43 days. Tolerance: ten days."""
     service = two.services[0]
@@ -43,7 +41,7 @@ def test_the_crossing_date_is_in_the_sentence(two: Review) -> None:
     assert "the limit is then reached (threads run out)" in service.verdict.when
 
 
-def test_the_limit_of_the_crossing_is_the_first_one(two: Review) -> None:
+def test_the_limit_of_the_crossing_is_the_first_one(two):
     """Threads are 81 % full and interpreters 33 %, so threads are reached first, as the verdict says."""
     trend = two.services[0].trend
     assert trend.first == "threads"
@@ -53,7 +51,7 @@ def test_the_limit_of_the_crossing_is_the_first_one(two: Review) -> None:
     assert threads.direction == "growth"
 
 
-def test_each_service_has_its_own_verdict(two: Review) -> None:
+def test_each_service_has_its_own_verdict(two):
     """The busy one comes first, and the idle one needs nothing."""
     assert [service.service for service in two.services] == ["growing", "idle"]
     idle = two.services[1].verdict
@@ -63,7 +61,7 @@ def test_each_service_has_its_own_verdict(two: Review) -> None:
     assert two.answer == "growing needs a plan. idle has enough capacity."
 
 
-def test_an_hour_of_history_gives_a_verdict_and_no_date(young: Review) -> None:
+def test_an_hour_of_history_gives_a_verdict_and_no_date(young):
     """The present peak is judged; a forecast is refused with its reason, and confidence is low."""
     service = young.services[0]
     assert service.verdict.judgement == "act"
@@ -73,7 +71,7 @@ def test_an_hour_of_history_gives_a_verdict_and_no_date(young: Review) -> None:
     assert service.verdict.certainty.startswith("Low: 60 min of data, no complete day")
 
 
-def test_ten_days_say_how_many_days_are_needed() -> None:
+def test_ten_days_say_how_many_days_are_needed():
     """With whole days, but too few, the refusal has the number that is needed."""
     history = History(services=(replace(GROWING, servers=1, peak=11.0),), days=10, until=stories.UNTIL)
     service = build_review(make_review_data(history)).services[0]
@@ -85,9 +83,8 @@ def test_ten_days_say_how_many_days_are_needed() -> None:
     assert service.verdict.confidence != "high"
 
 
-def test_days_with_other_threads_are_no_growth() -> None:
-    """A server had a quarter of its threads until the last 30 of 60 days: its use of them was higher, and only the days
-    since then count."""
+def test_days_with_other_threads_are_no_growth():
+    """The use of fewer threads was higher, and only the days since then count."""
     still = replace(GROWING, name="still", servers=1, growth=0.0, peak=7.0)
     data = make_review_data(History(services=(still,), days=60, until=stories.UNTIL))
     (server,) = data.servers
@@ -101,7 +98,7 @@ def test_days_with_other_threads_are_no_growth() -> None:
     assert forecast.direction == "none"
 
 
-def test_a_range_without_servers_says_so() -> None:
+def test_a_range_without_servers_says_so():
     """No data is no crash: the answer says what is missing."""
     review = build_review(ReviewData(servers=(), since=0.0, until=900.0, source="nothing"))
     assert review.judgement == "unknown"

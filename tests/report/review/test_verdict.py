@@ -1,7 +1,5 @@
 """The verdict on a service, from what the other sections found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
@@ -40,9 +38,7 @@ def _judge(calm: Review, one_lost: float | None) -> Verdict:
         (0.99, "plan", " cannot carry its load."),
     ],
 )
-def test_a_service_that_cannot_lose_a_server_needs_a_plan(
-    calm: Review, one_lost: float | None, judgement: str, said: str
-) -> None:
+def test_a_service_that_cannot_lose_a_server_needs_a_plan(calm, one_lost, judgement, said):
     """Though nothing else is recommended: below 1, the others cannot serve all of the load."""
     verdict = _judge(calm, one_lost)
     assert verdict.judgement == judgement
@@ -51,7 +47,7 @@ def test_a_service_that_cannot_lose_a_server_needs_a_plan(
         assert verdict.problem.endswith(f"If one of its 2 servers is lost at peak, the others{said}")
 
 
-def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
+def test_a_lone_server_is_not_reproached_with_its_loss(calm):
     """The verdict says that the service is then down, and is that of the load alone."""
     (service,) = calm.services
     used = replace(service.utilization, lone_server=True, one_lost=None)
@@ -62,7 +58,7 @@ def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
     assert verdict.problem.endswith("It has one server: if that is lost, the service is down.")
 
 
-def test_below_a_week_it_is_too_early_to_say() -> None:
+def test_below_a_week_it_is_too_early_to_say():
     """What is bad is known to be, but a busier day may still come, so that nothing is called enough."""
     (service,) = build_review(make_review_data(History(services=(CALM,), days=3, until=stories.UNTIL))).services
     assert service.verdict.judgement == "unknown"

@@ -1,7 +1,5 @@
 """The series that an exporter of a synthetic server would expose, minute by minute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

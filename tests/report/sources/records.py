@@ -1,7 +1,5 @@
 """A synthetic history as the records of a history file, minute by minute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +58,7 @@ def make_minutes(history: History, service: Service, place: int, name: str) -> I
         requests = sum(counted)
         minute, events = round(float(columns.time[row]) / MINUTE), []
         if mark := marks.get(minute):
-            events = [Event(id=1, time=mark.time, since=mark.time, kind=mark.kind, title=mark.title)]  # type: ignore[arg-type]
+            events = [Event(id=1, time=mark.time, since=mark.time, kind=mark.kind, title=mark.title)]
         of_minute = counts[:, row] * (requests / counts[:, row].sum())
         times = ResponseTimeWindow(bins, 1 / SAMPLES_PER_SECOND, requests, of_minute.tolist(), [0.0] * len(bins))
         routes = {route: MINUTE * float(threads[row]) for route, threads in columns.routes.items()}
@@ -116,7 +114,7 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int], oc
         MINUTE,
         *rows,
         cpu=(float(columns.cpu_own[row]), float(columns.cpu_idle[row]), float(columns.cpu_others[row])),
-        waits={state: float(threads[row]) for state, threads in columns.waits.items()},  # type: ignore[misc]
+        waits={state: float(threads[row]) for state, threads in columns.waits.items()},
         backends={backend: float(threads[row]) for backend, threads in columns.backends.items()},
         **{"/run/a.sock": seconds(columns.queue)},
     )

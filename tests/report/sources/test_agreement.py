@@ -60,7 +60,7 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(tmp_path_factory) -> Iterator[Both]:
     """The history in a Prometheus that scraped once a minute, and in one history file for each of the machines."""
     paths = [tmp_path_factory.mktemp("history") / f"web{machine + 1}.db" for machine in range(2)]
     for machine, path in enumerate(paths):
@@ -82,7 +82,7 @@ def assert_close(differences: list[Difference]) -> None:
         assert found.maximum < MAXIMUM, found
 
 
-def test_both_sources_agree(both: Both) -> None:
+def test_both_sources_agree(both):
     """In every column of every server."""
     servers = zip(both.from_prometheus.servers, both.from_files.servers, strict=True)
     for one, other in servers:
@@ -90,7 +90,7 @@ def test_both_sources_agree(both: Both) -> None:
         assert_close(compare(one, other))
 
 
-def test_both_are_what_happened(both: Both) -> None:
+def test_both_are_what_happened(both):
     """In every column of every server."""
     truth = make_review_data(HISTORY).servers
     for data in (both.from_prometheus, both.from_files):
@@ -98,7 +98,7 @@ def test_both_are_what_happened(both: Both) -> None:
             assert_close(compare(one, other))
 
 
-def test_names(both: Both) -> None:
+def test_names(both):
     """A server's name is unique, and those of one service have its name."""
     assert [server.server for server in both.from_prometheus.servers] == ["shop web1:9238", "shop web2:9238"]
     assert [server.server for server in both.from_files.servers] == ["shop web1", "shop web2"]
@@ -107,9 +107,8 @@ def test_names(both: Both) -> None:
         assert not data.partial
 
 
-def test_no_event_is_lost_or_counted_twice(both: Both) -> None:
-    """Although a reload resets uWSGI's counters, and a restart those of the exporter. That a reload spawns every worker
-    anew is no event of its own."""
+def test_no_event_is_lost_or_counted_twice(both):
+    """A reload resets uWSGI's counters, a restart those of the exporter, and neither is a respawn."""
     for data in (both.from_prometheus, both.from_files):
         for server in data.servers:
             assert np.nansum(server.reloads) == 1
@@ -118,7 +117,7 @@ def test_no_event_is_lost_or_counted_twice(both: Both) -> None:
             assert abs(mark.time - (HISTORY.since + 0.2 * 86400)) <= 900
 
 
-def test_what_was_not_sampled_is_unknown(both: Both) -> None:
+def test_what_was_not_sampled_is_unknown(both):
     """And a sentence says so."""
     for data in (both.from_prometheus, both.from_files):
         for server in data.servers:
@@ -128,7 +127,7 @@ def test_what_was_not_sampled_is_unknown(both: Both) -> None:
         assert len(data.problems) == 2
 
 
-def test_a_part_of_the_range_in_days_of_a_time_zone(both: Both) -> None:
+def test_a_part_of_the_range_in_days_of_a_time_zone(both):
     """A shorter range has the same values."""
     part = load_prometheus(both.api, lambda _now: TimeRange(SPAN.since + 900, SPAN.since + 9000, "Asia/Kathmandu"))
     assert part.time_zone == "Asia/Kathmandu"
@@ -136,7 +135,7 @@ def test_a_part_of_the_range_in_days_of_a_time_zone(both: Both) -> None:
     np.testing.assert_allclose(part.servers[0].requests, whole.requests[1:10], rtol=1e-9)
 
 
-def test_a_service_and_a_server_can_be_chosen(both: Both) -> None:
+def test_a_service_and_a_server_can_be_chosen(both):
     """An unknown one is an error."""
     chosen = load_prometheus(both.api, lambda _now: SPAN, servers=["shop web2:9238"])
     assert [server.server for server in chosen.servers] == ["shop web2:9238"]
@@ -144,7 +143,7 @@ def test_a_service_and_a_server_can_be_chosen(both: Both) -> None:
         load_prometheus(both.api, lambda _now: SPAN, servers=["shop web3"])
 
 
-def test_a_range_without_data(both: Both) -> None:
+def test_a_range_without_data(both):
     """Before the first scrape, there is nothing to review."""
     early = TimeRange(SPAN.since - 86400, SPAN.since - 43200, "UTC")
     with pytest.raises(HeadroomError, match="has no metrics of uwsgi-headroom from 2026-09-26 06:00"):

@@ -1,7 +1,5 @@
 """Loading from history files: what is in them, and what may be wrong with them."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import time
@@ -30,7 +28,7 @@ NAME = "shop-1"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(tmp_path_factory) -> Path:
     """A file with three hours of a server."""
     path = tmp_path_factory.mktemp("history") / "history.db"
     write_history_file(HISTORY, path)
@@ -38,7 +36,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def path(written: Path, tmp_path: Path) -> Path:
+def path(written: Path, tmp_path) -> Path:
     """A copy of it."""
     copy = tmp_path / "history.db"
     shutil.copy(written, copy)
@@ -58,7 +56,7 @@ def execute(path: Path, *statements: str) -> None:
     database.close()
 
 
-def test_quarters_are_what_happened(path: Path) -> None:
+def test_quarters_are_what_happened(path):
     """And the server of a single file is a service of its own."""
     (server,) = load(path).servers
     (truth,) = make_review_data(HISTORY).servers
@@ -67,7 +65,7 @@ def test_quarters_are_what_happened(path: Path) -> None:
     assert (server.server, server.service, server.host) == (NAME, "", "")
 
 
-def test_minutes_fill_the_quarters_that_are_not_merged_yet(path: Path) -> None:
+def test_minutes_fill_the_quarters_that_are_not_merged_yet(path):
     """The exporter merges a quarter of an hour when the next one begins."""
     (whole,) = load(path).servers
     execute(
@@ -78,7 +76,7 @@ def test_minutes_fill_the_quarters_that_are_not_merged_yet(path: Path) -> None:
     np.testing.assert_allclose(server.percentiles, whole.percentiles)
 
 
-def test_hours_fill_what_is_kept_no_finer(path: Path) -> None:
+def test_hours_fill_what_is_kept_no_finer(path):
     """Their sums are right; the peaks within an hour are not known any more."""
     (whole,) = load(path).servers
     execute(path, f"DELETE FROM records WHERE tier < 3600 AND slot * tier <= {HISTORY.since + 3600}")
@@ -91,7 +89,7 @@ def test_hours_fill_what_is_kept_no_finer(path: Path) -> None:
     np.testing.assert_allclose(server.requests[4:], whole.requests[4:])
 
 
-def test_several_files_are_machines_of_one_service(path: Path, tmp_path: Path) -> None:
+def test_several_files_are_machines_of_one_service(path, tmp_path):
     """The same file twice is one machine."""
     other = tmp_path / "web2.db"
     shutil.copy(path, other)
@@ -102,7 +100,7 @@ def test_several_files_are_machines_of_one_service(path: Path, tmp_path: Path) -
     ]
 
 
-def test_the_range_ends_with_the_records(path: Path) -> None:
+def test_the_range_ends_with_the_records(path):
     """A file that was copied from another machine has no present."""
     data = load_history_files([path], lambda end: find_range(3600, None, "UTC", end))
     assert data.until == HISTORY.until
@@ -129,7 +127,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_file_is_an_error(path: Path, kind: str) -> None:
+def test_a_wrong_file_is_an_error(path, kind):
     """That names the file and what is wrong with it."""
     spoil, reason = WRONG[kind]
     spoil(path)
@@ -138,7 +136,7 @@ def test_a_wrong_file_is_an_error(path: Path, kind: str) -> None:
     assert str(path) in str(caught.value)
 
 
-def test_a_file_without_servers(tmp_path: Path) -> None:
+def test_a_file_without_servers(tmp_path):
     """An exporter has just made it."""
     path = tmp_path / "history.db"
     Database(open_to_write(path), path, 10**9).close()
@@ -146,7 +144,7 @@ def test_a_file_without_servers(tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_damaged_record_leaves_the_rest(path: Path) -> None:
+def test_a_damaged_record_leaves_the_rest(path):
     """The data says so; what it was made of fills the gap, if the file still has it."""
     slot = "(SELECT max(slot) - 2 FROM records WHERE tier = 900)"
     execute(path, f"UPDATE records SET data = x'ff' WHERE tier = 900 AND slot = {slot}")
@@ -156,7 +154,7 @@ def test_a_damaged_record_leaves_the_rest(path: Path) -> None:
     assert np.isfinite(data.servers[0].requests).all()
 
 
-def test_a_damaged_minute_does_not_hide_the_quarters(path: Path) -> None:
+def test_a_damaged_minute_does_not_hide_the_quarters(path):
     """The last minute says where the records end."""
     slot = "(SELECT max(slot) FROM records WHERE tier = 60)"
     execute(path, f"UPDATE records SET data = x'ff' WHERE tier = 60 AND slot = {slot}")
@@ -164,7 +162,7 @@ def test_a_damaged_minute_does_not_hide_the_quarters(path: Path) -> None:
     assert (data.until, data.partial) == (HISTORY.until, False)
 
 
-def test_a_range_without_records(path: Path) -> None:
+def test_a_range_without_records(path):
     """The message says which there are."""
     early = TimeRange(HISTORY.since - 7200, HISTORY.since - 3600, "UTC")
     with pytest.raises(HeadroomError, match="no quarter of an hour was sampled") as caught:
@@ -172,7 +170,7 @@ def test_a_range_without_records(path: Path) -> None:
     assert caught.value.details[0].startswith("The records of these servers are from 2026-09-27 21:")
 
 
-def test_an_unknown_server(path: Path) -> None:
+def test_an_unknown_server(path):
     """An error that lists the known ones."""
     with pytest.raises(HeadroomError, match="no server shop in this range; did you mean shop-1"):
         load(path, servers=["shop"])
@@ -185,7 +183,7 @@ def in_future(minutes: Iterator[Minute], shift: int) -> Iterator[Minute]:
         yield each._replace(minute=each.minute + shift, record=record)
 
 
-def test_an_exporter_with_a_clock_ahead(tmp_path: Path) -> None:
+def test_an_exporter_with_a_clock_ahead(tmp_path):
     """Its records are of a time that is still to come here; the data says so."""
     path, shift = tmp_path / "history.db", int((time.time() - HISTORY.until) // 900 * 15) + 60
     database = Database(open_to_write(path), path, 10**9)
@@ -196,7 +194,7 @@ def test_an_exporter_with_a_clock_ahead(tmp_path: Path) -> None:
     assert np.isfinite(data.servers[0].requests).all()
 
 
-def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path: Path) -> None:
+def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path):
     """Its figures would be those of a few minutes."""
     slot = "(SELECT max(slot) FROM records WHERE tier = 900)"
     execute(
@@ -210,12 +208,11 @@ def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path: Path) ->
     assert np.isfinite(server.requests[:-1]).all()
 
 
-def test_settings_are_those_of_the_latest_review(tmp_path: Path) -> None:
+def test_settings_are_those_of_the_latest_review(tmp_path):
     """They were changed in the last hour, and are not known at its end; hours that are kept no finer come first."""
     path, minutes = tmp_path / "history.db", list(make_minutes(HISTORY, HISTORY.services[0], 0, NAME))
     database = Database(open_to_write(path), path, 10**9)
     for place, minute in enumerate(minutes):
-        assert minute.record
         left = len(minutes) - place
         settings = None if left < 20 else {"listen": "info"} if left < 50 else {"harakiri": "info", "gone": "warning"}
         levels = replace(minute.record.levels, settings=settings)
@@ -228,6 +225,6 @@ def test_settings_are_those_of_the_latest_review(tmp_path: Path) -> None:
     assert load(path).servers[0].settings == {"harakiri": "info", "gone": "warning"}
 
 
-def test_a_history_of_an_earlier_version_has_no_review_of_settings(path: Path) -> None:
+def test_a_history_of_an_earlier_version_has_no_review_of_settings(path):
     """It is not known, which is not the same as well."""
     assert load(path).servers[0].settings is None

@@ -1,7 +1,5 @@
 """Loading from a Prometheus: which servers it finds, and what happens if it fails halfway."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
@@ -49,7 +47,7 @@ def load(answer: Callable[[Request], Reply], span: TimeRange = SPAN) -> ReviewDa
         return load_prometheus(api, lambda _now: span)
 
 
-def test_figures_are_growth_divided_by_the_exporters_own_clock() -> None:
+def test_figures_are_growth_divided_by_the_exporters_own_clock():
     """Not by the length of the window, which `increase` extrapolates to."""
     (server,) = load(answer).servers
     assert set(server.requests) == {10.0}
@@ -59,7 +57,7 @@ def test_figures_are_growth_divided_by_the_exporters_own_clock() -> None:
     assert (server.time[0], server.time[-1]) == (900.0, 14 * DAY)
 
 
-def test_what_prometheus_does_not_know_is_unknown() -> None:
+def test_what_prometheus_does_not_know_is_unknown():
     """Not 0."""
     (server,) = load(answer).servers
     assert np.isnan(server.cpu_idle).all()
@@ -76,7 +74,7 @@ def test_what_prometheus_does_not_know_is_unknown() -> None:
         (2.0, {"the socket of worker 1": (1,), "the socket of worker 2": (2,)}),
     ],
 )
-def test_workers_with_sockets_of_their_own(own: float | None, known: object) -> None:
+def test_workers_with_sockets_of_their_own(own, known):
     """With `map-socket`, each worker has a limit of its own where all that accept have their own sockets; where only
     some do, it is not known which. Worker 3 is in cheaper mode's reserve."""
 
@@ -107,7 +105,7 @@ def fail_before(end: float, reply: Reply) -> Callable[[Request], Reply]:
     return answer_or_fail
 
 
-def test_a_failure_halfway_leaves_the_latest_days() -> None:
+def test_a_failure_halfway_leaves_the_latest_days():
     """Complete, and the data says that it is partial and why."""
     data = load(fail_before(7 * DAY, failure(503, "query timed out in expression evaluation", "timeout")))
     (server,) = data.servers
@@ -117,13 +115,13 @@ def test_a_failure_halfway_leaves_the_latest_days() -> None:
     assert set(server.requests[7 * 96 :]) == {10.0}
 
 
-def test_a_failure_at_the_start_leaves_nothing() -> None:
+def test_a_failure_at_the_start_leaves_nothing():
     """It is an error, not an empty report."""
     with pytest.raises(PrometheusError, match=r"cannot answer \(HTTP 500\)"):
         load(fail_before(14 * DAY, Reply(b"", 500)))
 
 
-def test_the_clock_of_prometheus_counts() -> None:
+def test_the_clock_of_prometheus_counts():
     """A range that ends now ends there by its clock; the data says that clocks differ."""
     ahead: list[float] = []
 
@@ -149,7 +147,7 @@ def only_names(*names: str) -> Callable[[Request], Reply]:
     return reply
 
 
-def test_another_exporters_metrics_are_recognized() -> None:
+def test_another_exporters_metrics_are_recognized():
     """The message says how to migrate."""
     names = ("uwsgi_worker_core_busy", "uwsgi_worker_busy", "uwsgi_worker_requests_total", "uwsgi_up")
     with pytest.raises(HeadroomError, match=r"uwsgi_exporter, the common one in Go") as caught:
@@ -158,13 +156,13 @@ def test_another_exporters_metrics_are_recognized() -> None:
     assert any("alerts/rules/compat-uwsgi-exporter.yaml" in line for line in caught.value.details)
 
 
-def test_no_metrics_at_all() -> None:
+def test_no_metrics_at_all():
     """The message names the range."""
     with pytest.raises(HeadroomError, match="has no metrics of uwsgi-headroom from 1970-01-01 00:00 to"):
         load(only_names())
 
 
-def test_minutes_are_too_short() -> None:
+def test_minutes_are_too_short():
     """A quarter of an hour must be sampled for half of it."""
 
     def seconds(request: Request) -> Reply:
@@ -186,20 +184,20 @@ def found(*labels: Mapping[str, str], counts: Sequence[float] = (15.0,)) -> list
         return find_servers(PrometheusApi(HttpPost(make_endpoint(server.url))), 0.0, 900.0 * len(counts))
 
 
-def test_one_server_is_known_by_its_name() -> None:
+def test_one_server_is_known_by_its_name():
     """Without labels that tell nothing apart."""
     (server,) = found(SHOP)
     assert (server.name, server.service, server.host) == ("shop", "shop", "web1:9238")
 
 
-def test_machines_of_one_service_differ_in_their_instance() -> None:
+def test_machines_of_one_service_differ_in_their_instance():
     """Their names have it, their service has not."""
     servers = found(SHOP, {**SHOP, "instance": "web2:9238"}, {**SHOP, "server": "admin"})
     assert [server.name for server in servers] == ["admin", "shop web1:9238", "shop web2:9238"]
     assert [server.service for server in servers] == ["admin", "shop", "shop"]
 
 
-def test_staging_is_a_service_of_its_own() -> None:
+def test_staging_is_a_service_of_its_own():
     """Any other label than those of machines separates services, as in the alerts."""
     labels = [{**SHOP, "env": env, "instance": instance} for env in ("prod", "stage") for instance in ("a", "b")]
     servers = found(*labels)
@@ -207,7 +205,7 @@ def test_staging_is_a_service_of_its_own() -> None:
     assert len({server.name for server in servers}) == 4
 
 
-def test_a_label_service_names_the_service() -> None:
+def test_a_label_service_names_the_service():
     """Where people have given one to their targets."""
     servers = found({**SHOP, "service": "web"}, {**SHOP, "server": "api", "service": "web"})
     assert [(server.name, server.service) for server in servers] == [("api", "web"), ("shop", "web")]
@@ -216,13 +214,13 @@ def test_a_label_service_names_the_service() -> None:
 @pytest.mark.parametrize(
     "counts", [(60.0,), (27.0, 60.0), (17.0, 60.0, 60.0, 60.0, 3.0), (60.0, 61.0, 60.0, 60.0, 60.0)]
 )
-def test_the_interval_between_scrapes_is_found(counts: Sequence[float]) -> None:
+def test_the_interval_between_scrapes_is_found(counts):
     """From complete quarters of an hour: the first and the last may have few scrapes."""
     (server,) = found(SHOP, counts=counts)
     assert server.interval == 15.0
 
 
-def test_the_longest_useful_window_of_percentiles_is_chosen() -> None:
+def test_the_longest_useful_window_of_percentiles_is_chosen():
     """It must divide a quarter of an hour."""
     assert choose_window(["1m", "5m", "1h"]) == "5m"
     assert choose_window(["1m", "15m", "5m"]) == "15m"
@@ -230,7 +228,7 @@ def test_the_longest_useful_window_of_percentiles_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("is_reviewed", [True, False])
-def test_settings_are_those_of_the_latest_review(is_reviewed: bool) -> None:
+def test_settings_are_those_of_the_latest_review(is_reviewed):
     """A rule that no longer speaks is not in it; without a review nothing is known."""
 
     def reviewed(request: Request) -> Reply:

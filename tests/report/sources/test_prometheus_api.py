@@ -1,6 +1,4 @@
-"""What a Prometheus may answer instead of values: each is a sentence with what to do, and no secret is in it."""
-
-from __future__ import annotations
+"""How a Prometheus is asked, and what it may answer instead of values: no secret is in any sentence."""
 
 import socket
 import threading
@@ -10,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.stand_in_web_server import Reply, Request, failure, stand_in, values
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.report.sources import prometheus_api
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, make_endpoint
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, Series, make_endpoint
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 DAY = 86400.0
@@ -23,10 +22,15 @@ def api(url: str, seconds: float = 5.0, ca_file: str | None = None) -> Prometheu
     return PrometheusApi(HttpPost(make_endpoint(url, ca_file=ca_file), seconds), pause=lambda _seconds: None)
 
 
+def query(url: str, **options: object) -> list[Series]:
+    """What it answers to a query of two steps."""
+    return api(url, **options).query_range("up", "up", 0.0, 900.0, 900.0)
+
+
 def ask(url: str, **options: object) -> PrometheusError:
     """The error of a query."""
     with pytest.raises(PrometheusError) as caught:
-        api(url, **options).query_range("up", "up", 0.0, 900.0, 900.0)  # type: ignore[arg-type]
+        query(url, **options)
     return caught.value
 
 
@@ -50,7 +54,7 @@ def ask(url: str, **options: object) -> PrometheusError:
         (Reply(b'{"status":"succ', length=500), "unreachable", "closed before the answer was complete"),
     ],
 )
-def test_an_answer_without_values_is_explained(reply: Reply, trouble: str, words: str) -> None:
+def test_an_answer_without_values_is_explained(reply, trouble, words):
     """In a sentence that begins with the URL."""
     with stand_in(lambda _request: reply) as server:
         error = ask(server.url)
@@ -59,27 +63,23 @@ def test_an_answer_without_values_is_explained(reply: Reply, trouble: str, words
     assert words in str(error)
 
 
-def test_nothing_listens() -> None:
-    """A stopped Prometheus."""
+def test_nothing_listens():
+    """A stopped Prometheus, and a misspelt name."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         error = ask(f"http://127.0.0.1:{free.getsockname()[1]}")
     assert (error.trouble, str(error).partition(": ")[2]) == ("unreachable", "nothing listens there")
-
-
-def test_an_unknown_host() -> None:
-    """A misspelt name."""
     assert "the host's name is not known" in str(ask("http://prometheus.invalid:9090"))
 
 
-def test_no_answer_in_time() -> None:
+def test_no_answer_in_time():
     """A Prometheus that hangs is asked twice, each time for no longer than the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", seconds=0.05)
     assert (error.trouble, str(error).partition(": ")[2]) == ("unreachable", "no answer within 0 s")
 
 
-def test_what_listens_does_not_speak_http() -> None:
+def test_what_listens_does_not_speak_http():
     """Such as an ssh server."""
     error = ask_raw(b"SSH-2.0-OpenSSH_9.2p1\r\n")
     assert (error.trouble, "is not HTTP" in str(error)) == ("not_prometheus", True)
@@ -100,17 +100,17 @@ def ask_raw(answer: bytes) -> PrometheusError:
         return ask(f"http://127.0.0.1:{server.getsockname()[1]}")
 
 
-def test_a_certificate_of_ones_own_needs_its_authority() -> None:
+def test_a_certificate_of_ones_own_needs_its_authority():
     """The message names the option, and with the option it works."""
     with stand_in(lambda _request: values(), CERTIFICATE) as server:
         error = ask(server.url)
         assert error.trouble == "certificate"
         assert "self-signed certificate" in str(error)
         assert "--ca-file" in str(error)
-        assert api(server.url, ca_file=str(CERTIFICATE)).query_range("up", "up", 0.0, 900.0, 900.0) == []
+        assert query(server.url, ca_file=str(CERTIFICATE)) == []
 
 
-def test_https_to_a_server_without_tls() -> None:
+def test_https_to_a_server_without_tls():
     """And the other way round."""
     with stand_in(lambda _request: values()) as server:
         assert "does it speak https?" in str(ask(server.url.replace("http:", "https:")))
@@ -118,29 +118,29 @@ def test_https_to_a_server_without_tls() -> None:
         assert ask(server.url.replace("https:", "http:")).trouble in ("unreachable", "not_prometheus")
 
 
-def test_an_answer_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_large_is_not_kept(monkeypatch):
     """Its size is limited, whatever its header says."""
     monkeypatch.setattr(prometheus_api, "LARGEST_ANSWER", 100_000)
     with stand_in(lambda _request: Reply(b" " * 300_000)) as server:
         assert ask(server.url).trouble == "too_much"
 
 
-def test_a_failure_that_may_pass_is_repeated_once() -> None:
+def test_a_failure_that_may_pass_is_repeated_once():
     """A restart of Prometheus must not end a report."""
     replies = [Reply(b"", 503), values(({"a": "b"}, [(900.0, 7.0)]))]
     with stand_in(lambda _request: replies.pop(0)) as server:
-        (series,) = api(server.url).query_range("up", "up", 0.0, 900.0, 900.0)
+        (series,) = query(server.url)
     assert np.array_equal(series.values, [np.nan, 7.0], equal_nan=True)
 
 
-def test_a_wrong_login_is_not_repeated() -> None:
+def test_a_wrong_login_is_not_repeated():
     """Several would lock the account."""
     with stand_in(lambda _request: Reply(b"", 401)) as server:
         ask(server.url)
     assert len(server.requests) == 1
 
 
-def test_a_query_that_is_too_much_is_asked_in_halves() -> None:
+def test_a_query_that_is_too_much_is_asked_in_halves():
     """Until Prometheus accepts it; the values are the same as those of one answer."""
 
     def answer(request: Request) -> Reply:
@@ -156,7 +156,7 @@ def test_a_query_that_is_too_much_is_asked_in_halves() -> None:
     assert len(server.requests) == 7
 
 
-def test_no_query_has_more_points_than_prometheus_allows() -> None:
+def test_no_query_has_more_points_than_prometheus_allows():
     """It refuses more than 11,000 of a series."""
     with stand_in(lambda _request: values()) as server:
         api(server.url).query_range("up", "up", 900.0, 365 * DAY, 900.0)
@@ -166,7 +166,7 @@ def test_no_query_has_more_points_than_prometheus_allows() -> None:
     assert {request.form["timeout"] for request in server.requests} == {"60s"}
 
 
-def test_values_that_are_no_numbers_are_unknown() -> None:
+def test_values_that_are_no_numbers_are_unknown():
     """Prometheus writes NaN and Inf; a value beside the steps is ignored."""
     pairs = [(0.0, float("nan")), (900.0, float("inf")), (1800.0, 3.0), (9000.0, 4.0)]
     with stand_in(lambda _request: values(({}, pairs))) as server:
@@ -174,7 +174,7 @@ def test_values_that_are_no_numbers_are_unknown() -> None:
     assert np.array_equal(series.values, [np.nan, np.nan, 3.0], equal_nan=True)
 
 
-def test_warnings_are_kept() -> None:
+def test_warnings_are_kept():
     """Thanos warns that a store did not answer: then figures are too low."""
     with stand_in(lambda _request: values(warnings=["store east is down"])) as server:
         asked = api(server.url)
@@ -183,7 +183,7 @@ def test_warnings_are_kept() -> None:
     assert asked.warnings == ["store east is down"]
 
 
-def test_the_login_is_sent_and_never_shown() -> None:
+def test_the_login_is_sent_and_never_shown():
     """Neither in the URL, nor in an error, nor in a text of the objects."""
     with stand_in(lambda _request: Reply(b"", 403)) as server:
         endpoint = make_endpoint(
@@ -202,20 +202,102 @@ def test_the_login_is_sent_and_never_shown() -> None:
         assert "ann" not in text
 
 
-def test_a_proxy_of_the_environment_is_for_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_for_other_hosts(monkeypatch):
     """A Prometheus on loopback is asked directly."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free.getsockname()[1]}")
     with stand_in(lambda _request: values()) as server:
-        assert api(server.url).query_range("up", "up", 0.0, 900.0, 900.0) == []
+        assert query(server.url) == []
     assert len(server.requests) == 1
 
 
-def test_a_redirect_does_not_get_the_login() -> None:
+def test_a_redirect_does_not_get_the_login():
     """It may lead to another host."""
     with stand_in(lambda _request: values()) as other:
         away = Reply(b"", 307, {"Location": f"{other.url}/api/v1/query_range"})
         with stand_in(lambda _request: away) as server:
             ask(server.url.replace("//", "//ann:s3cret@"))
     assert other.requests == []
+
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("http://127.0.0.1:9090", "http://127.0.0.1:9090"),
+        ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
+        ("127.0.0.1:9090", "http://127.0.0.1:9090"),
+        ("http://127.0.0.1:9090/graph?g0.expr=up", "http://127.0.0.1:9090"),
+        ("https://prometheus.example/query", "https://prometheus.example"),
+        ("https://mimir.example/prometheus", "https://mimir.example/prometheus"),
+        ("https://mimir.example/prometheus/api/v1/query", "https://mimir.example/prometheus"),
+        (
+            "https://grafana.example/api/datasources/proxy/uid/a1",
+            "https://grafana.example/api/datasources/proxy/uid/a1",
+        ),
+        ("http://[::1]:9090/", "http://[::1]:9090"),
+    ],
+)
+def test_a_page_of_prometheus_is_as_good_as_its_url(given, used):
+    """People copy it from their browser."""
+    assert make_endpoint(given).url == used
+
+
+@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a b", "http://a:b", "http://[::1"])
+def test_a_wrong_url_is_an_error(url):
+    """With an example."""
+    with pytest.raises(ConfigError, match=r"--prometheus: .*http://127\.0\.0\.1:9090"):
+        make_endpoint(url)
+
+
+def test_an_error_does_not_repeat_a_url_with_a_password():
+    """It would be in a log."""
+    with pytest.raises(ConfigError) as caught:
+        make_endpoint(f"http://ann:{SECRET}@host:port")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_login_from_files(tmp_path):
+    """A file ends with a line break; a token may be given instead of a user."""
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    basic = make_endpoint("http://a", user="ann", password_file=str(file))
+    assert basic.access.authorization == make_endpoint(f"http://ann:{SECRET}@a").access.authorization
+    assert make_endpoint("http://a", token_file=str(file)).access.authorization == f"Bearer {SECRET}"
+
+
+def test_a_password_with_special_characters():
+    """Escaped in the URL as RFC 3986 has it."""
+    assert make_endpoint("http://ann:p%40ss@a").access.authorization == "Basic YW5uOnBAc3M="
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"user": "ann"}, "belong together"),
+        ({"password_file": "/dev/null"}, "belong together"),
+        ({"token_file": "/nowhere/token"}, "cannot read /nowhere/token: No such file"),
+        ({"token_file": "/dev/null"}, "must contain one line"),
+        ({"headers": ["X-Scope-OrgID"]}, 'expected "NAME: VALUE"'),
+        ({"headers": ["X-Scope-OrgID: a\r\nHost: b"]}, 'expected "NAME: VALUE"'),
+        ({"ca_file": "/nowhere/ca.pem"}, "--ca-file: /nowhere/ca.pem is not a file"),
+        ({"ca_file": __file__}, r"--ca-file: .*test_prometheus_api\.py: no certificates in PEM format"),
+    ],
+)
+def test_wrong_options(options, reason):
+    """Each is an error that names the option."""
+    with pytest.raises(ConfigError, match=reason):
+        make_endpoint("http://a", **options)
+
+
+def test_two_logins_are_an_error(tmp_path):
+    """Rather than one of them being ignored."""
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    with pytest.raises(ConfigError, match="one login"):
+        make_endpoint("http://ann:pw@a", token_file=str(file))
+    with pytest.raises(ConfigError, match="one login"):
+        make_endpoint("http://a", token_file=str(file), headers=[f"Authorization: Bearer {SECRET}"])

@@ -1,7 +1,5 @@
 """Makes series of daily peaks with known answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Daily peaks: the largest quarter of each local day."""
 
-from __future__ import annotations
-
 from datetime import date
 from zoneinfo import ZoneInfo
 
@@ -34,7 +32,7 @@ def assert_peaks(peaks: DailyPeaks, days: list[int], first: int = MONDAY) -> Non
     assert peaks.peaks == pytest.approx([10.0 + day for day in days])
 
 
-def test_the_largest_quarter_of_each_day() -> None:
+def test_the_largest_quarter_of_each_day():
     """Each complete day has its peak, and the time of it."""
     peaks = daily_peaks(*weeks(), UTC)
     assert_peaks(peaks, list(range(28)))
@@ -42,7 +40,7 @@ def test_the_largest_quarter_of_each_day() -> None:
     assert np.all(peaks.times % 86400 == 10.25 * 3600)
 
 
-def test_a_day_that_lacks_its_peak_hours_is_left_out() -> None:
+def test_a_day_that_lacks_its_peak_hours_is_left_out():
     """A gap over the peak hour costs the day; the same gap at night does not."""
     time, values = weeks()
     hours = to_local_time(time, UTC).hours
@@ -54,7 +52,7 @@ def test_a_day_that_lacks_its_peak_hours_is_left_out() -> None:
     assert (peaks.left_out, peaks.missing) == (1, 0)
 
 
-def test_partial_days_at_both_ends_are_left_out() -> None:
+def test_partial_days_at_both_ends_are_left_out():
     """The range starts in an afternoon and ends in a morning."""
     time, values = weeks()
     peaks = daily_peaks(time[60:-70], values[60:-70], UTC)
@@ -62,7 +60,7 @@ def test_partial_days_at_both_ends_are_left_out() -> None:
     assert peaks.left_out == 2
 
 
-def test_missing_days_are_counted() -> None:
+def test_missing_days_are_counted():
     """Days without any row, and days with rows of nan."""
     time, values = weeks()
     values[96 * 5 : 96 * 7] = np.nan
@@ -72,7 +70,7 @@ def test_missing_days_are_counted() -> None:
     assert (peaks.left_out, peaks.missing) == (0, 5)
 
 
-def test_a_reset_leaves_no_trace() -> None:
+def test_a_reset_leaves_no_trace():
     """A negative or infinite rate, as from a counter that went back, is a gap."""
     time, values = weeks()
     expected = daily_peaks(time, values, UTC)
@@ -85,7 +83,7 @@ def test_a_reset_leaves_no_trace() -> None:
 @pytest.mark.parametrize(
     ("day", "first"), [(date(2026, 3, 29), date(2026, 3, 16)), (date(2026, 10, 25), date(2026, 10, 12))]
 )
-def test_days_of_daylight_saving_have_one_peak(day: date, first: date) -> None:
+def test_days_of_daylight_saving_have_one_peak(day, first):
     """A day of 23 or 25 hours is complete, and its peak is at the same local hour."""
     start = first.toordinal()
     peaks = daily_peaks(*weeks(21, BERLIN, start), BERLIN)
@@ -95,7 +93,7 @@ def test_days_of_daylight_saving_have_one_peak(day: date, first: date) -> None:
     assert to_local_time(peaks.times, BERLIN).hours.tolist() == [10] * 21
 
 
-def test_the_zone_decides_which_day_a_peak_belongs_to() -> None:
+def test_the_zone_decides_which_day_a_peak_belongs_to():
     """A peak at 23:00 UTC is on the next day in Berlin."""
     time = quarters_between(MONDAY, MONDAY + 9, UTC)
     values = np.where(time % 86400 == 23.25 * 3600, 9.0, 1.0)
@@ -105,7 +103,7 @@ def test_the_zone_decides_which_day_a_peak_belongs_to() -> None:
     assert in_berlin.left_out == 1  # the first day, which lacks its hour from midnight
 
 
-def test_a_server_that_is_off_at_night_has_peaks() -> None:
+def test_a_server_that_is_off_at_night_has_peaks():
     """Coverage is of the hours in which peaks fall, not of the whole day."""
     time, values = weeks()
     hours = to_local_time(time, UTC).hours
@@ -113,7 +111,7 @@ def test_a_server_that_is_off_at_night_has_peaks() -> None:
     assert_peaks(daily_peaks(time, values, UTC), list(range(28)))
 
 
-def test_one_day_and_one_hour() -> None:
+def test_one_day_and_one_hour():
     """A single complete day has its peak; an hour of data has none, as the rest of the day is not known."""
     time, values = weeks(1)
     assert_peaks(daily_peaks(time, values, UTC), [0])
@@ -122,20 +120,20 @@ def test_one_day_and_one_hour() -> None:
 
 
 @pytest.mark.parametrize("values", [np.zeros(96 * 14), np.full(96 * 14, 7.0)])
-def test_constants(values: NDArray) -> None:
+def test_constants(values):
     """Zero and a constant are peaks as any other."""
     peaks = daily_peaks(quarters_between(MONDAY, MONDAY + 13, UTC), values, UTC)
     assert peaks.peaks.tolist() == [values[0]] * 14
 
 
 @pytest.mark.parametrize("length", [0, 500])
-def test_nothing_known(length: int) -> None:
+def test_nothing_known(length):
     """No values, or nan only: no peaks."""
     peaks = daily_peaks(900.0 * np.arange(1, length + 1), np.full(length, np.nan), UTC)
     assert len(peaks.days) == len(peaks.peaks) == len(peaks.times) == peaks.left_out == peaks.missing == 0
 
 
-def test_bad_columns_are_refused() -> None:
+def test_bad_columns_are_refused():
     """Unsorted time and different lengths raise ValueError."""
     with pytest.raises(ValueError, match="increase"):
         daily_peaks(np.array([900.0, 1800.0, 1800.0]), np.ones(3), UTC)
