@@ -3,8 +3,6 @@
 COUNT is in documents; FIRST is the number of the first story, at random if it is not given.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Leads a story's documents through everything that is made of them, and asserts what holds whatever they say."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -154,8 +152,7 @@ def _assert_check_and_screen(document: Server) -> None:
     entry = ServerEntry((0, document.name), build.build_server_list([document], Clock()).servers[0])
     model = ScreenModel(entries=(entry,), server=document, trend=NO_TREND, where="here")
     for view in VIEWS:
-        drawn = draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9).lines
-        assert len(drawn) == 30
+        assert len(draw(model, Navigation(view=view, server=entry.key), 100, 30, 1.7e9).lines) == 30
 
 
 def run_stories(numbers: Iterable[int]) -> int:

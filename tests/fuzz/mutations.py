@@ -3,8 +3,6 @@
 Structure-aware: what is changed is a value, a key or a list of the document, and most of what comes out is JSON.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -13,8 +13,6 @@
 It says that it is ready, and ends with its parent.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json

@@ -1,7 +1,5 @@
 """Runs the exporter beside all hostile servers, and a control exporter beside none, and collects the results."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -14,13 +12,16 @@ import psutil
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.hostile.state import Series, has_shown
 from tests.support.bad_servers import counted_server
 from tests.support.exporter import configured_exporter, exporter
-from tests.support.hostile.cases import CASES
+from tests.support.hostile.cases import CASES, Case
 from tests.support.hostile.process import hostile_servers
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
+from uwsgi_headroom.errors import REASONS
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+"""Values by name and labels (sorted pairs)."""
 
 GOOD = "good"
 """The name of the well-behaved server."""
@@ -113,3 +114,32 @@ def parse_scrape(text: str, *, openmetrics: bool = False) -> Series:
             assert sample.value >= 0 or not sample.name.endswith(_ONLY_GROWS), key
             series[key] = sample.value
     return series
+
+
+def is_up(series: Series, server: str) -> bool:
+    """Whether a scrape says that the server is up."""
+    return series["uwsgi_up", (("server", server),)] == 1
+
+
+def was_up(server: str, scrapes: Sequence[Series]) -> bool:
+    """Whether any scrape says that the server is up. On a busy machine it may be read too rarely to be up in all."""
+    return any(is_up(series, server) for series in scrapes)
+
+
+def was_read(server: str, scrapes: Sequence[Series]) -> bool:
+    """Whether the server was read at least once. Only documents of uWSGI servers are samples."""
+    samples = scrapes[-1]["uwsgi_exporter_samples_total", (("server", server),)]
+    return samples > 0 or was_up(server, scrapes)
+
+
+def failures(server: str, series: Series) -> set[str]:
+    """The reasons why reads of the server failed."""
+    name = "uwsgi_exporter_read_errors_total"
+    return {reason for reason in REASONS if series[name, (("reason", reason), ("server", server))] > 0}
+
+
+def has_shown(case: Case, scrapes: Sequence[Series]) -> bool:
+    """Whether everything expected of a server has happened. Does not check what must not happen."""
+    if not case.expected.reasons:
+        return was_up(case.name, scrapes)
+    return bool(failures(case.name, scrapes[-1])) and was_read(case.name, scrapes) >= case.expected.read

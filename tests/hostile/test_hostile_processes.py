@@ -1,7 +1,5 @@
 """The exporter beside a uWSGI of another user that makes it slow to look at: no other server loses anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -44,7 +42,6 @@ def hostile(folder: Path, *words: str) -> Iterator[str]:
     process = subprocess.Popen(
         [*command, str(folder / "stats"), *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout
     assert process.stderr
     try:
         if process.stdout.readline() != "ready\n":
@@ -65,9 +62,8 @@ def samples(running: Exporter, server: str, metric: str = "uwsgi_exporter_sample
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_hostile_uwsgi(case: str, tmp_path: Path) -> None:
-    """The good server is sampled without a gap, as often as beside a good one; scrapes and health checks are answered,
-    memory is bounded, and SIGTERM ends the exporter."""
+def test_a_hostile_uwsgi(case, tmp_path):
+    """The good server is sampled as often as beside a good one, and the exporter answers, stays small and ends."""
     with contextlib.ExitStack() as stack:
         good = stack.enter_context(counted_server())
         address = stack.enter_context(hostile(tmp_path, *CASES[case]))

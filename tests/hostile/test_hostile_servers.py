@@ -1,15 +1,12 @@
 """The exporter reports the state of over two hundred hostile stats servers at once, and keeps serving."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 
 import pytest
 
-from tests.hostile.run import GOOD, Run, run_beside_all
-from tests.hostile.state import failures, is_up, was_read, was_up
-from tests.support.hostile.cases import CASES, Case
+from tests.hostile.run import GOOD, Run, failures, is_up, run_beside_all, was_read, was_up
+from tests.support.hostile.cases import CASES
 from uwsgi_headroom.stats.bounds import MOST
 from uwsgi_headroom.watch.reader import LINES, SECONDS
 from uwsgi_headroom.web.bounds import DESCRIPTORS_PER_SERVER, OWN_DESCRIPTORS
@@ -42,7 +39,7 @@ def run() -> Run:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_state(run: Run, case: Case) -> None:
+def test_state(run, case):
     """A server is read, or is down for the right reason; a server that is down has a series, and its verdict."""
     failed = failures(case.name, run.scrapes[-1])
     assert was_read(case.name, run.scrapes) == case.expected.read, failed
@@ -56,17 +53,17 @@ def test_state(run: Run, case: Case) -> None:
         assert own == {"uwsgi_up", "uwsgi_events_total"}
 
 
-def test_names_are_unique() -> None:
+def test_names_are_unique():
     """No two cases have the same name."""
     assert len({case.name for case in CASES}) == len(CASES) > 200
 
 
-def test_sampling_goes_on(run: Run) -> None:
+def test_sampling_goes_on(run):
     """The good server is read at least half as often as by an exporter that watches no other."""
     assert run.sampling >= 0.5
 
 
-def test_the_good_server_is_itself(run: Run) -> None:
+def test_the_good_server_is_itself(run):
     """The good server is up in every scrape, without an error, and no name of another server changes its figures."""
     for series in [*run.scrapes, run.openmetrics]:
         assert is_up(series, GOOD)
@@ -77,14 +74,14 @@ def test_the_good_server_is_itself(run: Run) -> None:
         assert requests == [5, 5]
 
 
-def test_servers_are_those_of_the_configuration(run: Run) -> None:
+def test_servers_are_those_of_the_configuration(run):
     """No document creates a server that is not configured."""
     for series in [*run.scrapes, run.openmetrics]:
         servers = {value for _, labels in series for name, value in labels if name == "server"}
         assert servers == {GOOD, *(case.name for case in CASES)}
 
 
-def test_counters_grow(run: Run) -> None:
+def test_counters_grow(run):
     """No counter of the exporter itself, and none of the good server, ever decreases."""
     scrapes = [*run.scrapes, run.openmetrics]
     for before, after in pairwise(scrapes):
@@ -93,9 +90,8 @@ def test_counters_grow(run: Run) -> None:
                 assert after.get((name, labels), value) >= value, (name, labels)
 
 
-def test_log_is_bounded(run: Run) -> None:
-    """A server causes at most five log lines a minute, each line is one record, and none reports a fault of the
-    exporter itself."""
+def test_log_is_bounded(run):
+    """A server causes five lines a minute at most, each one record; none reports a fault of the exporter."""
     minutes = 1 + run.seconds // SECONDS
     for line in run.log:
         assert re.match(r"ts=\S+ level=(info|warning) msg=", line), line
@@ -105,18 +101,18 @@ def test_log_is_bounded(run: Run) -> None:
     assert len(run.log) <= LINES * minutes * len(CASES) / 2
 
 
-def test_memory_is_bounded(run: Run) -> None:
+def test_memory_is_bounded(run):
     """The peak memory of the exporter is within what the bounds of documents allow."""
     assert MOST["workers"] == 1024
     assert run.resident_bytes < RESIDENT_BYTES
 
 
-def test_descriptors_are_bounded(run: Run) -> None:
+def test_descriptors_are_bounded(run):
     """No connection stays open, and no file descriptor that a server has passed."""
     assert run.descriptors <= len(CASES) * DESCRIPTORS_PER_SERVER + OWN_DESCRIPTORS
 
 
-def test_it_ends(run: Run) -> None:
+def test_it_ends(run):
     """SIGTERM ends the exporter in the middle of its reads, with the status of that signal, and no process is left."""
     assert run.status == -15
     assert not run.left_over
