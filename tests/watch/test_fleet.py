@@ -202,7 +202,7 @@ def test_a_configured_socket_is_not_found_again(tmp_path):
 
 
 def test_two_globs_that_find_one_socket(tmp_path):
-    """A socket that two globs match is one server."""
+    """They are one server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 

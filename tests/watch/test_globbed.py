@@ -58,6 +58,7 @@ def folder(monkeypatch) -> Iterator[Path]:
 
 def leave_socket(path: Path) -> None:
     """A socket file at which nobody listens any more."""
+    path.parent.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
 
@@ -80,19 +81,28 @@ def answering_once(path: Path) -> Iterator[None]:
         thread.join(60)
 
 
-def globbing(
-    pattern: object, hands: MovableClock, memory: Memory = NO_MEMORY, most: int = 400, **more: object
-) -> Fleet:
-    entry = ServerConfig("", None, str(pattern), **more)
-    return Fleet([entry], Settings(max_servers=most), hands.clock, memory=memory)
+class Globs(Fleet):
+    """The fleet of one pattern, and its clock."""
 
+    def __init__(self, pattern: object, memory: Memory = NO_MEMORY, most: int = 400, **more: object) -> None:
+        self.hands = MovableClock()
+        entry = ServerConfig("", None, str(pattern), **more)
+        super().__init__([entry], Settings(max_servers=most), self.hands.clock, memory=memory)
 
-def turn(fleet: Fleet, hands: MovableClock, seconds: float = GLOB_SECONDS) -> list[str]:
-    """Reads every server, moves the clock, and expands the globs; returns the names."""
-    asyncio.run(read_all(fleet))
-    hands.move(seconds)
-    fleet.refresh()
-    return [watch.name for watch in fleet.watches()]
+    def turn(self, seconds: float = GLOB_SECONDS) -> list[str]:
+        """Reads every server, moves the clock, and expands the globs; returns the names."""
+        asyncio.run(read_all(self))
+        self.hands.move(seconds)
+        return self.refreshed()
+
+    def refreshed(self) -> list[str]:
+        """The names after the globs are expanded."""
+        self.refresh()
+        return [watch.name for watch in self.watches()]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [str(watch.address) for watch in self.watches()]
 
 
 async def read_all(fleet: Fleet) -> None:
@@ -112,31 +122,27 @@ def test_links_to_a_socket_are_no_other_servers(tmp_path):
     for name, to in (("a", "shop.stats"), ("else", "../else.stats"), ("z", "shop.stats")):
         (run / f"{name}.stats").symlink_to(to)
     leave_socket(run / "shop.stats")
-    hands = MovableClock()
-    fleet = globbing(run / "*.stats", hands)
-    fleet.refresh()
-    assert [watch.name for watch in fleet.watches()] == ["else", "shop"]
+    fleet = Globs(run / "*.stats")
+    assert fleet.refreshed() == ["else", "shop"]
     (run / "0.stats").symlink_to("shop.stats")
-    hands.move(GLOB_SECONDS)
-    fleet.refresh()
-    assert [watch.name for watch in fleet.watches()] == ["else", "shop"]
+    fleet.hands.move(GLOB_SECONDS)
+    assert fleet.refreshed() == ["else", "shop"]
 
 
 def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
     """It stays down, with its name, for as long as nobody retires it; one that was up for less is forgotten."""
     monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)
-    hands = MovableClock()
-    fleet = globbing(folder / "*" / "stats", hands)
+    fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")) as shop:
         fleet.refresh()
         for _ in range(4):
-            turn(fleet, hands)
+            fleet.turn()
         with bad_servers.answers("unix", document("minified")) as blog:
             for _ in range(5):
-                turn(fleet, hands)
-            assert sorted(turn(fleet, hands)) == sorted([Path(shop).parent.name, Path(blog).parent.name])
+                fleet.turn()
+            assert sorted(fleet.turn()) == sorted([Path(shop).parent.name, Path(blog).parent.name])
     for _ in range(3):
-        turn(fleet, hands, FORGET_SECONDS)
+        fleet.turn(FORGET_SECONDS)
     assert [watch.name for watch in fleet.watches()] == [Path(shop).parent.name]
     assert [watch.state for watch in fleet.watches()] == ["down"]
     assert count(fleet) == PatternServers(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
@@ -144,20 +150,18 @@ def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
 
 def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
     """Hours between two turns count as one turn."""
-    hands = MovableClock()
-    fleet = globbing(folder / "*" / "stats", hands)
+    fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")):
         fleet.refresh()
-        turn(fleet, hands, 7 * 3600)
-    turn(fleet, hands, FORGET_SECONDS)
-    assert turn(fleet, hands, FORGET_SECONDS) == []
+        fleet.turn(7 * 3600)
+    fleet.turn(FORGET_SECONDS)
+    assert fleet.turn(FORGET_SECONDS) == []
 
 
 def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
     """After a reboot without uWSGI, a server that the history knows is there, by its name, and down."""
-    hands = MovableClock()
-    fleet = globbing(tmp_path / "*.stats", hands, Memory({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
-    assert turn(fleet, hands) == ["shop"]
+    fleet = Globs(tmp_path / "*.stats", Memory({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
+    assert fleet.turn() == ["shop"]
     asyncio.run(read_all(fleet))
     (shop,) = fleet.watches()
     assert shop.error.reason == "not_found"
@@ -166,20 +170,18 @@ def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
 
 def test_names_of_the_configuration_are_expected(tmp_path):
     """A server that `expect` names is there and down until it comes; it is the same server then."""
-    hands = MovableClock()
-    fleet = globbing(tmp_path / "*.stats", hands, expect_names=("shop",))
-    assert turn(fleet, hands) == ["shop"]
+    fleet = Globs(tmp_path / "*.stats", expect_names=("shop",))
+    assert fleet.turn() == ["shop"]
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "blog.stats"):
         before = fleet.watches()
-        fleet.refresh()
-        assert [watch.name for watch in fleet.watches()] == ["blog", "shop"]
+        assert fleet.refreshed() == ["blog", "shop"]
         assert fleet.watches()[1] is before[0]
         assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=1)
 
 
 def test_an_expected_number(tmp_path):
     """A number says how many there should be, though not which."""
-    fleet = globbing(tmp_path / "*.stats", MovableClock(), expect_number=3)
+    fleet = Globs(tmp_path / "*.stats", expect_number=3)
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
     assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=1, expected=3)
@@ -187,133 +189,123 @@ def test_an_expected_number(tmp_path):
 
 def test_retiring_ends_the_expectation(tmp_path):
     """A server that is down is gone within a turn; it is back when it answers."""
-    hands, history = MovableClock(), tmp_path / "history.sqlite"
-    (tmp_path / "run").mkdir()
+    history = tmp_path / "history.sqlite"
     leave_socket(tmp_path / "run" / "shop.stats")
-    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history, LATER)))
-    assert turn(fleet, hands) == ["shop"]
+    fleet = Globs(tmp_path / "run" / "*.stats", Memory(LONG, lambda: read_retired(history, LATER)))
+    assert fleet.turn() == ["shop"]
     retire(history, "shop", 1.0)
-    assert turn(fleet, hands) == []
-    assert turn(fleet, hands) == []
+    assert fleet.turn() == []
+    assert fleet.turn() == []
     assert count(fleet) == PatternServers(str(tmp_path / "run" / "*.stats"))
     (tmp_path / "run" / "shop.stats").unlink()
     fleet.refresh()
     with listening(tmp_path / "run" / "shop.stats"):
-        fleet.refresh()
-        assert [watch.name for watch in fleet.watches()] == ["shop"]
+        assert fleet.refreshed() == ["shop"]
         assert count(fleet).expected == 0
 
 
 def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path):
     """An exporter that starts later does not take it for one that is down."""
     history = tmp_path / "history.sqlite"
-    (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
     retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
-    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history, LATER)))
+    fleet = Globs(tmp_path / "run" / "*.stats", Memory({}, lambda: read_retired(history, LATER)))
     fleet.refresh()
     assert fleet.watches() == []
 
 
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
     """The log says where the name is to be removed."""
-    hands, history = MovableClock(), tmp_path / "history.sqlite"
+    history = tmp_path / "history.sqlite"
     memory = Memory({}, lambda: read_retired(history, LATER))
-    fleet = globbing(tmp_path / "*.stats", hands, memory, expect_names=("shop",))
+    fleet = Globs(tmp_path / "*.stats", memory, expect_names=("shop",))
     fleet.refresh()
     retire(history, "shop", 1.0)
-    assert turn(fleet, hands) == ["shop"]
+    assert fleet.turn() == ["shop"]
     assert "retired, but the configuration expects it" in caplog.text
 
 
 def test_a_retired_server_that_runs_stays(folder):
     """It is up, so it is watched; only its hour begins again."""
-    hands, history = MovableClock(), folder / "history.sqlite"
+    history = folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
-        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history, LATER)))
+        fleet = Globs(folder / "*" / "stats", Memory({name: 3600.0}, lambda: read_retired(history, LATER)))
         fleet.refresh()
-        turn(fleet, hands)
+        fleet.turn()
         assert count(fleet).expected == 1
-        retire(history, name, hands.clock.epoch())
-        assert turn(fleet, hands, 1) == [name]
+        retire(history, name, fleet.hands.clock.epoch())
+        assert fleet.turn(1) == [name]
         assert count(fleet).expected == 0
 
 
 def test_there_are_at_most_so_many(tmp_path, caplog):
     """Sockets beyond the bound are counted, and the log says so once, and once when all are watched again."""
-    hands = MovableClock()
-    fleet = globbing(tmp_path / "*.stats", hands, most=3)
+    fleet = Globs(tmp_path / "*.stats", most=3)
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
     for _ in range(3):
-        assert len(turn(fleet, hands)) == 3
+        assert len(fleet.turn()) == 3
     assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=3, left_out=2)
     for number in range(5):
         (tmp_path / f"{number}.stats").unlink()
-    turn(fleet, hands)
+    fleet.turn()
     assert caplog.text.count("more sockets than servers that may be watched") == 1
     assert count(fleet).left_out == 0
 
 
 def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
     """Stale sockets crowd out no server; a server that answered keeps its place."""
-    hands = MovableClock()
-    fleet = globbing(folder / "*" / "stats", hands, most=2)
+    fleet = Globs(folder / "*" / "stats", most=2)
     with bad_servers.answers("unix", document("minified")) as first:
         fleet.refresh()
         asyncio.run(read_all(fleet))
         for name in "abc":
-            (folder / name).mkdir()
             leave_socket(folder / name / "stats")
-        turn(fleet, hands, 1)
+        fleet.turn(1)
         with bad_servers.answers("unix", document("minified")) as second:
-            turn(fleet, hands, 1)
-            assert str(second) not in {str(watch.address) for watch in fleet.watches()}
+            fleet.turn(1)
+            assert str(second) not in set(fleet.addresses)
             asyncio.run(fleet._globbed.try_left_out())
             addresses = {f"unix://{address}" for address in (first, second)}
-            assert {str(watch.address) for watch in fleet.watches()} == addresses
-            turn(fleet, hands, 1)
+            assert set(fleet.addresses) == addresses
+            fleet.turn(1)
             asyncio.run(fleet._globbed.try_left_out())
-            assert {str(watch.address) for watch in fleet.watches()} == addresses
+            assert set(fleet.addresses) == addresses
     assert count(fleet).left_out == 3
 
 
 def test_sockets_on_which_somebody_listens_come_first(folder):
     """Sockets that were left behind a moment ago crowd out no older server."""
-    fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
+    fleet = Globs(folder / "*" / "stats", most=1)
     with bad_servers.answers("unix", document("minified")) as address:
         os.utime(address, (1e9, 1e9))
         for name in "abc":
-            (folder / name).mkdir()
             leave_socket(folder / name / "stats")
         fleet.refresh()
-        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
+        assert fleet.addresses == [f"unix://{address}"]
 
 
 async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
     """While the fleet samples, a server that answers gets the place of a stale socket without further calls."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
 
-    (folder / "0").mkdir()
     leave_socket(folder / "0" / "stats")
-    fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
+    fleet = Globs(folder / "*" / "stats", most=1)
     fleet.refresh()
     await read_all(fleet)
     with bad_servers.answers("unix", document("minified")) as address:
         async with sampling(fleet):
-            await until(lambda: [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"])
+            await until(lambda: fleet.addresses == [f"unix://{address}"])
 
 
 def test_a_flood_of_new_sockets_starves_none_that_waits(folder, monkeypatch):
     """A server that came in the middle of it gets its place, also where the kernel does not say who listens."""
     monkeypatch.setattr(module, "_list_listening", set)
-    hands = MovableClock()
-    fleet = globbing(folder / "*" / "stats", hands, most=1)
+    fleet = Globs(folder / "*" / "stats", most=1)
 
     def flood(number: int) -> None:
         for place in range(100):
-            (folder / f"{number}-{place}").mkdir()
             leave_socket(folder / f"{number}-{place}" / "stats")
 
     flood(0)
@@ -323,38 +315,36 @@ def test_a_flood_of_new_sockets_starves_none_that_waits(folder, monkeypatch):
         os.utime(address, (1e9, 1e9))
         for number in range(1, 7):
             flood(number)
-            hands.move(GLOB_SECONDS)
+            fleet.hands.move(GLOB_SECONDS)
             fleet.refresh()
             asyncio.run(fleet._globbed.try_left_out())
-        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
+        assert fleet.addresses == [f"unix://{address}"]
 
 
 def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder):
     """A program that answers once and leaves its socket behind does not keep the place; a short restart does."""
-    hands = MovableClock()
-    fleet = globbing(folder / "*" / "stats", hands, most=1)
+    fleet = Globs(folder / "*" / "stats", most=1)
     (folder / "left").mkdir()
     with answering_once(folder / "left" / "stats"):
         fleet.refresh()
-        turn(fleet, hands, 1)
+        fleet.turn(1)
         (left,) = fleet.watches()
         assert left.reading
     with bad_servers.answers("unix", document("minified")) as address:
-        turn(fleet, hands, FORGET_SECONDS - 10)
+        fleet.turn(FORGET_SECONDS - 10)
         asyncio.run(fleet._globbed.try_left_out())
         assert fleet.watches() == [left]
-        turn(fleet, hands, 20)
+        fleet.turn(20)
         asyncio.run(fleet._globbed.try_left_out())
-        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
+        assert fleet.addresses == [f"unix://{address}"]
 
 
 def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
     """At the bound, a server of the past or of the configuration has a place in any case."""
-    hands = MovableClock()
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
-    fleet = globbing(tmp_path / "*.stats", hands, Memory(LONG), most=2, expect_names=("blog",))
-    assert turn(fleet, hands) == ["blog", "shop"]
+    fleet = Globs(tmp_path / "*.stats", Memory(LONG), most=2, expect_names=("blog",))
+    assert fleet.turn() == ["blog", "shop"]
 
 
 async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
@@ -362,9 +352,7 @@ async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
     monkeypatch.setattr(module, "_list_listening", set)  # the silent server has no place, although it listens
     with bad_servers.accepts_and_never_writes("unix") as address:
         os.utime(address, (1e9, 1e9))
-        hands = MovableClock()
-        fleet = globbing(folder / "*" / "stats", hands, most=1)
-        (folder / "0").mkdir()
+        fleet = Globs(folder / "*" / "stats", most=1)
         leave_socket(folder / "0" / "stats")
         fleet.refresh()
         await read_all(fleet)
@@ -378,10 +366,9 @@ async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
 
 def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
     """At the start, once an hour, and when a socket comes."""
-    hands = MovableClock()
-    fleet = globbing(tmp_path / "*.stats", hands)
+    fleet = Globs(tmp_path / "*.stats")
     for seconds in (0.0, GLOB_SECONDS, SAY_SECONDS):
-        turn(fleet, hands, seconds)
+        fleet.turn(seconds)
     assert caplog.text.count("no socket matches the pattern") == 2
     with listening(tmp_path / "shop.stats"), caplog.at_level("INFO"):
         fleet.refresh()
@@ -391,9 +378,8 @@ def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
 
 def test_a_reload_keeps_what_is_expected(tmp_path):
     """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
-    hands = MovableClock()
-    fleet = globbing(tmp_path / "*.stats", hands, Memory(LONG))
-    assert turn(fleet, hands) == ["shop"]
+    fleet = Globs(tmp_path / "*.stats", Memory(LONG))
+    assert fleet.turn() == ["shop"]
     before = fleet.watches()
     servers = [make_server(f"{tmp_path}/*.stats"), make_server("tcp://localhost:1", name="other")]
     asyncio.run(fleet.reconfigure(servers, Settings(max_servers=7)))

@@ -115,7 +115,7 @@ def test_a_server_that_is_no_longer_watched_is_forgotten():
 
 @pytest.mark.parametrize("what", ["silent", "answering", "refusing", "none"])
 def test_a_fleet_completes_turns(monkeypatch, what):
-    """Turns are completed with servers that accept and never answer, with answering ones, and without any."""
+    """With servers that never answer, with others, and without any."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     counts: list[int] = []
 
