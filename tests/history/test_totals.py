@@ -11,7 +11,7 @@ import pytest
 
 from tests.analysis.test_findings import findings_by_code, idle
 from tests.analysis.test_log_findings import judged
-from tests.history.test_window import Watched
+from tests.history.test_window import Watched, watch
 from tests.support.real_uwsgi import Uwsgi, accepting, wait_until
 from tests.support.simulated_server import Server, Slot
 from tools.scenarios.actions import find_accept_lock_holder
@@ -109,8 +109,7 @@ MB = 1 << 20
 
 def grown(*lives: tuple[int | None, ...]) -> int | None:
     """The megabytes that a worker's memory grew by, of lives with what uWSGI reports every second in megabytes."""
-    server = Server(processes=1)
-    watched = Watched(server)
+    server, watched = watch(processes=1)
     second = 0.0
     for number, life in enumerate(lives):
         if number:
@@ -141,8 +140,7 @@ def test_growth_is_summed_over_lives(lives, expected):
 
 def test_a_window_has_its_growth():
     """What grew before the window is left out."""
-    server = Server(processes=1)
-    watched = Watched(server)
+    server, watched = watch(processes=1)
     for second in range(10):
         server[1].reported_memory = (20 + 3 * second) * MB
         watched.sample(float(second))
@@ -151,8 +149,7 @@ def test_a_window_has_its_growth():
 
 def test_time_without_a_worker():
     """Time counts from sample to sample while no worker accepts, and not while one does."""
-    server = Server(processes=2)
-    watched = Watched(server)
+    server, watched = watch(processes=2)
     for second in range(10):
         server[1].state = "starting" if 2 <= second <= 6 else "idle"
         server[2].state = "starting" if 4 <= second <= 8 else "idle"
@@ -177,8 +174,7 @@ def test_time_in_handlers_of_signals():
 
 def test_a_reload_is_a_gap():
     """Over a full reload nothing is known, so nothing is added."""
-    server = Server(processes=1)
-    watched = Watched(server)
+    server, watched = watch(processes=1)
     server[1].state = "starting"
     watched.sample(0.0)
     server.reload(0.5)
@@ -189,8 +185,7 @@ def test_a_reload_is_a_gap():
 
 def idle_seconds(*samples: tuple[int | None, int]) -> float | None:
     """The total after samples, a second apart, of a queue's length and the busy threads of two."""
-    server = Server(processes=2, threads=1)
-    watched = Watched(server)
+    server, watched = watch(processes=2, threads=1)
     for second, (queue, busy) in enumerate(samples):
         server.queue = queue
         server.busy(*(int(place < busy) for place in range(2)))
@@ -260,8 +255,7 @@ INSTANTLY = INSTANT / 10
 
 def count(serve: Callable[[Server], None], *, cores: bool = True, samples: int = 11) -> int | None:
     """The number after as many samples as seconds, with `serve` between each two."""
-    server = Server(processes=2, threads=2, cores=cores)
-    watched = Watched(server)
+    server, watched = watch(processes=2, threads=2, cores=cores)
     for second in range(samples):
         watched.sample(float(second))
         serve(server)

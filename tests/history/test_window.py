@@ -28,6 +28,11 @@ class Watched:
             self.history.add(at, self.integrals.totals)
 
 
+def watch(**options: object) -> tuple[Server, Watched]:
+    server = Server(**options)
+    return server, Watched(server)
+
+
 def history_of(*rows: tuple[float, Totals]) -> History:
     history = History()
     for at, totals in rows:
@@ -91,8 +96,7 @@ class TestLength:
 
     def test_until_an_earlier_time(self):
         """A window may end in the past, with the last row up to that time."""
-        server = Server(processes=1)
-        watched = Watched(server)
+        server, watched = watch(processes=1)
         for second in range(100):
             watched.sample(float(second))
             server.serve(1, second)
@@ -104,10 +108,8 @@ class TestLength:
 
     def test_outage_is_not_spanned_by_a_shorter_window(self):
         """After eight hours down, the last minute covers only the time since, and reports its length."""
-        server = Server(processes=1)
-        watched = Watched(server)
-        watched.sample(0.0)
-        watched.sample(1.0)
+        server, watched = watch(processes=1)
+        watched.sample(0.0, 1.0)
         hours = 8 * 3600.0
         watched.sample(hours)
         assert watched.history.window(60) is None
@@ -130,8 +132,7 @@ class TestLength:
 class TestGrowth:
     def test_window_of_a_scenario(self):
         """A window has the counts, times and levels of its time, and nothing from before it."""
-        server = Server(processes=2, threads=2)
-        watched = Watched(server)
+        server, watched = watch(processes=2, threads=2)
         server.serve(1, 1000)
         watched.sample(0.0)
         server.busy(2, 1)
@@ -183,8 +184,7 @@ class TestGrowth:
 
     def test_reload_in_the_middle(self):
         """Counts continue over a reload; the time across it is a gap."""
-        server = Server(processes=1)
-        watched = Watched(server)
+        server, watched = watch(processes=1)
         watched.sample(0.0)
         server.serve(1, 100)
         watched.sample(1.0)
@@ -199,8 +199,7 @@ class TestGrowth:
 
     def test_memory_growth(self):
         """Memory at the end, and its growth or decrease; the growth is unknown if memory was unknown at the start."""
-        server = Server(processes=2, spawned=1)
-        watched = Watched(server)
+        server, watched = watch(processes=2, spawned=1)
         watched.sample(0.0)
         server[1].resident = 40 << 20
         server.respawn(2, 0.5)
@@ -217,8 +216,7 @@ class TestUnknown:
         server = Server(processes=1, cores=False, host=False, queue=None)
         server[1].running_time = None
         watched = Watched(server)
-        watched.sample(0.0)
-        watched.sample(1.0)
+        watched.sample(0.0, 1.0)
         window = watched.history.window(60)
         worker = window.workers[0]
         assert (worker.busy_seconds, worker.cpu_seconds, worker.running_time, worker.resident_bytes) == (None,) * 4
@@ -226,8 +224,7 @@ class TestUnknown:
 
     def test_facts_that_became_unknown(self):
         """CPU time of a process that can no longer be read is None, not 0; a queue that is not reported is absent."""
-        server = Server(processes=1, queue=5)
-        watched = Watched(server)
+        server, watched = watch(processes=1, queue=5)
         watched.sample(0.0)
         server.host, server.queue = False, None
         watched.sample(*range(1, 70))
@@ -237,8 +234,7 @@ class TestUnknown:
     @pytest.mark.parametrize(("spawned", "end", "cpu"), [(0, Server.cheap, 0.25), (1, Server.kill, 0.75)])
     def test_worker_without_a_process_has_known_cpu_time(self, spawned, end, cpu):
         """A slot that cheaper filled or emptied, or whose process was killed, has the CPU time of its processes."""
-        server = Server(processes=1, spawned=spawned)
-        watched = Watched(server)
+        server, watched = watch(processes=1, spawned=spawned)
         watched.sample(0.0)
         if spawned:
             server.serve(1, 1, cpu=0.5)
@@ -255,8 +251,7 @@ class TestUnknown:
 
     def test_facts_that_came_are_unknown_until_they_cover_the_window(self):
         """CPU time known for the last ten seconds is not that of a minute."""
-        server = Server(processes=1, host=False)
-        watched = Watched(server)
+        server, watched = watch(processes=1, host=False)
         for second in range(100):
             server.host = second >= 50
             server.serve(1, 1, cpu=0.5)
@@ -266,8 +261,7 @@ class TestUnknown:
 
     def test_running_time_that_wrapped_is_unknown(self):
         """While uWSGI's field is wrapped, and until the window begins later, the time is None."""
-        server = Server(processes=1)
-        watched = Watched(server)
+        server, watched = watch(processes=1)
         known = []
         for second in range(20):
             server.serve(1, 1)
@@ -284,8 +278,7 @@ class TestChanges:
     @pytest.mark.parametrize("processes", [2, 6])
     def test_other_number_of_workers_restarts_the_history(self, processes):
         """After a reload with more or fewer processes there is nothing to compare with, not even within the second."""
-        server = Server(processes=4)
-        watched = Watched(server)
+        server, watched = watch(processes=4)
         watched.sample(*range(10))
         server.reload(9.1, processes=processes)
         watched.sample(9.5)
@@ -297,10 +290,8 @@ class TestChanges:
 
     def test_other_sockets_restart_the_history(self):
         """If a socket is renamed, there is nothing to compare with either."""
-        server = Server(socket="a.sock")
-        watched = Watched(server)
-        watched.sample(0.0)
-        watched.sample(1.0)
+        server, watched = watch(socket="a.sock")
+        watched.sample(0.0, 1.0)
         server.socket = "b.sock"
         watched.sample(2.0)
         assert watched.history.window(60) is None

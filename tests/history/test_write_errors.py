@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.history.test_window import Watched
+from tests.history.test_window import Watched, watch
 from tests.store.test_codec import EARLIER, Texts
 from tests.support import windows
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
@@ -54,8 +54,7 @@ def test_respawn_and_reload():
 
 def test_unknown_without_cores():
     """With stats-no-cores it is unknown, and so it is after that until the window begins later."""
-    server = Server(processes=1, cores=False)
-    watched = Watched(server)
+    server, watched = watch(processes=1, cores=False)
     for second in range(20):
         server.cores = not 5 <= second < 10
         server[1].write_errors += 1
