@@ -101,7 +101,7 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later():
 
 
 def test_respawns_between_two_samples_are_counted():
-    """If a worker crashes faster than it is sampled, all its respawns are counted."""
+    """A worker may crash faster than it is sampled."""
     watched = Watched()
     for _ in range(3):
         watched.respawn(1)

@@ -67,7 +67,7 @@ def test_no_cgroups(tmp_path):
     ],
 )
 def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, levels):
-    """A mount shows its root and the cgroups below it, and no cgroup whose name only begins like its root's."""
+    """It shows those below it, and none whose name only begins like its own."""
     top, mount = tmp_path / "sys/fs/cgroup", f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
     write_files(tmp_path, {"proc/4242/cgroup": f"0::{path}\n", "proc/self/mountinfo": mount})
     write_files(top, {f"{shown}cgroup.procs": "" for shown in ("", "app/", "worker/", "neighbour/", "2/", "-2/")})

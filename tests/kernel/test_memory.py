@@ -175,7 +175,7 @@ def test_an_invalid_file_makes_the_figure_unknown():
 
 
 def test_a_limit_that_cannot_be_opened_is_unknown():
-    """A limit that cannot be opened (here, because it is a folder) is unknown, which is different from no limit."""
+    """Here, because it is a folder. That is not the same as no limit."""
     limit = "sys/fs/cgroup/web.slice/app.service/memory.max"
     assert available(*V2_LIMITED, {f"{limit}/something": ""}, without=limit) is None
 

@@ -133,7 +133,7 @@ def test_quick_reading():
 
 
 def test_parts_of_cpu_time():
-    """A full reading, and a quick one after more work, have the process's own account of its user and system time."""
+    """A full and a quick reading have the process's own account of its user and system time."""
     burn = (
         "import os\nfor seconds in (0.1, 0.2):\n"
         "    with open('/dev/zero', 'rb', 0) as file:\n"

@@ -46,7 +46,7 @@ def test_unix_queue(tmp_path):
 
 
 def test_full_queue_holds_one_more_than_its_limit(tmp_path):
-    """The queue of a full listener is one longer than its limit."""
+    """It is one longer than that."""
     with listening(str(tmp_path / "a.sock"), 3) as server:
         waiting = clients(server, 9)
         listener = find("unix", server)

@@ -470,7 +470,7 @@ SECRET = b"hunter2-in-a-cookie"
     ],
 )
 def test_anything_but_an_http_answer_is_refused(answer, expected):
-    """Anything but an HTTP answer is refused, and the message quotes nothing of it."""
+    """And the message quotes nothing of it."""
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
     assert error.reason == expected
@@ -662,7 +662,7 @@ def test_a_file_is_replayed(tmp_path):
 
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
 def test_anything_but_a_regular_file_is_refused(tmp_path, what):
-    """Anything but a regular file is refused without hanging, each time."""
+    """Without hanging, each time."""
     path = tmp_path / "stats.json"
     with socket.socket(socket.AF_UNIX) as listener:
         if what == "folder":

@@ -226,7 +226,7 @@ def test_queues():
 
 
 def test_a_socket_configured_twice_is_one():
-    """A socket that uWSGI lists twice is one socket."""
+    """uWSGI lists it twice."""
     assert document("sockets_twice").count(b'"name":"twice.sock"') == 2
     assert [socket.name for socket in server("sockets_twice").sockets].count("twice.sock") == 1
 

@@ -168,7 +168,7 @@ def test_discover_prints_the_flag(app):
 
 
 def test_the_exporter_counts_messages(app):
-    """The counters are exported for messages that were seen, and the journal has the events."""
+    """Messages that were seen have a counter, and events in the journal."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}", "--log", f"shop={server.log}") as web:
         wait_until(lambda: 'uwsgi_log_up{server="shop"} 1' in web.get()[1])
         assert "uwsgi_log_messages_total{" not in web.get()[1]

@@ -19,6 +19,7 @@ import pytest
 
 from tests.check.test_check import clients
 from tests.kernel.contained import contained
+from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.other_namespaces import as_root
 from tests.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
 from tools.bench.clients import Kind, Plan, running
@@ -28,18 +29,11 @@ from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.stacks.looks import CodeLooks, is_application
 from uwsgi_headroom.kernel.waits import WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.record import State
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,
-        reason="the system calls of this architecture were never tried",
-    ),
-]
+pytestmark = [pytest.mark.integration, needs_known_calls]
 
 _LOOKS_A_READING = 2  # as in `check`
 

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, polling, sampled
+from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, needs_known_calls, polling, sampled
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import closer_look, loops, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import Blocked
 from uwsgi_headroom.record import LoopHold, LoopUse, Options, Setup
 
 ASYNC = Setup(Options(gevent=20), None, "async", None, None)
@@ -19,10 +19,7 @@ EVENTS: Blocked = (232, (9, 0, 0, 0, 0, 0, 0))  # epoll_wait(2)
 FLOCK: Blocked = (73, (5, 2, 0, 0, 0, 0, 0))
 RUNS = "running"
 
-pytestmark = pytest.mark.skipif(
-    not find_calls() or not find_calls().tried,
-    reason="the system calls of this architecture were never tried",
-)
+pytestmark = needs_known_calls
 
 
 class Watched:

@@ -10,23 +10,17 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from tools.scenarios.rows.outside import APP
 from tools.scenarios.servers import standing_in
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.record import Destination, Waits
 from uwsgi_headroom.source import Answer
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,
-        reason="the system calls of this architecture were never tried",
-    ),
-]
+pytestmark = [pytest.mark.integration, needs_known_calls]
 
 SECONDS = 12.0
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.contained import snapshot_of
+from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
@@ -31,19 +32,12 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.memory import read_memory_map
 from uwsgi_headroom.kernel.waits.sampler import GAP_TIME, WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import State, Waits
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,
-        reason="the system calls of this architecture were never tried",
-    ),
-]
+pytestmark = [pytest.mark.integration, needs_known_calls]
 
 APP = Path(__file__).parents[2] / "support/waiting_app.py"
 

@@ -46,10 +46,11 @@ SEMAPHORE: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
 ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
 """A poll of an array that is not on the stack."""
 
-pytestmark = pytest.mark.skipif(
+needs_known_calls = pytest.mark.skipif(
     not find_calls() or not find_calls().tried,
     reason="the system calls of this architecture were never tried",
 )
+pytestmark = needs_known_calls
 
 
 def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Waits:
