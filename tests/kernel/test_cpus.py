@@ -315,7 +315,7 @@ parts = st.integers(0, 100).map(lambda part: part / 100)
 steps = st.lists(st.tuples(parts, parts, parts, st.sets(st.just(1))), max_size=12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps, quotas)
 def test_idle_and_used_are_the_capacity(moves, quota):
     """For any CPUs and groups, no total decreases, and idle + used of a step is a capacity of the server."""

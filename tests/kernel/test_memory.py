@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernel.contained import cgroup
@@ -184,6 +184,7 @@ SIZES = st.integers(0, 10_000 * MB)
 LEVELS = st.lists(st.tuples(st.none() | SIZES, SIZES, SIZES), min_size=1, max_size=3)
 
 
+@settings(max_examples=40)
 @given(LEVELS)
 def test_the_least_wins(levels):
     """Available memory is at most the host's and every limit, and determined by one of them."""

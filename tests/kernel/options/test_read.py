@@ -305,7 +305,7 @@ def test_any_options(tmp_path):
     """For any file and command line, each known value has its type and a source, and each source has a value."""
     proc = make_tree(tmp_path, "uwsgi", files={"/srv/app.ini": ""})
     types = {"int": int, "bool": bool, "str": str, "tuple[str, ...]": tuple}
-    for seed in range(500):
+    for seed in range(200):
         draw = random.Random(seed)
         text = "".join(draw.choices((*PIECES, *string.printable[:3]), k=draw.randrange(60)))
         words = ["uwsgi", *("".join(draw.choices(PIECES, k=draw.randrange(1, 4))) for _ in range(draw.randrange(8)))]
