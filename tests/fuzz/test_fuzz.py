@@ -11,7 +11,6 @@ def test_many_documents():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("thousand", range(2))
-def test_ten_thousand_documents(thousand):
-    """2,000 other stories do as well."""
-    assert run_stories(range((thousand + 1) * 1000, (thousand + 2) * 1000)) > 1000 * DOCUMENTS / 4
+def test_five_thousand_documents():
+    """1,000 other stories do as well."""
+    assert run_stories(range(1000, 2000)) > 1000 * DOCUMENTS / 4
