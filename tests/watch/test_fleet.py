@@ -226,22 +226,26 @@ def test_one_that_is_silent_costs_the_others_nothing():
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 
 
-async def test_observing_reads_nothing():
+def test_observing_reads_nothing():
     """For any number of scrapes, the server has only the connections of its sampling."""
-    clients = 0
 
-    def behave(connection: socket.socket, _ended: object) -> None:
-        nonlocal clients
-        clients += 1
-        connection.sendall(document("minified"))
+    async def run() -> None:
+        clients = 0
 
-    with bad_servers.serving("unix", behave) as address:
-        fleet = Fleet([make_server(address)])
-        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
-        assert clients == 1
-        for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
-            assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
-        assert clients == 1
+        def behave(connection: socket.socket, _ended: object) -> None:
+            nonlocal clients
+            clients += 1
+            connection.sendall(document("minified"))
+
+        with bad_servers.serving("unix", behave) as address:
+            fleet = Fleet([make_server(address)])
+            await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+            assert clients == 1
+            for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
+                assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
+            assert clients == 1
+
+    asyncio.run(run())
 
 
 async def test_a_server_that_was_never_read():
