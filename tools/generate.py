@@ -1,7 +1,8 @@
 """`python3 -m tools.generate` (`make generate`): writes every generated file that is committed.
 
 What is generated and not committed is made when it is packaged or asked for: the Helm chart's rules and dashboards
-(`tools.kubernetes_files`), the description of the API (`uwsgi_headroom.documents.openapi`).
+(`tools.kubernetes_files`), the manual pages (`tools.release.backend`), the description of the API
+(`uwsgi_headroom.documents.openapi`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tools import findings_page, kubernetes_files, man_pages, report_example, stylesheet, tables
+from tools import findings_page, kubernetes_files, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import complaints
@@ -51,7 +52,6 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield from kubernetes_files.committed()
     yield from _documents()
     yield report_example.FILE, report_example.make_example()
-    yield from man_pages.pages()
     yield from _words()
 
 
