@@ -6,22 +6,21 @@ This module decides which programs run, in which order and on which addresses; t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
 
 from app import demo_monitoring, scenes, status_line
 from app.demo_monitoring import DemoMonitoring
-from app.demo_programs import Stage, programs, refuse_without_needs
-from app.happenings import Happenings
-from app.listener import PREFIX, listener
-from app.loopback import address, get, why_taken
-from app.parent import end_with
+from app.demo_programs import Happenings, Stage, programs, refuse_without_needs
+from app.loopback import PREFIX, address, get, listener, why_taken
 from app.programs import ProgramError, Running, running
-from app.scene import Scene
+from app.scenes import Scene
 from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
@@ -162,6 +161,19 @@ def refuse_taken(port: int) -> None:
             f"port {port} on 127.0.0.1 cannot be used ({reason})"
             f"{f': {by} listens on it' if by else ''}.\nChoose another one: make demo PORT=9300"
         )
+
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with(parent: int) -> None:
+    """Makes the kernel send SIGTERM to this process when its parent (PID `parent`) ends or has already ended."""
+    with contextlib.suppress(ImportError, AttributeError):  # without ctypes, only Ctrl-C ends this process
+        import ctypes  # noqa: PLC0415  # missing from some builds of Python
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # the parent ended before the call of prctl
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
