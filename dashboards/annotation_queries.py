@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.panels.panel_options import DATASOURCE
-from dashboards.selector import RATE, Scope
+from dashboards.signal import RATE, Scope
 
 Annotations = Sequence[Builder[AnnotationQuery]]
 

@@ -1,4 +1,4 @@
-"""Builds a dashboard from its rows of panels and the settings that all dashboards share."""
+"""Builds a dashboard from its rows of panels, and the links, variables and settings that all dashboards share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,106 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders.dashboard import DashboardLink, DatasourceVariable, QueryVariable, TextBoxVariable
 from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.models.dashboard import Dashboard, DashboardCursorSync, Panel
+from grafana_foundation_sdk.models.dashboard import (
+    Dashboard,
+    DashboardCursorSync,
+    DashboardLinkType,
+    Panel,
+    VariableHide,
+    VariableModel,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
 
-from dashboards import links
 from dashboards.annotation_queries import Annotations
-from dashboards.variables import Variables
+from dashboards.panels.panel_options import DATASOURCE
+
+FLEET, SERVER = "uwsgi-headroom-fleet", "uwsgi-headroom-server"
+AFFINITY, CAPACITY = "uwsgi-headroom-affinity", "uwsgi-headroom-capacity"
+"""Uids. They never change, because alerts link to them."""
+
+TITLES = {FLEET: "Fleet", SERVER: "Server", AFFINITY: "Affinity", CAPACITY: "Capacity review"}
+ONE_SERVER = (SERVER, AFFINITY)
+"""The dashboards of one server. The others show many servers, and their choice `All` has no meaning for these."""
+
+_SHARED = "${datasource:queryparam}&${service_label:queryparam}&${service:queryparam}"
+
+
+def links(at: str) -> Sequence[DashboardLink]:
+    """Links from the dashboard `at` to every other one."""
+    return [_link(at, uid) for uid in TITLES if uid != at]
+
+
+def _link(at: str, to: str) -> DashboardLink:
+    """A link that keeps all variables if the target has the same kind, and the time except to and from the capacity
+    review."""
+    every = to == CAPACITY or (at in ONE_SERVER) == (to in ONE_SERVER)
+    link = DashboardLink(TITLES[to]).type(DashboardLinkType.LINK).icon("dashboard").include_vars(every)
+    link.keep_time(CAPACITY not in (at, to))
+    return link.url(f"/d/{to}" if every else f"/d/{to}?{_SHARED}")
+
+
+def to_server(*, now: bool = False) -> list[dict[str, object]]:
+    """A link from a line with `job`, `instance` and `server` to the dashboard of that server. now: at that dashboard's
+    default time, not at the time shown here.
+    """
+    chosen = "&".join(f"var-{label}=${{__data.fields.{label}}}" for label in ("job", "instance", "server"))
+    time = "" if now else "&${__url_time_range}"
+    return [{"title": "Open this server", "url": f"/d/{SERVER}?{_SHARED}&{chosen}{time}"}]
+
+
+Variables = list[Builder[VariableModel]]
+_DEFAULT = VariableOption(selected=True, text="default", value="default")
+"""Grafana's default data source; otherwise Grafana would take the first by the alphabet."""
+_ALL = VariableOption(selected=True, text="All", value="$__all")
+
+
+def variables(metric: str, *, many: bool) -> Variables:
+    """Variables that choose servers; each narrows the next. metric: its series define the servers; many: whether
+    several may be chosen, or exactly one.
+    """
+    service = '$service_label=~"$service"'
+    job = f'{service}, job{"=~" if many else "="}"$job"'
+    instance = f'{job}, instance{"=~" if many else "="}"$instance"'
+    service_of = _query("service", "Service", f"label_values({metric}, $service_label)", many=True)
+    return [
+        DatasourceVariable("datasource").label("Data source").type("prometheus").current(_DEFAULT),
+        # Chosen once for a site, by the address or in the settings: at the top it would only take room.
+        _text("service_label", "Service is label", "server").hide(VariableHide.HIDE_VARIABLE),
+        service_of.hide(VariableHide.DONT_HIDE if many else VariableHide.HIDE_VARIABLE),
+        _query("job", "Job", f"label_values({metric}{{{service}}}, job)", many=many),
+        _query("instance", "Instance", f"label_values({metric}{{{job}}}, instance)", many=many),
+        _query("server", "Server", f"label_values({metric}{{{instance}}}, server)", many=many),
+    ]
+
+
+def window() -> Builder[VariableModel]:
+    """The window of the exporter's figures; the longest is the default, because it is the steadiest."""
+    variable = _query("window", "Figures over", "label_values(uwsgi_window_seconds, window)", many=False)
+    return variable.sort(VariableSort.NUMERICAL_DESC)
+
+
+def utc_offset() -> Builder[VariableModel]:
+    """The time zone, as an offset, because PromQL has no time zones."""
+    return _text("utc_offset", "Hours from UTC", "0")
+
+
+def _text(name: str, label: str, value: str) -> TextBoxVariable:
+    """A text variable. Grafana 9 needs the value in all three places."""
+    chosen = VariableOption(selected=True, text=value, value=value)
+    return TextBoxVariable(name).label(label).default_value(value).current(chosen).options([chosen])
+
+
+def _query(name: str, label: str, query: str, *, many: bool) -> QueryVariable:
+    variable = QueryVariable(name).label(label).datasource(DATASOURCE)
+    variable.query({"query": query, "refId": name}).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    variable.sort(VariableSort.ALPHABETICAL_ASC).multi(many).include_all(many)
+    # `.*` also matches servers without the label.
+    return variable.all_value(".*").current(_ALL) if many else variable
+
 
 SCHEMA_VERSION = 36
 """The schema of Grafana 9.0. Later versions upgrade a dashboard when they load it; none can downgrade one."""
@@ -51,9 +145,9 @@ def page(
     times: Times = LIVE,
 ) -> Dashboard:
     """Builds the dashboard."""
-    board = builders.Dashboard(f"uWSGI: {links.TITLES[uid].lower()}").uid(uid).description(description).tags([TAG])
+    board = builders.Dashboard(f"uWSGI: {TITLES[uid].lower()}").uid(uid).description(description).tags([TAG])
     board.time(times.start, "now").refresh(times.refresh).tooltip(DashboardCursorSync.CROSSHAIR).readonly()
-    board.variables(variables).links(list(links.links(uid))).annotations(list(annotations))
+    board.variables(variables).links(list(links(uid))).annotations(list(annotations))
     for row in rows:
         folded = builders.Row(row.title).collapsed(row.folded)
         if row.title:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from dashboards import annotation_queries, links
-from dashboards.page import Row, page
+from dashboards import annotation_queries
+from dashboards.page import AFFINITY, Row, page, variables
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import cpus
 from dashboards.panels.graphs import by_worker, last_cpus, lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, matrix, table
-from dashboards.selector import ONE
-from dashboards.signal import PER_SECOND
+from dashboards.signal import ONE, PER_SECOND
 from dashboards.signals import affinity, balance
-from dashboards.variables import variables
 
 TALL = 8
 """Height of the tables: shows six workers; scroll for the others."""
@@ -24,7 +22,7 @@ def dashboard() -> Dashboard:
     """Builds the dashboard."""
     whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
-        links.AFFINITY,
+        AFFINITY,
         "One server: which CPUs its workers may use, which they use, and whether they get in each other's way.",
         variables("uwsgi_up", many=False),
         annotation_queries.of_workers(ONE),

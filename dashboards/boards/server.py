@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import annotation_queries, links
-from dashboards.page import Panels, Row, page
-from dashboards.panels import threshold_colours, verdicts
+from dashboards import annotation_queries
+from dashboards.page import SERVER, Panels, Row, page, variables, window
+from dashboards.panels import threshold_colours
 from dashboards.panels.colours import (
     BLUE,
     BROWN,
@@ -22,15 +22,14 @@ from dashboards.panels.colours import (
     coloured,
     limits,
     named,
+    wait_states,
 )
 from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines, plain, shares
 from dashboards.panels.stats import bars, figure
-from dashboards.panels.tables import Column, table
-from dashboards.panels.wait_states import wait_states
-from dashboards.selector import ONE
-from dashboards.signals import affinity, balance, objective, processes, routes, users, verdict, waits
+from dashboards.panels.tables import BEFORE_WATCH, VERDICT_CALLED, Column, table, verdict_columns
+from dashboards.signal import ONE
+from dashboards.signals import affinity, balance, objective, processes, users, verdict, waits
 from dashboards.signals import limits as limit_signals
-from dashboards.variables import variables, window
 
 TOP = 5
 """Height of the panels about limits and alerts."""
@@ -50,7 +49,7 @@ STATES = {
 def dashboard() -> Dashboard:
     """Builds the dashboard."""
     return page(
-        links.SERVER,
+        SERVER,
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
         annotation_queries.every(ONE),
@@ -68,9 +67,9 @@ def _first_screen() -> Panels:
         table(
             verdict.VERDICT,
             (24, 4),
-            verdicts.columns(),
-            {"Since": Column("dateTimeFromNow", words=verdicts.BEFORE_WATCH, width=150)},
-            called=verdicts.CALLED,
+            verdict_columns(),
+            {"Since": Column("dateTimeFromNow", words=BEFORE_WATCH, width=150)},
+            called=VERDICT_CALLED,
             empty="not judged yet",
         ),
         figure(
@@ -186,7 +185,7 @@ def _questions() -> Sequence[Row]:
             [
                 lines(users.WHERE_TIME_GOES, 8, stacked=True, overrides=times),
                 lines(waits.PER_REQUEST, 8, stacked=True, overrides=wait_states()),
-                lines(routes.THREADS, 8, stacked=True),
+                lines(waits.ROUTES, 8, stacked=True),
             ],
             folded=True,
         ),

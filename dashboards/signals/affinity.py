@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RANGE
-from dashboards.signal import PER_SECOND, Series, signal
+from dashboards.signal import ONE, PER_SECOND, RANGE, Series, signal
 from dashboards.signals.balance import by_worker
 
 _HOST = "Empty if the exporter cannot prove that the processes are on its host (uwsgi_host_facts_available is 0)."

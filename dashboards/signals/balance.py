@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RANGE, WINDOW
-from dashboards.signal import TIMES, Series, signal
+from dashboards.signal import ONE, RANGE, TIMES, WINDOW, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _LINES = 16

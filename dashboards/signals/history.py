@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dashboards import thresholds
-from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
-from dashboards.signal import TIMES, Series, Signal, signal
+from dashboards.signal import BY_SERVER, BY_SERVICE, FLEET, RANGE, TIMES, Series, Signal, in_words, signal, with_service
 from dashboards.signals.waits import LEAST_SHOWN, in_order
 
 DAY = 86400

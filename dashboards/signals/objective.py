@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dashboards import thresholds
-from dashboards.selector import ONE, RATE, WINDOW
-from dashboards.signal import TIMES, Series, Signal, signal
+from dashboards.signal import ONE, RATE, TIMES, WINDOW, Series, Signal, signal
 from dashboards.signals.users import QUEUE_WAIT
 
 _INSIDE = """Inside uWSGI, without the wait in the listen queue, without static files."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE
-from dashboards.signal import Series, signal
+from dashboards.signal import ONE, Series, signal
 from dashboards.signals.balance import by_worker
 
 MEMORY = signal(

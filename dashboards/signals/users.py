@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RATE
-from dashboards.signal import PER_MINUTE, Series, signal
+from dashboards.signal import ONE, PER_MINUTE, RATE, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _REQUESTS = f"sum({ONE.rate('uwsgi_worker_requests_total')})"
