@@ -14,7 +14,6 @@ from pathlib import Path
 from tools import findings_page, kubernetes_files, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
-from tools.scenarios import complaints
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""
@@ -26,7 +25,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
     ("api", "documents", tables.api_documents),
     ("safety", "bounds", tables.bounds),
-    ("complaints", "complaints", complaints.lines),
+    ("complaints", "complaints", tables.complaints),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
     ("design", "imports", tables.imports),
@@ -45,7 +44,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each file; dashboards only on Python 3.11 and later."""
     if sys.version_info >= (3, 11):
         from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
-        from dashboards.files import render as render_dashboards  # noqa: PLC0415
+        from dashboards.__main__ import render as render_dashboards  # noqa: PLC0415
 
         for name, text in render_dashboards().items():
             yield dashboards.OUT / name, text

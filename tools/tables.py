@@ -19,6 +19,8 @@ from prometheus_client.metrics_core import Metric
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
+from tools.generated_files import read_section
+from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
@@ -237,6 +239,20 @@ def settings() -> Iterator[str]:
 def tune_flags() -> Iterator[str]:
     flags = make_command_line().commands["tune"].flags
     yield from table(("flag", "what it does"), [(f"`{flag.form}`", flag.help) for flag in flags if flag.name != "help"])
+
+
+def complaints() -> Iterator[str]:
+    """The table of complaints as it stands, but for the third cell: the codes that the named scenarios expect first, or
+    their outcome. What follows a semicolon there stays. Raises KeyError for a scenario that does not exist."""
+    expected = {row.name: row.expected for row in ROWS}
+    head, line, *rows = read_section((ROOT / "docs" / "complaints.md").read_text(), "complaints").splitlines()
+    yield from (head, line)
+    for row in rows:
+        complaint, made_at, said, names, needs = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        found = [expected[name] for name in names.split("; ")]
+        codes = [f"`{code}`" if code else each.outcome.upper() for each in found for code in each.first or ("",)]
+        more = said.partition("; ")[1:]
+        yield f"| {complaint} | {made_at} | {', '.join(dict.fromkeys(codes))}{''.join(more)} | {names} | {needs} |"
 
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
