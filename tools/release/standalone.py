@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tools import commands, debian_root
+from tools import debian_root
 from tools.debian_root import machine
 from tools.environments import ROOT
 from tools.progress import note, show_step
@@ -60,7 +60,7 @@ def _prepared(directory: Path) -> Path:
         (copy / "etc/apt/sources.list.d/source.list").write_text(line)
         shutil.copy(ROOT / _FOLDER / "build-python", copy / "srv/build-python")
         with machine(copy) as old, show_step(f"building {PYTHON[1]} on {SUITE} (some minutes)"):
-            commands.run_command(old.command(["/srv/build-python", PYTHON[1]]))
+            old.run("/srv/build-python", PYTHON[1])
         copy.rename(root)
     return root
 
@@ -75,7 +75,7 @@ def _build(source: Source, root: Path, target: Path) -> Path:
     (wheel,) = source.scratch.glob("*.whl")
     shutil.copyfile(wheel, folder / wheel.name)
     with machine(root) as old, show_step(f"one file, on {SUITE}"):
-        commands.run_command(old.command(["./build", str(source.epoch)], directory="/srv/standalone"))
+        old.run("./build", str(source.epoch), directory="/srv/standalone")
     made = target / file_name(source.version)
     shutil.copyfile(folder / "dist/uwsgi-headroom", made)
     made.chmod(0o755)

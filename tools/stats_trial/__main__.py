@@ -64,8 +64,6 @@ def _tried(suite: str, chosen: Sequence[SetUp]) -> Iterator[Row]:
 
 _PACKAGES = (*systemd_machine.PACKAGES, "uwsgi", "uwsgi-plugin-python3", "sudo", "gcc", "python3-dev")
 _PROGRAMS = {**systemd_machine.PROGRAMS, "/opt/uwsgi": "uwsgi", "/opt/pyuwsgi": "pyuwsgi"}
-# Debian's own uWSGI must not start while the root is being made; in the booted machine it may.
-_POLICY = "usr/sbin/policy-rc.d"
 
 
 @contextlib.contextmanager
@@ -75,7 +73,7 @@ def with_this_checkout(suite: str) -> Iterator[Path]:
         systemd_machine.copy_source(root)
         with machine(root) as bare, show_step(f"{suite}: pip install of this checkout"):
             pip = ["/opt/uwsgi-headroom/bin/pip", "install", "-q", "--no-deps", "--force-reinstall", "/srv/source"]
-            commands.run_command(bare.command(pip))
+            bare.run(*pip)
         yield upper
 
 
@@ -111,9 +109,7 @@ def _prepared(suite: str) -> Path:
     kept = debian_root.cache() / f"stats-trial-{suite}-{digest}"
     if not kept.exists():
         with debian_root.copied(suite, debian_root.cache()) as copy:
-            policy = copy / _POLICY
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
+            policy = debian_root.forbid_services(copy)  # of Debian's own uWSGI, which may start in the booted machine
             systemd_machine.install_programs(copy, _PACKAGES, _PROGRAMS)
             policy.unlink()
             for older in debian_root.cache().glob(f"stats-trial-{suite}-*"):
