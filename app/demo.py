@@ -22,9 +22,8 @@ from app.loopback import PREFIX, address, get, listener, why_taken
 from app.programs import ProgramError, Running, running
 from app.scenes import Scene
 from tools import environments
-from tools.commands import CommandError
+from tools.commands import CommandError, note
 from tools.environments import ROOT, SetupError
-from tools.progress import note
 from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
 
 PORT = 9238  # the exporter's own default

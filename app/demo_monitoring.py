@@ -10,8 +10,8 @@ from app import monitoring
 from app.loopback import address, free_port, why_taken
 from app.programs import Program
 from tools import debian
+from tools.commands import note
 from tools.environments import ROOT, SetupError
-from tools.progress import note
 
 PORTS = {"alertmanager": 9093, "prometheus": 9090}
 """Default ports of the two programs; another free port is used where one is taken."""

@@ -16,8 +16,8 @@ from app.loopback import address, free_ports, get
 from app.programs import Program, Running
 from app.scenes import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
 from app.status_line import SERVER
+from tools.commands import show_step
 from tools.environments import ROOT, SetupError
-from tools.progress import show_step
 
 SECONDS = 4 * 3600
 """A forgotten demo stops making requests after this time."""

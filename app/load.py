@@ -3,8 +3,8 @@
 The scenes of the demo and the scenarios of `tools` use these loads. `tune` measures with the same client, but its
 clients all do the same.
 
-`python3 -m app.load JSON` makes requests for the given time. JSON is a list of pairs: the fields of a load, and the
-address, which is the path of a UNIX socket or a list of host and port.
+`python3 -m app.load JSON` makes requests for the given time, and prints their results. JSON is a list of pairs: the
+fields of a load, and the address, which is the path of a UNIX socket or a list of host and port.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import json
 import math
 import random
 import re
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -194,12 +196,16 @@ def from_json(text: str) -> list[tuple[Load, Address]]:
     ]
 
 
-async def run(loads: Sequence[tuple[Load, Address]], seconds: float) -> Tally:
-    """Makes the requests of all loads for `seconds`; returns their results."""
+async def run(loads: Sequence[tuple[Load, Address]], seconds: float, *, input_ends: bool = False) -> Tally:
+    """Makes the requests of all loads for `seconds`; returns their results. input_ends: the end of standard input ends
+    them earlier."""
     tally = Tally()
     tasks = started(loads, tally)
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    if input_ends:
+        threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ended.set)), daemon=True).start()
     try:
-        await asyncio.sleep(seconds)
+        await asyncio.wait([asyncio.create_task(ended.wait())], timeout=seconds)
     finally:
         for task in tasks:
             task.cancel()
@@ -212,8 +218,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python3 -m app.load", description=__doc__)
     parser.add_argument("loads", metavar="JSON", help="loads and their addresses")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")
+    parser.add_argument("--input-ends", action="store_true", help="the end of standard input ends them earlier")
     chosen = parser.parse_args(argv)
-    print(json.dumps(asyncio.run(run(from_json(chosen.loads), chosen.seconds)).summary()))
+    made = asyncio.run(run(from_json(chosen.loads), chosen.seconds, input_ends=chosen.input_ends))
+    print(json.dumps(made.summary()))
 
 
 if __name__ == "__main__":

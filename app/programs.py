@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.progress import note, show_step
+from tools.commands import note, show_step
 
 START_SECONDS = 60.0  # on a busy small machine, starting Python alone takes seconds
 STOP_SECONDS = 10.0  # uWSGI gives its workers time to finish

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from app.loopback import free_port, get
 from tools import commands, debian_root
+from tools.commands import show_step
 from tools.debian_root import USER, FailedError, Machine, Terminal, in_terminal, machine
 from tools.environments import ROOT
-from tools.progress import show_step
 
 START_SECONDS = 600.0  # pip and apt download about 150 MB
 STAY_SECONDS = 10.0  # a program that fails at its start has ended by then

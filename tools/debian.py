@@ -26,9 +26,8 @@ from app import monitoring
 from app.loopback import free_port
 from app.programs import Program, ProgramError, running
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import SetupError
-from tools.progress import show_step
 
 PACKAGES = {
     "prometheus": ("prometheus",),

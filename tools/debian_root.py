@@ -25,9 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import SetupError
-from tools.progress import show_step
 
 USER = "visitor"
 """The ordinary user of a root."""

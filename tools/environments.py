@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
-from tools.progress import note, show_step
+from tools.commands import CommandError, note, show_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tools import findings_page, kubernetes_files, report_example, stylesheet, tables
+from tools import kubernetes_files, report_example, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 
@@ -34,7 +34,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("log", "messages", tables.log_messages),
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", tables.rules),
-    ("findings", "findings", findings_page.lines),
+    ("findings", "findings", tables.findings_page),
     ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""

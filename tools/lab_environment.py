@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, note, show_step
 from tools.environments import BUILD_PACKAGES, PYTHON, ROOT, Environment, cannot_build
-from tools.progress import note, show_step
 
 COMPILED = "compiled_fibonacci"
 """The module that Cython makes of app/fibonacci.py."""

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands, debian_root
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.debian_root import UnavailableError, expect, machine, wait_for
 from tools.environments import ROOT
-from tools.progress import show_step
 
 BOOT_SECONDS = 60.0
 END_SECONDS = 30.0

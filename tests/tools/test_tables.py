@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.findings_page import lines, list_rows, show
-from tools.tables import read_imports
+from tools.tables import lines, list_rows, read_imports, show
 from uwsgi_headroom.analysis.findings import RUNBOOKS
 
 

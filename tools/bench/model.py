@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from tools.bench import table
 from tools.bench.clients import Kind, Plan, finish, prefix, running
-from tools.bench.window import serving, watch
+from tools.bench.exporters import serving, watch
 from tools.environments import ROOT
 from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting, measure_server, parse_setting
 from uwsgi_headroom.analysis.what_if.predict import calibrate, predict_setting

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support import real_uwsgi
 from tools.bench import table
 from tools.bench.clients import Answers, Kind, Plan, finish, prefix, running
-from tools.bench.window import serving, watch
+from tools.bench.exporters import serving, watch
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.commands import show_step
 from tools.environments import ROOT, Environment, SetupError
-from tools.progress import show_step
 
 MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)

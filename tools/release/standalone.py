@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from tools import debian_root
+from tools.commands import note, show_step
 from tools.debian_root import machine
 from tools.environments import ROOT
-from tools.progress import note, show_step
 from tools.release.__main__ import SUMS, add_checksum
 from tools.release.bundle import LOCK
 from tools.release.distributions import build_distributions

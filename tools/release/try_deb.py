@@ -20,9 +20,9 @@ from pathlib import Path
 
 from app.loopback import free_port, get
 from tools import commands, debian_root
+from tools.commands import note, show_step
 from tools.debian_root import APT, FailedError, Machine, UnavailableError, expect, machine, wait_for
 from tools.environments import ROOT
-from tools.progress import note, show_step
 
 SUITES = ("bookworm", "trixie")
 PACKAGES = ("man-db", "fish", "zsh", "uwsgi-core", "uwsgi-plugin-python3")

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tools.scenarios.judge import Seen
+from tools.scenarios.checking import Seen
 from tools.scenarios.rows.applied import ROWS, Applied
 from tools.scenarios.run import counted, run_all, see
 from tools.scenarios.scenario import Load, Scenario, Server

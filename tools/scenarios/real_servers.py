@@ -21,9 +21,8 @@ from pathlib import Path
 
 from tests.support.real_uwsgi import accepts, running
 from tools import debian
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import PYTHON, ROOT, Environment, SetupError
-from tools.progress import show_step
 
 ENVIRONMENT = Environment(ROOT / ".venv-clients")
 PACKAGES = ENVIRONMENT.path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

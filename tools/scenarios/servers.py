@@ -1,23 +1,26 @@
-"""Starts the uWSGI of a scenario, and provides the addresses for its load and its check."""
+"""Starts the uWSGI of a scenario and its load, and provides the addresses for its load and its check."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.load import as_json
 from tests.support import real_uwsgi
 from tools.environments import ROOT
 from tools.scenarios import real_servers
 from tools.scenarios.scenario import Load, Scenario, Server
+from uwsgi_headroom.tune.load import Address
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _DNS_PORT = 53
@@ -182,6 +185,30 @@ def why_not(row: Scenario) -> str | None:
         if subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False).returncode:
             return "gevent is not installed beside uWSGI"
     return row.skip()
+
+
+class Running:
+    """A running load. tally: empty until the load has ended."""
+
+    def __init__(self) -> None:
+        self.tally: dict[str, float] = {}
+
+
+@contextlib.contextmanager
+def loaded(loads: Sequence[tuple[Load, Address]]) -> Iterator[Running]:
+    load = Running()
+    if not loads:
+        yield load
+        return
+    command = [sys.executable, "-m", "app.load", as_json(loads), "--input-ends"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield load
+        output, _ = process.communicate(timeout=20)
+        load.tally = json.loads(output)
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager

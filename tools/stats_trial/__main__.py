@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import commands, debian_root, systemd_machine
+from tools.commands import note, show_step
 from tools.debian_root import FailedError, machine
 from tools.environments import ROOT
-from tools.progress import note, show_step
-from tools.stats_trial import following
 from tools.stats_trial.setups import SET_UPS, SetUp
-from tools.stats_trial.trial import Phase, Trial
+from tools.stats_trial.trial import Phase, Step, Trial, blocks
 from tools.systemd_machine import Booted
 
 SUITES = ("bookworm", "trixie")
@@ -193,11 +192,11 @@ def _act(row: Row, act: str) -> str:
     return f"{phase.failed} failed, {phase.away:.1f} s{note}" if phase.serves else "DOWN"
 
 
-def _steps(printed: Sequence[str]) -> list[following.Step]:
-    return [step for text in printed for block in following.blocks(text) for step in block.steps]
+def _steps(printed: Sequence[str]) -> list[Step]:
+    return [step for text in printed for block in blocks(text) for step in block.steps]
 
 
-def _pasted(printed: Sequence[str]) -> list[following.Step]:
+def _pasted(printed: Sequence[str]) -> list[Step]:
     return [step for step in _steps(printed) if step.lines]
 
 
