@@ -15,6 +15,9 @@ OUTCOMES: tuple[Outcome, ...] = ("ok", "warning", "critical", "unknown")
 
 APP = Path(__file__).with_name("app.py")
 
+NO_MORE = ("raise `threads`", "raise `processes`")
+"""For `Expected.not_words`: advice that does not help."""
+
 
 @dataclass(frozen=True)
 class Load(load.Load):

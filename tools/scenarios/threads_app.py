@@ -1,4 +1,4 @@
-"""The application of the scenarios in `rows.own_threads`: requests wait for threads that serve none, or for themselves.
+"""The application of the scenarios in `rows.coroutines`: requests wait for threads that serve none, or for themselves.
 
 `/executor?io_ms=` waits in an executor of EXECUTOR threads, two by default, `/processes` with a lock that all processes
 share, `/deadlock` with two locks, taken in both orders; `/itself` makes the request to SELF, the address of this

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
-from tools.scenarios.rows.outside import APP
+from tools.scenarios.rows.waits import APP
 from tools.scenarios.servers import standing_in
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import (
-    coroutines,
-    cpu,
-    facts,
-    kernel,
-    outside,
-    own_threads,
-    queues,
-    refused,
-    threads,
-    waits,
-    workers,
-)
+from tools.scenarios.rows import coroutines, facts, kernel, queues, threads, waits, workers
 from tools.scenarios.scenario import Scenario, Twin
 
-_THEMES = (threads, coroutines, queues, workers, cpu, waits, kernel, own_threads, outside, facts, refused)
+_THEMES = (threads, coroutines, queues, workers, waits, kernel, facts)
 
 ROWS: tuple[Scenario, ...] = tuple(
     each

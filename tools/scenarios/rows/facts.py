@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import NO_MORE, Event, Expected, Load, Scenario, Server, healthy
 
 TOGETHER = ("--lazy-apps", "--thunder-lock", "--min-worker-lifetime", "0")
 """Workers that share the requests evenly, and load the application at each start."""
@@ -143,7 +143,7 @@ ROWS = (
             "critical",
             ("static_files",),
             words=("static files hold the threads", "offload-threads"),
-            not_words=("raise `threads`", "raise `processes`"),
+            not_words=NO_MORE,
         ),
         (SLOW_READERS, Load(rate=1, io_ms=20)),
         why="A client that reads after a second holds its worker's thread until then.",

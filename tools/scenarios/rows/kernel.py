@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.scenarios import actions
-from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server, healthy
+from tools.scenarios.scenario import NO_MORE, Event, Expected, Load, Scenario, Server, healthy
 
 APP = Path(__file__).parents[1] / "kernel_app.py"
 DEPLOYED = ("--lazy-apps", "--touch-workers-reload", "{directory}/reload")
 BACKEND = ("--env", "BACKEND={backend}")
-NO_MORE = ("raise `threads`", "raise `processes`")
 
 ROWS = (
     Scenario(
