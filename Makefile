@@ -46,7 +46,7 @@ bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exp
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
-bench-accuracy:  ## compare the figures with the truth, for 35 minutes (ARGS="--quick", ARGS="--prometheus")
+bench-accuracy:  ## compare the figures with the truth, for 35 minutes (ARGS="--seconds 8", ARGS="--only queue")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.accuracy $(ARGS)
 

@@ -85,9 +85,9 @@ class Scraper:
 
 
 @contextlib.contextmanager
-def exporting(stats: str, *options: str, port: int = 0) -> Iterator[tuple[Exporter, Scraper]]:
-    """Runs the exporter of a stats socket, from its first reading on. port: 0 for any."""
-    with exporter("--stats", f"{SERVER}={stats}", "--log.level", "warning", *options, port=port) as running:
+def exporting(stats: str, *options: str) -> Iterator[tuple[Exporter, Scraper]]:
+    """Runs the exporter of a stats socket, from its first reading on."""
+    with exporter("--stats", f"{SERVER}={stats}", "--log.level", "warning", *options) as running:
         scraper = Scraper(running)
         wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
         yield running, scraper
