@@ -147,7 +147,7 @@ SPARE = 0.9
 """A server that uses less than this part of the CPUs leaves some to spare."""
 NEAR = 0.1
 """The exporter's cost is near the truth if the two differ by this at most."""
-EVEN = 1.1
+NEARLY_EVEN = 1.1
 """Up to this hot ratio shares are even: with some hundred requests a worker, chance alone makes it as large."""
 
 
@@ -207,7 +207,7 @@ def compare_thunder_lock(results: Results, load: str, shapes: list[str], lock: s
     for name in shapes:
         without, with_lock = (results.runs.spread(setup, load, hot_ratio) for setup in (name, name + lock))
         if without and with_lock:
-            if max(without.median, with_lock.median) > EVEN:
+            if max(without.median, with_lock.median) > NEARLY_EVEN:
                 verdicts.add(order(without, with_lock))
             evened.append(f"{name} {without.median:.2f} to {with_lock.median:.2f}")
         slow, fast = (results.runs.spread(setup, load, mean_ms) for setup in (name, name + lock))

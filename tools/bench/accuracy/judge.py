@@ -1,4 +1,4 @@
-"""Compares the figures of one measured case with the truth, and windowed gauges with the same arithmetic over two scrapes.
+"""Compares the figures of one case with the truth, and windowed gauges with the same arithmetic over two scrapes.
 
 A rule divides the growth of counters by the time between two scrapes. Figures from samples are divided by the time that
 samples cover, so that a gap in the sampling does not count as idle.

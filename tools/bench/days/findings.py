@@ -10,24 +10,19 @@ whole day would take it many seconds.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 import tempfile
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import yaml
 
-from tests.support.monitoring import find
+from tests.support import promtool
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
-from tools.environments import ROOT
 from tools.tables import list_rows
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
@@ -92,12 +87,35 @@ FIGURES = (
 """The figures of a course that the exporter sees."""
 
 
+class _Counters:
+    """The counters of a day: their values at its start, and after each step of so many marks."""
+
+    def __init__(self, course: Course, step: int = 1) -> None:
+        self._course, self._step = course, step
+        self._kept: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._kept:
+            self._kept[name] = self._course.total(name)[..., :: self._step]
+        return self._kept[name]
+
+    def grown(self, name: str, steps: int) -> Array:
+        """The growth of a figure of the server over so many steps, at the start and after each step."""
+        total = self[name] if self[name].ndim == 1 else self[name].sum(axis=0)
+        return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - steps)])
+
+    def burn(self, steps: int) -> Array:
+        """The burn rate over so many steps."""
+        bad = self.grown("slow", steps) + self.grown("late", steps)
+        return np.asarray(bad / np.maximum(1, self.grown("requests", steps)) / (1 - OBJECTIVE))
+
+
 class _Judge:
     """Judges one day. Times are seconds of the day."""
 
     def __init__(self, course: Course) -> None:
         self.course, self.day = course, course.day
-        self.totals = {name: course.total(name) for name in FIGURES}
+        self.totals = _Counters(course)
         self._spawns = [
             [away.end for away in course.day.away if away.worker in (None, worker)]
             for worker in range(course.day.processes)
@@ -115,37 +133,28 @@ class _Judge:
             can_reload_workers=True,
         )
 
-    def grown(self, name: str, marks: int) -> Array:
-        """How much a figure of the server has grown over this many marks, at each mark from the first on."""
-        total = self.totals[name] if self.totals[name].ndim == 1 else self.totals[name].sum(axis=0)
-        return np.asarray(total[1:] - total[np.maximum(0, np.arange(1, MARKS + 1) - marks)])
-
     def choose_marks(self) -> list[int]:
         """The marks at which the server is judged: those at which a figure of the last minute comes near a threshold of
         a CRITICAL finding, and one in ten minutes. Where only the CPUs of the host are nearly full, as beside a busy
         neighbour for an hour, one in half a minute."""
         day = self.day
-        requests, queue, seen = self.grown("requests", WINDOW), self.grown("queue", WINDOW), WINDOW * STEP
+        grown, seen = self.totals.grown, WINDOW * STEP
+        requests, queue = grown("requests", WINDOW), grown("queue", WINDOW)
         near = (queue / np.maximum(requests, 1) >= SEVERE[0] / 2) & (queue > 0)
-        near |= self.grown("queue_full", WINDOW) > 0
-        near |= self.grown("busy", WINDOW) >= 0.75 * day.capacity * seen
-        near |= self.grown("respawns", WINDOW) >= 2
-        near |= self.grown("reloads", WINDOW) > 0
+        near |= grown("queue_full", WINDOW) > 0
+        near |= grown("busy", WINDOW) >= 0.75 * day.capacity * seen
+        near |= grown("respawns", WINDOW) >= 2
+        near |= grown("reloads", WINDOW) > 0
         cpu = self.totals["cpu"]
         hottest = (cpu[:, WINDOW:] - cpu[:, :-WINDOW]).max(axis=0) / seen
-        near[WINDOW - 1 :] |= hottest >= LOADED[0]
+        near[WINDOW:] |= hottest >= LOADED[0]
         if day.threshold:
-            near |= np.minimum(*[self.burn(seconds) for seconds in BURN_WINDOWS]) >= FAST_BURN / 2
-        full = self.grown("idle", WINDOW) <= 0.1 * day.cpus * seen
-        full &= np.arange(MARKS) % 6 == 0
-        marks = {*(np.flatnonzero(near | full) + 1).tolist(), *range(REST, MARKS + 1, REST)}
+            burns = [self.totals.burn(int(seconds / STEP)) for seconds in BURN_WINDOWS]
+            near |= np.minimum(*burns) >= FAST_BURN / 2
+        full = grown("idle", WINDOW) <= 0.1 * day.cpus * seen
+        full &= np.arange(MARKS + 1) % 6 == 1
+        marks = {*np.flatnonzero(near | full).tolist(), *range(REST, MARKS + 1, REST)}
         return sorted(mark for mark in marks if mark >= WINDOW)
-
-    def burn(self, seconds: float) -> Array:
-        """The burn rate over the last seconds, at each mark."""
-        marks = int(seconds / STEP)
-        bad = self.grown("slow", marks) + self.grown("late", marks)
-        return np.asarray(bad / np.maximum(1, self.grown("requests", marks)) / (1 - OBJECTIVE))
 
     def judge(self, mark: int) -> list[Finding]:
         figures = self._figures(mark)
@@ -178,7 +187,7 @@ class _Judge:
         return self._with_objective(figures, window, mark) if self.day.threshold else figures
 
     def _total(self, mark: int) -> Totals:
-        of = {name: values[..., mark] for name, values in self.totals.items()}
+        of = {name: self.totals[name][..., mark] for name in FIGURES}
         since = 0.0
         workers = [
             WorkerTotals(
@@ -326,8 +335,6 @@ def _judge_once(course: Course) -> Iterator[Episode]:
     yield from shown.values()
 
 
-RULES = ROOT / "alerts" / "rules"
-
 SCRAPE = 60
 """Seconds between two scrapes, and between two evaluations."""
 
@@ -373,24 +380,6 @@ class Stretch:
         return f"{self.course.day.seed} {self.first}"
 
 
-class _Scrapes:
-    """The counters of a day, as scraped once a minute."""
-
-    def __init__(self, course: Course) -> None:
-        self.course = course
-        self._kept: dict[str, Array] = {}
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._kept:
-            self._kept[name] = self.course.total(name)[..., ::_MARKS]
-        return self._kept[name]
-
-    def grown(self, name: str, minutes: int) -> Array:
-        """The growth of a figure of the server over these minutes, at each scrape."""
-        total = self[name] if self[name].ndim == 1 else self[name].sum(axis=0)
-        return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - minutes)])
-
-
 def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
     """The pages of critical findings that were seen for long enough. The time for which they were held afterwards does
     not count, or a burst of seconds would page."""
@@ -404,14 +393,14 @@ def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
 
 def find_stretches(course: Course) -> Iterator[Stretch]:
     """The stretches in which a rule may page: the server is away, or its error budget burns."""
-    day, scrapes = course.day, _Scrapes(course)
+    day, scrapes = course.day, _Counters(course, _MARKS)
     near = np.zeros(len(scrapes["observed"]), dtype=bool)
     for away in day.away:
         if away.worker is None:
             near[int(away.start // SCRAPE) : int(away.end // SCRAPE) + 2] = True
     before = np.full(len(near), BEFORE)
     for short, long, rate in _BURNS if day.threshold else ():
-        burns = np.minimum(_burn(scrapes, short), _burn(scrapes, long)) >= rate / 2
+        burns = np.minimum(scrapes.burn(short), scrapes.burn(long)) >= rate / 2
         near |= burns
         before[burns] = np.maximum(before[burns], long + 5)
     last = len(near) - 1
@@ -426,31 +415,26 @@ def find_stretches(course: Course) -> Iterator[Stretch]:
         yield Stretch(course, first, end)
 
 
-def _burn(scrapes: _Scrapes, minutes: int) -> Array:
-    bad = scrapes.grown("slow", minutes) + scrapes.grown("late", minutes)
-    return np.asarray(bad / np.maximum(1, scrapes.grown("requests", minutes)) / (1 - OBJECTIVE))
-
-
 class _Exposition:
     """The series of an exporter in a stretch that the rules for pages read."""
 
     def __init__(self, stretch: Stretch) -> None:
         self._stretch = stretch
-        self._day, self._scrapes = stretch.course.day, _Scrapes(stretch.course)
+        self._day, self._scrapes = stretch.course.day, _Counters(stretch.course, _MARKS)
         self._scraped = np.arange(len(self._scrapes["observed"])) * float(SCRAPE)
         self._up = np.ones(len(self._scraped))
         for away in self._day.away:
             if away.kind == "restart":
                 self._up[(self._scraped >= away.start) & (self._scraped < away.end)] = 0
 
-    def series(self) -> Iterator[Mapping[str, str]]:
-        """Yields the series as promtool reads them: values from the first minute on."""
+    def series(self) -> Iterator[tuple[str, str]]:
+        """Yields the series and their values as promtool reads them, from the first minute on."""
         yield self._one("up", 1)
         yield self._one("uwsgi_up", self._up)
         if self._day.threshold:
             yield from self._of_objective()
 
-    def _one(self, name: str, values: Array | float, **labels: str) -> Mapping[str, str]:
+    def _one(self, name: str, values: Array | float, **labels: str) -> tuple[str, str]:
         first, last = self._stretch.first, self._stretch.last
         pairs = {"job": "uwsgi", "instance": "web1:9238", "server": self._stretch.name, **labels}
         selector = ",".join(f'{key}="{value}"' for key, value in pairs.items())
@@ -458,9 +442,9 @@ class _Exposition:
             text = f"{values:g}x{last - first}"
         else:
             text = " ".join(f"{round(float(value), 4):.15g}" for value in values[first : last + 1])
-        return {"series": f"{name}{{{selector}}}", "values": text}
+        return f"{name}{{{selector}}}", text
 
-    def _of_objective(self) -> Iterator[Mapping[str, str]]:
+    def _of_objective(self) -> Iterator[tuple[str, str]]:
         scrapes, one = self._scrapes, self._one
         yield one("uwsgi_slo_objective_ratio", OBJECTIVE)
         yield one("uwsgi_slo_threshold_seconds", self._day.threshold)
@@ -480,68 +464,25 @@ def find_pages(stretches: Sequence[Stretch]) -> list[Page]:
 
 
 def _write_rules(directory: Path) -> list[Path]:
-    """Writes the rules that page and the recorded series that they read."""
-    every = [
-        (path.name, group["name"], rule)
-        for path in sorted(RULES.glob("*.yaml"))
-        for group in yaml.load(path.read_text(), _LOADER)["groups"]
-        for rule in group["rules"]
-    ]
-    recorded = {rule["record"] for _, _, rule in every if "record" in rule}
-    pages = [rule["expr"] for _, _, rule in every if rule.get("labels", {}).get("severity") == "critical"]
-    read: set[str] = set()
-    unread = list(pages)
-    while unread:
-        found = recorded & set(re.findall(r"[A-Za-z_:][\w:]*", unread.pop())) - read
-        read |= found
-        unread += [rule["expr"] for _, _, rule in every if rule.get("record") in found]
-    files: dict[str, dict[str, list[Mapping[str, object]]]] = defaultdict(lambda: defaultdict(list))
-    for file, group, rule in every:
-        if rule.get("record") in read or rule.get("labels", {}).get("severity") == "critical":
-            files[file][group].append(rule)
-    paths = []
-    for file, groups in files.items():
-        document = {"groups": [{"name": name, "rules": rules} for name, rules in groups.items()]}
-        paths.append(directory / file)
-        paths[-1].write_text(json.dumps(document))
-    return paths
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a PyYAML built without libyaml has only the slow one
+    """Writes the rules of the alerts that page and the recorded series that they read."""
+    files = sorted(promtool.RULES.glob("*.yaml"))
+    rules = promtool.list_rules(files)
+    pages = [rule["alert"] for rule in rules if rule.get("labels", {}).get("severity") == "critical"]
+    return promtool.write_rules(directory, files, promtool.rules_read(files, (), pages))
 
 
 def _evaluate(directory: Path, rules: Sequence[Path], stretches: Sequence[Stretch]) -> Iterator[Page]:
     length = max(stretch.last - stretch.first for stretch in stretches)
-    written = [series for stretch in stretches for series in _Exposition(stretch).series()]
-    expression = 'sum by (alertname, server) (count_over_time(ALERTS{alertstate="firing"}[1d]))'
-    test = directory / "days.test.yaml"
-    document = {
-        "rule_files": [str(path) for path in rules],
-        "evaluation_interval": f"{SCRAPE}s",
-        "tests": [
-            {
-                "interval": f"{SCRAPE}s",
-                "input_series": written,
-                "promql_expr_test": [{"expr": expression, "eval_time": f"{length}m", "exp_samples": []}],
-            }
-        ],
-    }
-    test.write_text(json.dumps(document))
-    said = _run(test)
+    series = dict(pair for stretch in stretches for pair in _Exposition(stretch).series())
+    fired = 'count_over_time(ALERTS{alertstate="firing",severity="critical"}[1d])'
+    asked = {"expr": f"sum by (alertname, server) ({fired})", "eval_time": f"{length}m", "exp_samples": []}
+    said = promtool.evaluate(directory, series, f"{SCRAPE}s", [asked], rules)
     by_name = {stretch.name: stretch for stretch in stretches}
     found = re.findall(r'\{alertname="(\w+)", server="([^"]+)"\} ([\d.E+]+)', said)
     if said and not found:
         raise RuntimeError(f"promtool: {said[:2000]}")
     for alert, name, minutes in found:
         yield _page(by_name[name], alert, round(float(minutes)))
-
-
-def _run(test: Path) -> str:
-    """Runs promtool on one CPU, and returns its output if anything fired or failed."""
-    program = os.environ.get("PROMTOOL") or str(find("promtool"))
-    environment = {**os.environ, "GOMAXPROCS": "1", "GOGC": "400"}
-    ran = subprocess.run([program, "test", "rules", test], capture_output=True, text=True, check=False, env=environment)
-    return ran.stdout + ran.stderr if ran.returncode else ""
 
 
 def _page(stretch: Stretch, alert: str, minutes: int) -> Page:
