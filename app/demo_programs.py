@@ -15,7 +15,6 @@ from app import load
 from app.loopback import address, free_ports, get
 from app.programs import Program, Running
 from app.scenes import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
-from app.status_line import SERVER
 from tools.commands import show_step
 from tools.environments import ROOT, SetupError
 
@@ -112,6 +111,8 @@ def neighbour_programs(scene: Scene) -> list[Program]:
     ]
 
 
+SERVER = "demo"
+"""The name of the demo's server."""
 OBJECTIVE = "1s:99%"
 """The service level objective of all servers."""
 

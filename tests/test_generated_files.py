@@ -8,7 +8,7 @@ import pytest
 
 from tools.environments import ROOT
 from tools.generate import CAN_MAKE_DASHBOARDS, generated_files
-from tools.generated_files import replace_section
+from tools.tables import replace_section
 
 
 @pytest.fixture(scope="module")

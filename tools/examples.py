@@ -20,10 +20,10 @@ from pathlib import Path
 
 from tests.support.exporter import exporter
 from tools.environments import ROOT
-from tools.generated_files import replace_section
 from tools.scenarios.rows import ROWS
 from tools.scenarios.scenario import Load, Server
 from tools.scenarios.servers import loaded, started
+from tools.tables import replace_section
 from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"

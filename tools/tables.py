@@ -1,6 +1,7 @@
 """Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
 
-Each function yields the lines of one section as Markdown. `tools.generate` says which document has it.
+Each function yields the lines of one section as Markdown. `tools.generate` says which document has it. The section
+stands between marks; around it the document is written by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from prometheus_client.metrics_core import Metric
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from tools.generated_files import read_section
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES
@@ -433,3 +433,29 @@ def findings_page() -> Iterator[str]:
 
 def _apart(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text))
+
+
+COMMENT = ("<!--", "-->")
+"""How a comment begins and ends in Markdown."""
+
+
+def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = COMMENT) -> str:
+    """Returns the text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
+    the text has no such marks."""
+    before, _, after = _split(text, name, comment)
+    return f"{before}{section}{after}"
+
+
+def read_section(text: str, name: str) -> str:
+    return _split(text, name, COMMENT)[1]
+
+
+def _split(text: str, name: str, comment: tuple[str, str]) -> tuple[str, str, str]:
+    """The text up to the end of the first mark, between the marks, and from the second one on."""
+    opening, closing = comment
+    first, last = f"{opening} {name} {closing}\n", f"{opening} /{name} {closing}"
+    before, begin, rest = text.partition(first)
+    section, end, after = rest.partition(last)
+    if not end:
+        raise ValueError(f"there are no marks named {name!r}")
+    return before + begin, section, end + after

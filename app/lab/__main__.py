@@ -10,12 +10,11 @@ from pathlib import Path
 from statistics import median
 
 from app.lab import flask_steps, processes, published, uneven_workers, wsgi_servers
-from app.lab.experiment import Experiment, Length, Results, Section, render_table
+from app.lab.experiment import Experiment, Length, Progress, Results, Section, render_table, run_series
 from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine, Programs, describe_machine, find_programs, keep_machine, kept_machine, mask_file
 from app.lab.results import Outcome, open_results
 from app.lab.run import Planned, run_once
-from app.lab.series import Progress, run_series
 from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError

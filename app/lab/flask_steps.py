@@ -35,7 +35,7 @@ from app.lab.figures import (
 from app.lab.programs import Machine, Programs
 from app.lab.results import Setup, Spread
 from app.lab.run import Planned
-from tools.lab_environment import COMPILED, compiled_module
+from tools.prepare import COMPILED, compiled_module
 
 KEY = "E1"
 AB, OWN = "500 clients", "32 clients"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.builders import table as tables
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from dashboards import annotation_queries
-from dashboards.page import CAPACITY, Panels, Row, Times, page, to_server, utc_offset, variables
+from dashboards.page import CAPACITY, Panels, Row, Times, alerts, configuration, page, to_server, utc_offset, variables
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import BLUE, GOLD, GREY, Override, named, wait_states
 from dashboards.panels.graphs import lines, matching
@@ -30,7 +29,7 @@ def dashboard() -> Dashboard:
         "Daily figures over months: how near to capacity the servers were, how often and when, and the trend. Needs "
         "the recording rules of this project, and a Prometheus with enough retention.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
-        [annotation_queries.alerts(FLEET, 'severity="critical"'), annotation_queries.configuration(FLEET)],
+        [alerts(FLEET, 'severity="critical"'), configuration(FLEET)],
         [
             Row(
                 "",

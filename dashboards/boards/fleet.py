@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import annotation_queries
 from dashboards.page import FLEET as UID
-from dashboards.page import Row, page, to_server, variables, window
+from dashboards.page import Row, of_servers, page, to_server, variables, window
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import coloured
 from dashboards.panels.graphs import lines
@@ -39,7 +38,7 @@ def dashboard() -> Dashboard:
         UID,
         "All servers and services by headroom: which one to look at first, and which limit comes first there.",
         [*variables("uwsgi_up", many=True), window()],
-        annotation_queries.of_servers(FLEET, 'severity="critical"'),
+        of_servers(FLEET, 'severity="critical"'),
         [
             Row(
                 "",

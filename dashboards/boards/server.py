@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import annotation_queries
-from dashboards.page import SERVER, Panels, Row, page, variables, window
+from dashboards.page import SERVER, Panels, Row, every, page, variables, window
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import (
     BLUE,
@@ -28,7 +27,7 @@ from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines,
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import BEFORE_WATCH, VERDICT_CALLED, Column, table, verdict_columns
 from dashboards.signal import ONE
-from dashboards.signals import affinity, balance, objective, processes, users, verdict, waits
+from dashboards.signals import balance, processes, users, verdict, waits
 from dashboards.signals import limits as limit_signals
 
 TOP = 5
@@ -52,7 +51,7 @@ def dashboard() -> Dashboard:
         SERVER,
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
-        annotation_queries.every(ONE),
+        every(ONE),
         [Row("", _first_screen()), *_questions()],
     )
 
@@ -88,7 +87,7 @@ def _first_screen() -> Panels:
             overrides=[named("refused", ("thresholds", threshold_colours.refused().build()))],
         ),
         figure(
-            objective.NOW,
+            users.NOW,
             6,
             threshold_colours.burns(),
             named=True,
@@ -147,7 +146,7 @@ def _limits() -> Panels:
         ),
         figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(), decimals=0),
         figure(balance.COST_NOW, 6, threshold_colours.costly(), decimals=0),
-        figure(affinity.OTHERS, 6, threshold_colours.none(), decimals=0),
+        figure(balance.OTHERS, 6, threshold_colours.none(), decimals=0),
         figure(processes.ROOM, 6, threshold_colours.at_least_one()),
     ]
 
@@ -243,34 +242,34 @@ def _objective() -> Panels:
     waited = coloured({"p50": OLIVE, "p95": BLUE, "p99": PURPLE, "mean": GREY, "oldest": ORANGE})
     percentiles = coloured({"p50": OLIVE, "p90": GOLD, "p95": BLUE, "p99": PURPLE, "mean": GREY})
     return [
-        lines(objective.PERCENTILES, 12, overrides=[*percentiles, threshold]),
-        heat_map(objective.HISTOGRAM, 12),
+        lines(users.PERCENTILES, 12, overrides=[*percentiles, threshold]),
+        heat_map(users.HISTOGRAM, 12),
         lines(
-            objective.GOOD,
+            users.GOOD,
             6,
             most=1,
             from_zero=False,
             overrides=[*coloured({"good": BLUE}), dashed("objective", "red")],
         ),
         lines(
-            objective.burn(),
+            users.burn(),
             8,
             at_least=2,
             overrides=coloured({"5m": GREY, "1h": BLUE, "6h": PURPLE}),
             threshold=threshold_colours.burning(),
         ),
         figure(
-            objective.BUDGET,
+            users.BUDGET,
             4,
             threshold_colours.budget(),
             named=True,
             decimals=1,
             empty="-",
-            overrides=[named(objective.LASTS, ("unit", "s"), ("decimals", 0)), *coloured({objective.LASTS: "text"})],
+            overrides=[named(users.LASTS, ("unit", "s"), ("decimals", 0)), *coloured({users.LASTS: "text"})],
             height=HEIGHT,
         ),
         lines(
-            objective.WAIT,
+            users.WAIT,
             6,
             at_least=0.1,
             overrides=[*waited, threshold],

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from tools.bench.table import machine, render_table
-from tools.generated_files import replace_section
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
 from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows, vary
 from tools.scenarios.scenario import Load, Scenario, Server
+from tools.tables import replace_section
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server as Document
 

@@ -11,17 +11,16 @@ import pytest
 from app.lab import __main__ as lab
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.clients import Load
-from app.lab.experiment import Experiment, Length
+from app.lab.experiment import Experiment, Length, Progress
 from app.lab.figures import error_rate, other_cpus
 from app.lab.programs import Programs, kept_machine
 from app.lab.results import Setup
 from app.lab.run import Planned, run_once
-from app.lab.series import Progress
 from app.lab.wsgi_servers import SERVERS, left_out
 from tests.app.lab.made_up import machine, outcome
 from tools import environments
 from tools.environments import Environment
-from tools.lab_environment import PACKAGES
+from tools.prepare import PACKAGES
 
 MINUTES = 25
 
