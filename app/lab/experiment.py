@@ -1,4 +1,4 @@
-"""What an experiment of the lab is: which runs it plans, one after the other and to be continued, and what it reports."""
+"""An experiment of the lab: which runs it plans, done one after the other so that it can go on later, and its report."""
 
 from __future__ import annotations
 
