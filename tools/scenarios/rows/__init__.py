@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import coroutines, facts, kernel, queues, threads, waits, workers
+from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, workers
 from tools.scenarios.scenario import Scenario, Twin
 
-_THEMES = (threads, coroutines, queues, workers, waits, kernel, facts)
+_THEMES = (threads, coroutines, queues, workers, waits, complaints)
 
 ROWS: tuple[Scenario, ...] = tuple(
     each

@@ -2,7 +2,7 @@
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
 shows what is said without it. Servers that the application asks are stand-ins, or real ones with real clients
-(`real_servers`): psycopg2, SQLAlchemy and Django on PostgreSQL, redis-py, requests, and nginx in front. The rows of DNS
+(`beside`): psycopg2, SQLAlchemy and Django on PostgreSQL, redis-py, requests, and nginx in front. The rows of DNS
 also need the right to serve port 53.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.scenarios.real_servers import needs
+from tools.scenarios.beside import needs
 from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
 
 SERVER = Server(2, 8)
