@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import re
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,11 +210,8 @@ def measure(stats: Sequence[str], seconds: float, max_servers: int | None = None
     servers = [{"stats": f"unix://{path}"} if "*" not in path else {"stats": path} for path in stats]
     if len(servers) > 1 and not any("*" in path for path in stats):
         servers = [{**server, "name": f"app{place}"} for place, server in enumerate(servers)]
-    with tempfile.TemporaryDirectory(prefix="many-") as folder:
-        path = Path(folder) / "config.yml"
-        path.write_text(json.dumps({"servers": servers, "sampling": sampling}))  # JSON is YAML
-        with exporter.exporter("--config", str(path)) as running:
-            return _measure(running, seconds)
+    with exporter.configured_exporter(servers, sampling=sampling) as running:
+        return _measure(running, seconds)
 
 
 def _measure(running: exporter.Exporter, seconds: float) -> Result:

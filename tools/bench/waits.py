@@ -5,7 +5,6 @@ Prints the table, misses included. The exit status is 0 whatever was measured.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import subprocess
@@ -223,10 +222,7 @@ def _mark(one: float, other: float, tolerance: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.waits", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20, help="length of each case (default %(default)g)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
-    options = parser.parse_args()
+    options = table.parse_options("waits", __doc__, 20)
     results: dict[str, Result] = {}
     for case in CASES:
         if options.only in case.name:

@@ -11,7 +11,6 @@ one second on and one second off, with as many clients as fill that part of the 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -111,10 +110,7 @@ def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.accuracy", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="length of each case (default %(default)g)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
-    options = parser.parse_args()
+    options = table.parse_options("accuracy", __doc__, 60)
     print(table.render_table(table.LINE_HEAD, []), flush=True)
     lines: list[Line] = []
     runs = [
