@@ -1,6 +1,6 @@
 """`make demo`: runs the exporter beside a real uWSGI under load, and prints what it says; needs only Python.
 
-This module decides which programs run, in which order and on which addresses; the modules next to it start them.
+It decides which programs run, in which order and on which addresses; the modules next to it start them.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ PATH = f"/api/v1/servers/{SERVER}"
 
 
 def read_verdict(text: str | None) -> str | None:
-    """Returns the severity and verdict from a server's document, or None if the document has no figures yet."""
+    """The severity and verdict from a server's document, or None if the document has no figures yet."""
     document = _read(text)
     if document is None:
         return None
@@ -194,7 +194,7 @@ def read_verdict(text: str | None) -> str | None:
 
 
 def read_figures(text: str | None) -> str | None:
-    """Returns a line of figures from a server's document, or None if the server is down or has no figures yet."""
+    """A line of figures from a server's document, or None if the server is down or has no figures yet."""
     document = _read(text)
     if document is None or document["state"] == "down" or not document["flow"]:
         return None

@@ -64,7 +64,7 @@ class Stage:
 
 
 def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
-    """Returns the uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
+    """The uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
     scene = stage.scene
     command: list[str | Path] = [uwsgi, "--ini", INI, *stage.filled(scene.options)]
     if scene.vassals:

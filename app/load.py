@@ -3,8 +3,8 @@
 The scenes of the demo and the scenarios of `tools` use these loads. `tune` measures with the same client, but its
 clients all do the same.
 
-`python3 -m app.load JSON` makes requests for the given time, and prints their results. JSON is a list of pairs: the
-fields of a load, and the address, which is the path of a UNIX socket or a list of host and port.
+`python3 -m app.load JSON` makes requests for the given time. JSON is a list of pairs: the fields of a load, and the
+address, which is the path of a UNIX socket or a list of host and port.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Tally(load.Tally):
         return self.errors.total() - self.refused - self.left_out
 
     def summary(self) -> dict[str, float]:
-        """Returns the counts, and the mean and longest response time in seconds."""
+        """The counts, and the mean and longest response time in seconds."""
         counts = {name: getattr(self, name) for name in ("answered", "refused", "failed", "left_out")}
         return counts | {"mean": self.mean, "longest": self.longest}
 
 
 def awake_clients(load: Load, seconds: float) -> int:
-    """Returns how many clients of a closed loop are active, `seconds` after the load began."""
+    """How many clients of a closed loop are active, `seconds` after the load began."""
     if not load.period:
         return load.clients
     swing = (load.clients - load.fewest) / 2
@@ -92,12 +92,12 @@ def awake_clients(load: Load, seconds: float) -> int:
 
 
 def patience_of(load: Load) -> float | None:
-    """Returns the seconds after which a client of the load leaves; None if it does not."""
+    """The seconds after which a client of the load leaves; None if it does not."""
     return load.patience_ms / 1000 or None
 
 
 def target(load: Load, chance: random.Random) -> str:
-    """Returns the path and query of the next request."""
+    """The path and query of the next request."""
     separator = "&" if "?" in load.path else "?"
     io_ms, cpu_ms = (ms * chance.uniform(1 - load.spread, 1 + load.spread) for ms in (load.io_ms, load.cpu_ms))
     return f"{load.path}{separator}io_ms={io_ms:g}&cpu_ms={cpu_ms:g}"
@@ -183,7 +183,7 @@ def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio
 
 
 def as_json(loads: Sequence[tuple[Load, Address]]) -> str:
-    """Returns the loads as the argument of this program."""
+    """The loads as the argument of this program."""
     names = [field.name for field in fields(Load)]
     return json.dumps([[{name: getattr(load, name) for name in names}, address] for load, address in loads])
 
@@ -197,8 +197,7 @@ def from_json(text: str) -> list[tuple[Load, Address]]:
 
 
 async def run(loads: Sequence[tuple[Load, Address]], seconds: float, *, input_ends: bool = False) -> Tally:
-    """Makes the requests of all loads for `seconds`; returns their results. input_ends: the end of standard input ends
-    them earlier."""
+    """Makes the requests of all loads for `seconds`, or until standard input ends; returns their results."""
     tally = Tally()
     tasks = started(loads, tally)
     ended, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -19,7 +19,7 @@ def address(port: int) -> str:
 
 
 def get(port: int, path: str, timeout: float = 5) -> str | None:
-    """Returns the body of a GET if the status is 200, else None. timeout: seconds to wait for each read."""
+    """The body of a GET if the status is 200, else None. timeout: seconds to wait for each read."""
     # Not urllib: it would use a proxy that is set in the environment.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
@@ -31,7 +31,7 @@ def get(port: int, path: str, timeout: float = 5) -> str | None:
 
 
 def server_ports() -> range:
-    """Returns the TCP ports that the kernel gives neither to clients nor to servers that ask it for any port.
+    """The TCP ports that the kernel gives neither to clients nor to servers that ask it for any port.
 
     Nobody takes one of them by chance between the moment in which it is chosen and that in which a server listens.
     """
@@ -59,7 +59,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def why_taken(port: int) -> str | None:
-    """Returns the reason why the port cannot be listened on, or None if it can."""
+    """The reason why the port cannot be listened on, or None if it can."""
     try:
         _bound(port)
     except (OSError, OverflowError) as error:
@@ -96,7 +96,7 @@ class Listener:
 
 
 def listener(port: int) -> Listener | None:
-    """Returns the process that listens on the port; None if there is none, or it is another user's or just ending."""
+    """The process that listens on the port; None if there is none, or it is another user's or just ending."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in PROC.glob("[0-9]*/fd") if sockets else ():
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
@@ -106,7 +106,7 @@ def listener(port: int) -> Listener | None:
 
 
 def _inodes(port: int) -> set[str]:
-    """Returns the inodes of the sockets that listen on the port, on any address."""
+    """The inodes of the sockets that listen on the port, on any address."""
     lines = []
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):

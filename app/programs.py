@@ -74,11 +74,11 @@ class Running:
         self._news: list[str] = []
 
     def names(self) -> list[str]:
-        """Returns the names of the running programs."""
+        """The names of the running programs."""
         return [started.program.name for started in self._started]
 
     def pids(self) -> dict[str, int]:
-        """Returns the process id of each running program, by name."""
+        """The process id of each running program, by name."""
         return {started.program.name: started.process.pid for started in self._started}
 
     def start(self, program: Program) -> None:

@@ -229,7 +229,7 @@ DEFAULT = SCENES[0]
 
 
 def find_scene(name: str) -> Scene:
-    """Returns the scene of this name. Raises `LookupError` with a list of all scenes and the most similar name."""
+    """The scene of this name. Raises `LookupError` with a list of all scenes and the most similar name."""
     found = next((scene for scene in SCENES if scene.name == name), None)
     if found:
         return found

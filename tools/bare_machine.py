@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def packages(readme: str) -> list[str]:
-    """Returns the packages that the README names for the demo. Raises `FailedError` if the line is missing."""
+    """The packages that the README names for the demo. Raises `FailedError` if the line is missing."""
     lines = _INSTALL.findall(readme)
     if len(lines) != 1:
         raise FailedError("README.md has no single line 'On a fresh Debian or Ubuntu, ...: `apt-get install ...`'")

@@ -65,7 +65,7 @@ _APT = (
 
 
 def find_program(program: str, directory: Path) -> Path | None:
-    """Returns the program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
+    """The program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
     for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
         path = _find(program, folder)
         if path and (path.parent.resolve() != directory.resolve() or _is_wrapper(path)):

@@ -122,7 +122,7 @@ def unavailable(os_release: str) -> str | None:
 
 
 def suite_of(os_release: str) -> str:
-    """Returns the suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
+    """The suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
     names = _values(os_release, "VERSION_CODENAME")
     if not names:
         raise UnavailableError("/etc/os-release names no suite (VERSION_CODENAME): give one, such as bookworm")
@@ -130,7 +130,7 @@ def suite_of(os_release: str) -> str:
 
 
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
-    """Returns the URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
+    """The URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
 
     For a suite that this machine does not use, returns the archive of its own suite. Raises `UnavailableError` if apt
     knows no archive.
@@ -207,7 +207,7 @@ def _made(suite: str, directory: Path) -> Path:
 
 
 def targets() -> str:
-    """Returns what apt knows of archives, in the form that `archive` reads."""
+    """What apt knows of archives, in the form that `archive` reads."""
     return subprocess.run(_INDEX_TARGETS, capture_output=True, text=True, check=False).stdout
 
 
@@ -258,7 +258,7 @@ class Machine:
     def command(
         self, words: Sequence[str], user: str = "root", directory: str = "/", terminal: bool = False
     ) -> list[str]:
-        """Returns the command line that runs `words` in the machine. terminal: standard input is its terminal."""
+        """The command line that runs `words` in the machine. terminal: standard input is its terminal."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
         home = "/root" if user == "root" else f"/home/{user}"
         who = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}"]
@@ -277,7 +277,7 @@ class Machine:
         commands.run_command(self.command(words, user, directory))
 
     def output(self, *words: str) -> str:
-        """Returns the output of a command. Raises `FailedError` if it fails."""
+        """The output of a command. Raises `FailedError` if it fails."""
         command = self.command(words)
         ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         said = ran.stderr.strip() or ran.stdout.strip()
@@ -294,7 +294,7 @@ class Machine:
             self.run(*APT, "install", "--no-install-recommends", *packages)
 
     def programs(self) -> list[str]:
-        """Returns the paths, within the machine, of its running programs."""
+        """The paths, within the machine, of its running programs."""
         own = os.readlink(f"/proc/{self.first.pid}/ns/pid_for_children")
         running = []
         for process in Path("/proc").glob("[0-9]*"):
@@ -344,11 +344,11 @@ class Terminal:
     _longest: float = 0.0
 
     def silence(self) -> float:
-        """Returns the longest time without output so far, in seconds."""
+        """The longest time without output so far, in seconds."""
         return max(self._longest, time.monotonic() - self._last)
 
     def text(self) -> str:
-        """Returns the output as lines; a line that overwrote another is a line of its own."""
+        """The output as lines; a line that overwrote another is a line of its own."""
         text = _CONTROLS.sub("", self._written.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
         return "\n".join(line.rstrip() for line in text.splitlines())
 

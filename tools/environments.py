@@ -99,7 +99,7 @@ def refuse_without_venv() -> None:
 
 
 def cannot_build() -> str | None:
-    """Returns the reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
+    """The reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
     compiler = os.environ.get("CC", "gcc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     found = shutil.which(compiler)
@@ -162,14 +162,14 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _needs_of_demo(root: Path) -> list[str]:
-    """Returns the packages of the demo application: the extra `demo` in setup.cfg."""
+    """The packages of the demo application: the extra `demo` in setup.cfg."""
     setup = configparser.RawConfigParser()
     setup.read(root / "setup.cfg")
     return setup.get("options.extras_require", "demo").split("\n")[1:]
 
 
 def uwsgi_for_demo(root: Path = ROOT) -> Path:
-    """Returns the uWSGI that is available soonest: an earlier build, else the wheel, else a new build."""
+    """The uWSGI that is available soonest: an earlier build, else the wheel, else a new build."""
     if Environment(root / ".venv-uwsgi").holds("uwsgi", PYTHON):
         return built_uwsgi(root)
     try:

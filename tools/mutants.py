@@ -174,7 +174,7 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
 
 
 def rounds_of_tests(module: str) -> list[list[str]]:
-    """Returns the test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
+    """The test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
 
     Near are files that share rare words with it: names of its functions, codes of its findings.
     """
@@ -208,7 +208,7 @@ class Copy:
         self._environment = {**os.environ, **paths}
 
     def killer(self, mutant: Mutant, files: Sequence[str]) -> str | None:
-        """Returns the first test that fails with the mutant and passes without it; None if there is none."""
+        """The first test that fails with the mutant and passes without it; None if there is none."""
         path = Path("exporter", PACKAGE, mutant.module)
         source = (ROOT / path).read_bytes()
         changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
@@ -228,7 +228,7 @@ class Copy:
             compiled.unlink()  # Python would use it for a source of the same size and second
 
     def _failed_test(self, tests: Sequence[str], without: Sequence[str] = ()) -> str | None:
-        """Returns the first test that fails, "the time limit", or None if all pass."""
+        """The first test that fails, "the time limit", or None if all pass."""
         options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", CHOSEN]
         options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
         with (self._folder / "output").open("w+") as output:

@@ -31,7 +31,7 @@ class Package:
     advice: str = ""
 
     def obstacle(self) -> str | None:
-        """Returns the reason why it cannot be installed on this machine, or None if nothing is known to be missing."""
+        """The reason why it cannot be installed on this machine, or None if nothing is known to be missing."""
         if self.compiles and (reason := cannot_build()):
             return f"{reason}; on Debian and Ubuntu: apt-get install {BUILD_PACKAGES}"
         missing = [name for name in self.programs if not shutil.which(name)]
@@ -76,7 +76,7 @@ def prepare_lab(root: Path = ROOT) -> None:
 
 
 def why_missing(environment: Environment, name: str) -> str | None:
-    """Returns the reason why a package, or `COMPILED`, is not in the environment; None if it is there."""
+    """The reason why a package, or `COMPILED`, is not in the environment; None if it is there."""
     if environment.holds(name, PYTHON) or (name == COMPILED and compiled_module(environment)):
         return None
     reason = _reason_file(environment, name)
@@ -181,7 +181,7 @@ ADVICE = (
 
 
 def find_browser() -> str:
-    """Returns the path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
+    """The path of the browser. Raises `SetupError`, which says what to install, if none is on PATH."""
     browser = next((path for name in NAMES if (path := shutil.which(name))), None)
     if browser is None:
         raise SetupError(ADVICE)

@@ -30,7 +30,7 @@ from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
+from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SUBJECTS
@@ -56,40 +56,15 @@ DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
-KIND_TEXTS: Mapping[Kind, str] = {
-    "exporter_started": "The exporter made its first attempt to read this server.",
-    "sampling_gap": f"There were no samples for more than {GAP_SECONDS:g} s although the server was not down: the "
-    "exporter was stopped, or got no CPU.",
-    "server_down": "The server counts as down; the evidence is the message of the failed read.",
-    "server_up": "It was read again. The evidence says whether its master is the same process.",
-    "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another; or another "
-    "uWSGI has bound its socket to the same `stats` path, while the earlier master still runs, unwatched.",
-    "worker_ended": "The process of a worker ended, or was replaced between two samples. It has a cause.",
-    "worker_started": f"A worker is back that was away for {AWAY_SECONDS:g} s or longer.",
-    "cheaper_up": "Cheaper mode spawned workers.",
-    "cheaper_down": "Cheaper mode ended workers.",
-    "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
-    "exporter reads has changed.",
-    "log_message": "uWSGI's log, if it is [read](log.md), had a known message. Messages are joined by their sentence.",
-    "deploy_judged": "What a reload changed is known: requests are slower, faster, or without a change "
-    "([deploys](deploys.md)).",
-    "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
-    "Its time is that of the first.",
+NUMBERS: Mapping[str, float] = {
+    "sampling_gap": GAP_SECONDS,
+    "worker_started": AWAY_SECONDS,
+    "verdict_changed": JUDGE_SECONDS,
+    "max_requests": REACHED_REQUESTS,
+    "max_worker_lifetime": REACHED,
+    "reload_on_rss": REACHED,
 }
-
-CAUSE_TEXTS: Mapping[Cause, str] = {
-    "harakiri": "uWSGI's `harakiri_count` of the worker has grown. This one is certain: uWSGI says so itself.",
-    "out_of_memory": "The kernel counted one more process killed for want of memory, in the master's cgroup or on the "
-    "host, between the two samples. It does not count which process that was.",
-    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (uWSGI changes this "
-    "number by `max-requests-delta` and the worker's number).",
-    "max_worker_lifetime": f"The process was at least {REACHED:g} of `max-worker-lifetime` old.",
-    "reload_on_rss": f"Its resident memory was at least {REACHED:g} of `reload-on-rss` or `evil-reload-on-rss` at the "
-    "last sample.",
-    "unknown": "None of these. The evidence is how long it lived, how many requests it served and how much memory it "
-    "held. A crash, a kill from outside and an exit of the application look alike.",
-}
-"""In the order in which they are tried."""
+"""By the kind or the cause of an event: a number of the source that its text names."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -175,8 +150,21 @@ def _member(schema: Mapping[str, Any]) -> str:
 def event_kinds() -> Iterator[str]:
     """The kinds of events, with the mark that shows each in Grafana."""
     marks = _read_marks()
-    rows = [(f"`{kind}`", KIND_TEXTS[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
+    texts = read_texts("kinds")
+    rows = [(f"`{kind}`", texts[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
     yield from table(("kind", "what happened", "joined", "mark in Grafana"), rows)
+
+
+def read_texts(name: str) -> dict[str, str]:
+    """What docs/history.md says of each kind or cause, in the order of its table. Raises ValueError for a text without
+    its number in `NUMBERS`."""
+    _, _, *rows = read_section((ROOT / "docs" / "history.md").read_text(), name).splitlines()
+    cells = (row.removeprefix("| `").removesuffix(" |").split(" | ") for row in rows)
+    texts = {code.rstrip("`"): text for code, text, *_ in cells}
+    for code in NUMBERS.keys() & texts.keys():
+        if f" {NUMBERS[code]:g} " not in texts[code]:
+            raise ValueError(f"docs/history.md, {code}: the number is {NUMBERS[code]:g}")
+    return texts
 
 
 def _read_marks() -> dict[str, str]:
@@ -221,8 +209,9 @@ def log_messages() -> Iterator[str]:
 
 def event_causes() -> Iterator[str]:
     """The likely causes of a worker's end, in the order in which they are tried."""
-    causes = sorted(CAUSES, key=list(CAUSE_TEXTS).index)
-    yield from table(("cause", "evidence"), [(f"`{cause}`", CAUSE_TEXTS[cause]) for cause in causes])
+    texts = read_texts("causes")
+    causes = sorted(CAUSES, key=list(texts).index)
+    yield from table(("cause", "evidence"), [(f"`{cause}`", texts[cause]) for cause in causes])
 
 
 def scenes() -> Iterator[str]:
@@ -440,7 +429,7 @@ COMMENT = ("<!--", "-->")
 
 
 def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = COMMENT) -> str:
-    """Returns the text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
+    """The text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
     the text has no such marks."""
     before, _, after = _split(text, name, comment)
     return f"{before}{section}{after}"

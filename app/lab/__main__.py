@@ -72,7 +72,7 @@ def run_undisturbed(planned: Planned, run: Callable[[Planned], Outcome] = run_on
 
 
 def make_report(results: Path, length: Length) -> str:
-    """Returns the report on all results, also of experiments that ran before. Raises HeadroomError, OSError."""
+    """The report on all results, also of experiments that ran before. Raises HeadroomError, OSError."""
     outcomes = {}
     for experiment in EXPERIMENTS:
         with open_results(results_file(results, experiment.key)) as file:
@@ -81,7 +81,7 @@ def make_report(results: Path, length: Length) -> str:
 
 
 def results_file(results: Path, key: str) -> Path:
-    """Returns the file of an experiment's outcomes."""
+    """The file of an experiment's outcomes."""
     return results / f"{key}.jsonl"
 
 
@@ -139,7 +139,7 @@ def render(
     directory: Path,
     length: Length,
 ) -> str:
-    """Returns the report. outcomes: of each experiment, by its key; an experiment without is not reported. directory:
+    """The report. outcomes: of each experiment, by its key; an experiment without is not reported. directory:
     of the results."""
     sections = {
         experiment.key: experiment.report(

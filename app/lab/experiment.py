@@ -1,4 +1,4 @@
-"""An experiment of the lab: which runs it plans, done one after the other so that it can go on later, and its report."""
+"""An experiment of the lab: the runs that it plans, kept so that it can be continued, and what it reports of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Experiment:
 
 
 def plan_runs(key: str, setups: Sequence[Setup], loads: dict[str, Load], repetitions: int) -> list[Planned]:
-    """Returns the runs in the order A B A B; the name of each load begins with the experiment's key."""
+    """The runs in the order A B A B; the name of each load begins with the experiment's key."""
     return interleave(setups, {load_label(key, name): load for name, load in loads.items()}, repetitions)
 
 
@@ -101,7 +101,7 @@ def show_share(found: Spread | None) -> str:
 
 
 def spreads(runs: Runs, setups: Iterable[str], load: str, figure: Figure) -> dict[str, Spread]:
-    """Returns the figure of each setup that has it."""
+    """The figure of each setup that has it."""
     found = {name: runs.spread(name, load, figure) for name in setups}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -217,7 +217,7 @@ class Progress:
         print(f"{text} ({duration(self.seconds_left())} for all)" if text.endswith(" left") else text, flush=True)
 
     def seconds_left(self) -> float:
-        """Returns the seconds for all runs that are not done, if they are as late as those done since the start."""
+        """The seconds for all runs that are not done, if they are as late as those done since the start."""
         left = self._planned_left()
         done = self._first - left
         return left * ((self.clock() - self._began) / done if done > 0 else 1.0)

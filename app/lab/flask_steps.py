@@ -73,7 +73,7 @@ BESIDES = {
 
 
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
-    """Returns the runs. Without Cython, step 5 is left out."""
+    """The runs. Without Cython, step 5 is left out."""
     loads = {AB: Load(paths=(PATH,), clients=published.E1_CLIENTS, warm_up=WARM_UP, seconds=SECONDS)}
     if length.full:
         loads[OWN] = Load(paths=(PATH,), clients=32, warm_up=WARM_UP, seconds=SECONDS)

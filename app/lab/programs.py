@@ -62,7 +62,7 @@ class Programs:
 
 
 def mask_file(results: Path, experiment: str, setup: str) -> Path:
-    """Returns the file in which the workers of a setup record their affinity masks."""
+    """The file in which the workers of a setup record their affinity masks."""
     return results / "masks" / f"{experiment}-{''.join(c if c.isalnum() else '-' for c in setup)}.jsonl"
 
 
@@ -122,12 +122,12 @@ def keep_machine(results: Path, machine: Machine) -> None:
 
 
 def kept_machine(results: Path) -> Machine:
-    """Returns the machine of the results. Raises OSError if there are none."""
+    """The machine of the results. Raises OSError if there are none."""
     return Machine(**json.loads((results / "machine.json").read_text()))
 
 
 def choose_n(seconds: float = 0.1, most: int = published.E2_N) -> int:
-    """Returns the n for which naive fib(n) takes about so many seconds here: each step takes 1.618 times as long."""
+    """The n for which naive fib(n) takes about so many seconds here: each step takes 1.618 times as long."""
     for n in range(20, most):
         if min(timeit.repeat(partial(fibonacci.naive, n), number=1, repeat=3)) > seconds / 1.27:
             return n
@@ -139,7 +139,7 @@ def _best_time(call: Callable[[], object], number: int = 5000) -> float:
 
 
 def _compiled_time(lab: Environment) -> float | None:
-    """Returns the seconds of a call of the compiled module, in the lab's Python; None if there is none."""
+    """The seconds of a call of the compiled module, in the lab's Python; None if there is none."""
     module = prepare.compiled_module(lab)
     if module is None:
         return None

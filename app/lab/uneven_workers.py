@@ -69,7 +69,7 @@ NAMES = [*(name + lock for name in GRID for lock in ("", LOCK)), PINNED, UNEVEN,
 
 
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
-    """Returns the runs: the grid and the costly case at one rate, the interpreters with few clients."""
+    """The runs: the grid and the costly case at one rate, the interpreters with few clients."""
     seconds = length.seconds(13)  # in less, the calm worker has too few requests for the cost of unevenness
     path = (f"/mixed?cpu_ms={CPU_MS}&io_ms={IO_MS}",)
     loads = {OPEN: Load(paths=path, rate=RATE, seconds=seconds)}
@@ -298,7 +298,7 @@ STATES = ("cpu", "cpu_wait", "interpreter_lock", "sleep")
 
 
 def published_table() -> list[str]:
-    """Returns the published results."""
+    """The published results."""
     rows = []
     for shape in published.SHAPES:
         least, most = shape.shares
@@ -337,7 +337,7 @@ def clients_table(runs: Runs, load: str, setups: Sequence[str]) -> list[str]:
 
 
 def waits_table(runs: Runs, load: str, setups: Sequence[str]) -> list[str]:
-    """Returns what the threads in service waited for, and the figures about interpreters."""
+    """What the threads in service waited for, and the figures about interpreters."""
     head = [
         *("setup", "in service", *(f"`{state}`" for state in STATES), "`interpreter_lock`, by worker"),
         *("busiest interpreter", "cost of unevenness", "least headroom"),
@@ -361,19 +361,19 @@ def waits_table(runs: Runs, load: str, setups: Sequence[str]) -> list[str]:
 
 
 def _state(seen: Sequence[Outcome], state: str) -> str:
-    """Returns the threads in a wait state: the median of the runs."""
+    """The threads in a wait state: the median of the runs."""
     values = [run.observed.waits.get(state, 0.0) for run in seen if run.observed and run.observed.waits]
     return f"{median(values):.1f}" if values else NONE
 
 
 def _by_worker(seen: Sequence[Outcome]) -> str:
-    """Returns the threads of each worker that wait for its interpreter, the most first: the median of the runs."""
+    """The threads of each worker that wait for its interpreter, the most first: the median of the runs."""
     ranked = [sorted(run.observed.interpreter_waits.values(), reverse=True) for run in seen if run.observed]
     return ", ".join(f"{median(values):.1f}" for values in zip(*ranked, strict=False)) or NONE
 
 
 def _headroom(seen: Sequence[Outcome]) -> str:
-    """Returns the headroom that the exporter gave, with the limit that most runs had."""
+    """The headroom that the exporter gave, with the limit that most runs had."""
     found = [run.observed for run in seen if run.observed and run.observed.headroom is not None]
     if not found:
         return NONE

@@ -51,12 +51,12 @@ CARRIED = 0.98
 
 
 def rate_label(protocol: str, rate: int) -> str:
-    """Returns the name of a load."""
+    """The name of a load."""
     return load_label(KEY, f"{protocol}, {rate}/s")
 
 
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
-    """Returns the runs: each server at each rate, and with idle connections."""
+    """The runs: each server at each rate, and with idle connections."""
     setups = list(pong_setups(programs))
     seconds = length.seconds(1.5, 10)
     loads = {
@@ -102,13 +102,13 @@ def report(results: Results) -> Section:
 
 
 def measured_rates(results: Results, protocol: str) -> list[int]:
-    """Returns the rates that were run, rising."""
+    """The rates that were run, rising."""
     labels = {run.load for run in results.runs.outcomes}
     return [rate for rate in RATES[True] if rate_label(protocol, rate) in labels]
 
 
 def _top_labels(results: Results) -> dict[str, str]:
-    """Returns the load with the highest rate of each protocol."""
+    """The load with the highest rate of each protocol."""
     return {
         protocol: rate_label(protocol, rates[-1]) for protocol in CALLS if (rates := measured_rates(results, protocol))
     }
@@ -140,7 +140,7 @@ def _table(results: Results, protocol: str, rates: list[int]) -> list[str]:
 
 
 def _published(name: str, protocol: str) -> str:
-    """Returns what was published about a server under a protocol."""
+    """What was published about a server under a protocol."""
     if protocol == KEEP_ALIVE:
         replies = published.REPLIES_KEEP_ALIVE.get(name)
         if replies:
@@ -152,7 +152,7 @@ def _published(name: str, protocol: str) -> str:
 
 
 def _by_cpu(results: Results, load: str) -> list[str]:
-    """Returns the servers with results, the one with most replies per CPU second first."""
+    """The servers with results, the one with most replies per CPU second first."""
     known = spreads(results.runs, NAMES, load, replies_per_cpu)
     ran = [name for name in NAMES if results.runs.of(name, load)]
     return sorted(ran, key=lambda name: -known[name].median if name in known else 0.0)
@@ -220,7 +220,7 @@ class Server:
 
 
 def _own(name: str) -> tuple[str, ...]:
-    """Returns the command of a server that has no program of its own."""
+    """The command of a server that has no program of its own."""
     return ("python", "-m", "app.lab.applications.pong", name, "{port}")
 
 
@@ -282,7 +282,7 @@ def left_out(missing: dict[str, str]) -> dict[str, str]:
 
 
 def _in_namespace(server: Server) -> tuple[str, ...]:
-    """Returns what precedes the command: Apache refuses to serve as root, and as another user it could not read a
+    """What precedes the command: Apache refuses to serve as root, and as another user it could not read a
     checkout in root's home. In a user namespace it keeps root's rights under another name."""
     if server.package != "mod_wsgi" or os.geteuid() != 0:
         return ()

@@ -75,7 +75,7 @@ class Exporter:
         return cpu_seconds(self.process.pid)
 
     def samples(self) -> float:
-        """Returns how many samples our exporter has taken so far; 0 for other exporters."""
+        """How many samples our exporter has taken so far; 0 for other exporters."""
         found = _SAMPLES.search(self.scraper.scrape().body)
         return float(found[1]) if found else 0.0
 
@@ -84,7 +84,7 @@ class Exporter:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Returns the CPU time of a process in seconds, including threads that have ended, to the nanosecond."""
+    """The CPU time of a process in seconds, including threads that have ended, to the nanosecond."""
     return time.clock_gettime(~pid << 3 | 2)  # the clock id that clock_getcpuclockid(3) returns: CPUCLOCK_SCHED is 2
 
 

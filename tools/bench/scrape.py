@@ -214,7 +214,7 @@ class _Watch:
             before = now
 
     def _system_call(self) -> str:
-        """Returns the number of the system call in which the master is asleep, or `running`."""
+        """The number of the system call in which the master is asleep, or `running`."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             return os.read(descriptor, 256).split()[0].decode()
@@ -284,7 +284,7 @@ def _targets(results: Sequence[Result]) -> str:
 
 
 def _cpu(figures: Figures) -> float:
-    """Returns the CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
+    """The CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
     return statistics.median(figures.cpu) + statistics.median(figures.sample)
 
 

@@ -58,7 +58,7 @@ def lines(case: str, compared: Iterable[Line]) -> str:
 def within(
     figure: str, ours: float, truth: float, target: float | None, note: str = "", unit: str = "", scale: float = 1
 ) -> Line:
-    """Returns the line of a figure whose relative error may be at most `target`; None for no target."""
+    """The line of a figure whose relative error may be at most `target`; None for no target."""
     error = ours / truth - 1 if truth else float("inf") if ours else 0.0
     return Line(
         figure,

@@ -6,7 +6,7 @@ pip and `build` run it in an environment that has only setuptools: the command l
 import sys
 from pathlib import Path
 
-from setuptools.build_meta import *  # noqa: F403  (the hooks that PEP 517 names)
+from setuptools.build_meta import *  # type: ignore[import-untyped,unused-ignore]  # noqa: F403  (the hooks of PEP 517)
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "exporter")]

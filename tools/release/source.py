@@ -51,7 +51,7 @@ def version_of(module: str) -> str:
 
 
 def changed_files(checkout: Path) -> list[str]:
-    """Returns the files that differ from the last commit, or are unknown to git: they are not in a release."""
+    """The files that differ from the last commit, or are unknown to git: they are not in a release."""
     return _git(checkout, "status", "--porcelain").splitlines()
 
 

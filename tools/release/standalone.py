@@ -31,7 +31,7 @@ _FOLDER = Path("deploy/standalone")
 
 
 def file_name(version: str) -> str:
-    """Returns the name of the program in a release: it runs on this kind of machine."""
+    """The name of the program in a release: it runs on this kind of machine."""
     return f"uwsgi-headroom-{version}-linux-{platform.machine()}"
 
 

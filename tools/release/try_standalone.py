@@ -72,7 +72,7 @@ def _seconds(command: list[str]) -> float:
 
 
 def _resident(pid: int) -> int:
-    """Returns the resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
+    """The resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     status = Path(f"/proc/{pid}/status").read_text()
     own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))

@@ -82,7 +82,7 @@ def line(result: Result) -> str:
 
 
 def full_text(result: Result) -> str:
-    """Returns what was run and expected, and the whole text that `check` writes about it."""
+    """What was run and expected, and the whole text that `check` writes about it."""
     row, seen = result.row, result.seen
     head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
     head += [f"Expected: {_expected(row)}. {row.why}".rstrip()]

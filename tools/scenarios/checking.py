@@ -152,7 +152,7 @@ def read_document(document: dict[str, Any], exit_status: int, row: Scenario) -> 
 
 
 def _sentence(document: dict[str, Any], findings: tuple[dict[str, Any], ...], outcome: Outcome) -> str:
-    """Returns the verdict, leaving aside other programs on the machine."""
+    """The verdict, leaving aside other programs on the machine."""
     if outcome != "ok":
         return str(findings[0]["title"])
     left_out = document["status"] != "ok"
@@ -166,7 +166,7 @@ def _figures(document: dict[str, Any]) -> dict[str, float]:
 
 
 def _first_limit(headroom: dict[str, Any] | None, expected: tuple[str | None, ...]) -> str | None:
-    """Returns the first limit; skips `cpu` unless the row expects it. None if there is none, as for an emperor."""
+    """The first limit; skips `cpu` unless the row expects it. None if there is none, as for an emperor."""
     if headroom is None:
         return None
     first: str | None = headroom["first"]

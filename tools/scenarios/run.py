@@ -88,7 +88,7 @@ def run_all(
 
 
 def counted(load: Load, server: Server) -> Load:
-    """Returns the load with its rate in requests per second, if it was given as a part of the capacity."""
+    """The load with its rate in requests per second, if it was given as a part of the capacity."""
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))
@@ -162,7 +162,7 @@ LONGER_CHECK = 1.2
 
 
 def vary(row: Scenario, seed: int) -> Scenario:
-    """Returns the variation of a scenario that a seed stands for. Other service times at the same load share, another
+    """The variation of a scenario that a seed stands for. Other service times at the same load share, another
     size of the same kind where the row permits it, other arrivals and a slightly longer check: an expert comes to the
     same verdict."""
     chance = random.Random(f"{row.name} wide {seed}")
@@ -188,7 +188,7 @@ def _resize(number: int, chance: random.Random) -> int:
 
 
 def _vary_load(load: Load, growth: float, longer: float) -> Load:
-    """Returns the load scaled by the server's `growth`, with requests `longer` by this factor."""
+    """The load scaled by the server's `growth`, with requests `longer` by this factor."""
     is_long = load.io_ms > MOST_VARIED_MS
     return replace(
         load,

@@ -102,7 +102,7 @@ def layer(below: list[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def _prepared(suite: str) -> Path:
-    """Returns the root of `suite` with systemd, three uWSGIs and the exporter's dependencies; makes it if absent."""
+    """The root of `suite` with systemd, three uWSGIs and the exporter's dependencies; makes it if absent."""
     needs = [*_PACKAGES, *_PROGRAMS.values(), (ROOT / "setup.cfg").read_text(), (ROOT / "pyproject.toml").read_text()]
     digest = hashlib.sha256("\n".join(needs).encode()).hexdigest()[:12]
     kept = debian_root.cache() / f"stats-trial-{suite}-{digest}"

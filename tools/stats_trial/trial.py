@@ -344,7 +344,7 @@ class Block:
 
 
 def blocks(printed: str) -> list[Block]:
-    """Returns the blocks of uWSGIs, without stats or with stats that the exporter cannot read yet."""
+    """The blocks of uWSGIs, without stats or with stats that the exporter cannot read yet."""
     found: list[Block] = []
     lines: list[str] = []
     name = ""
@@ -360,14 +360,14 @@ def blocks(printed: str) -> list[Block]:
 
 
 def stats_addresses(printed: str) -> dict[str, str]:
-    """Returns the addresses of the command that watches all servers, by name."""
+    """The addresses of the command that watches all servers, by name."""
     words = watch_command(printed)
     pairs = [word.partition("=") for before, word in pairwise(words) if before == "--stats"]
     return {name: address for name, _, address in pairs}
 
 
 def watch_command(printed: str) -> list[str]:
-    """Returns the words of the command that watches all servers, empty if none is printed."""
+    """The words of the command that watches all servers, empty if none is printed."""
     _, said, after = f"\n{printed}".partition("\nTo watch ")
     if not said:
         return []

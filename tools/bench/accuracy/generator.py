@@ -192,7 +192,7 @@ class Truth:
         return mean_level(((record.enter, record.leave) for record in self.records), window)
 
     def in_client(self, window: tuple[float, float]) -> float:
-        """Returns the mean number of requests that clients waited for, including those in the listen queue."""
+        """The mean number of requests that clients waited for, including those in the listen queue."""
         return mean_level(((record.connected, record.end) for record in self.records), window)
 
     def completed(self, window: tuple[float, float]) -> float:
@@ -215,7 +215,7 @@ class Truth:
 
 
 def mean_level(intervals: Iterable[tuple[int, int]], window: tuple[float, float]) -> float:
-    """Returns how many intervals (in nanoseconds) cover a moment of the window (in seconds), on average."""
+    """How many intervals (in nanoseconds) cover a moment of the window (in seconds), on average."""
     start, end = round(window[0] * SECOND), round(window[1] * SECOND)
     covered = sum(max(0, min(late, end) - max(early, start)) for early, late in intervals)
     return covered / (end - start)

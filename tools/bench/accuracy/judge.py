@@ -228,9 +228,9 @@ def gauges(case: Measured) -> Iterator[Line]:
                 if named["window"] == length and set(rule.fixed) <= labels:
                     compared.append((rule, named, ours, expected[named.get(rule.by, "")]))
     worst, misses = (0.0, "all equal"), []
-    for rule, labels, ours, truth in compared:
+    for rule, named, ours, truth in compared:
         off = 0.0 if abs(ours - truth) <= rule.least else abs(ours / truth - 1) if truth else float("inf")
-        name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join(filter(None, labels.values()))}}}` {off:.2%}"
+        name = f"`{rule.gauge.removeprefix('uwsgi_')}{{{', '.join(filter(None, named.values()))}}}` {off:.2%}"
         worst = max(worst, (off, f"worst: {name}"))
         misses += [] if off <= 0.01 else [name]
     note = "misses: " + ", ".join(misses) if misses else worst[1]

@@ -109,7 +109,7 @@ class Span:
 
 
 def first_reading(scrapes: Sequence[Scrape]) -> float:
-    """Returns the monotonic time of the exporter's first reading, to a few milliseconds.
+    """The monotonic time of the exporter's first reading, to a few milliseconds.
 
     A reading comes before the response of its scrape is complete, so each scrape gives an upper bound. The scrape that
     was answered soonest after its reading gives the tightest.

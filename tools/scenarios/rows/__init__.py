@@ -24,7 +24,7 @@ def find_twin(row: Scenario) -> Scenario | None:
 
 
 def find_rows(names: list[str]) -> list[Scenario]:
-    """Returns the rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
+    """The rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
     name."""
     for name in names:
         if not any(name.lower() in row.name.lower() for row in ROWS):

@@ -1,5 +1,4 @@
-// Canvases: as wide as their container and as sharp as their screen, in the colours of the style sheet. They are painted
-// again when the size changes, or the reader's light or dark mode.
+// Canvases, as wide as their container and as sharp as their screen, in the colours of the style sheet.
 
 import { el, mark } from "./dom.js";
 

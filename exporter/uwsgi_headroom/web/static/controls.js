@@ -1,5 +1,4 @@
-// The page's controls: a choice of options, a toggle, a button with feedback; keys, with a help dialog that lists them;
-// and the reader's choices in the page's URL, so that a copied URL shows the same view.
+// The page's controls, keys with their help, and the choices that a copied URL brings along.
 
 import { el } from "./dom.js";
 import * as format from "./format.js";

@@ -1,5 +1,4 @@
-// Moves the pointer of a chart without a mouse: by keyboard, as a slider whose text has the values, and by touch. One
-// finger moves the pointer on all charts, two fingers zoom to the time between them.
+// Moves the pointer of a chart without a mouse: by keyboard, as a slider whose text has the values, or by touch.
 
 import { mark } from "./dom.js";
 

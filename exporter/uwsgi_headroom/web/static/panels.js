@@ -115,7 +115,6 @@ function list(node, unknown) {
 
 const CONCURRENCY = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
 
-/** The options that advice depends on, and where each is set; and which server it is. */
 function setup() {
   const which = el("p", { class: "which" });
   const sentence = el("p", { class: "hint" });
@@ -150,7 +149,6 @@ function describe({ setup: known, thunder_lock: lock }) {
   ].filter(Boolean).join(" ");
 }
 
-/** The sockets, with the length of each listen queue or the reason why that is unknown. */
 function sockets() {
   const list = new Table("Sockets", SOCKETS, { key: (socket) => socket.name });
   return {
