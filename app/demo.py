@@ -1,4 +1,4 @@
-"""`make demo`: runs the exporter beside a real uWSGI under load, and prints what it says; needs only Python.
+"""`make demo`: runs the exporter beside a real uWSGI under load; needs only Python.
 
 It decides which programs run, in which order and on which addresses; the modules next to it start them.
 """

@@ -32,8 +32,8 @@ from uwsgi_headroom.watch.fleet import Fleet
 @contextlib.contextmanager
 def serving(processes: int, threads: int, *options: str) -> Iterator[real_uwsgi.Uwsgi]:
     """Runs uWSGI with these options, until the block ends, which begins when all workers accept requests."""
-    command = ["--master", "--enable-threads", "--need-app", "--processes", str(processes), "--listen", "1000"]
-    command += ["--threads", str(threads)] if threads > 1 else []
+    size = real_uwsgi.sized(processes, threads)
+    command = ["--master", "--enable-threads", "--need-app", *size, "--listen", "1000"]
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
         binary = real_uwsgi.wrapped(Path(directory), real_uwsgi.uwsgi_binary(), " ".join(prefix()))
         with real_uwsgi.bare(*command, "--stats", "{directory}/stats", *options, binary=binary) as server:

@@ -87,8 +87,7 @@ def measure(
     """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
-        options = ("--processes", str(workers), "--threads", str(threads))
-        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*options))
+        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*real_uwsgi.sized(workers, threads)))
         real_uwsgi.wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
         running = [
             stack.enter_context(exporters.running(name, command, uwsgi.stats)) for name, command in commands.items()

@@ -102,8 +102,7 @@ def run(case: Case, seconds: float) -> Result:
         stack.callback(backends.kill)
         if case.pinned:
             _pin(backends.pid, {0})
-        options = ["--processes", str(case.workers), "--disable-logging", *case.options]
-        options += ["--threads", str(case.threads)] if case.threads > 1 else []
+        options = [*real_uwsgi.sized(case.workers, case.threads), "--disable-logging", *case.options]
         server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP))
         if case.pinned:
             _pin(server.pid, {1})

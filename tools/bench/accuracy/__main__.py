@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.support.real_uwsgi import uwsgi
+from tests.support.real_uwsgi import sized, uwsgi
 from tools.bench import table
 from tools.bench.accuracy import judge, percentiles
 from tools.bench.accuracy.generator import APP, Load, generator
@@ -46,9 +46,9 @@ class Case:
 
     @property
     def options(self) -> list[str]:
-        options = ["--processes", str(self.processes), "--listen", str(LISTEN), "--disable-logging"]
-        options += ["--threads", str(self.threads)] if self.threads > 1 else []
-        return [*options, "--http-socket", "web"]  # in uWSGI's directory: HTTP on a UNIX socket
+        size = sized(self.processes, self.threads)
+        # `web` is in uWSGI's directory: HTTP on a UNIX socket.
+        return [*size, "--listen", str(LISTEN), "--disable-logging", "--http-socket", "web"]
 
 
 def every() -> Iterator[Case]:

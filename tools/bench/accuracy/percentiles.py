@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.promql import histogram_quantile
-from tests.support.real_uwsgi import uwsgi
+from tests.support.real_uwsgi import sized, uwsgi
 from tools.bench.accuracy.generator import APP, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
@@ -59,8 +59,7 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    options = ["--processes", str(case.processes), "--listen", "100", "--http-socket", "web"]
-    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+    options = [*sized(case.processes, case.threads), "--listen", "100", "--http-socket", "web"]
     options += ["--log-format", "%(micros)", "--req-logger", "file:micros"]
     with uwsgi(*options, app=APP) as server, contextlib.ExitStack() as stack:
         more = ["--window", "1h", "--waits", "false", "--samples-per-second"]
@@ -158,8 +157,8 @@ def every_queue() -> Iterator[QueueCase]:
 
 
 def run_queue(case: QueueCase, seconds: float) -> list[Line]:
-    options = ["--processes", str(case.processes), "--listen", "100", "--disable-logging", "--http-socket", "web"]
-    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+    size = sized(case.processes, case.threads)
+    options = [*size, "--listen", "100", "--disable-logging", "--http-socket", "web"]
     with (
         uwsgi(*options, app=APP) as server,
         exporting(server.stats, "--window", "1h", "--slo", "500ms:95%") as (_, scraper),
