@@ -27,7 +27,7 @@ from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines,
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import BEFORE_WATCH, VERDICT_CALLED, Column, table, verdict_columns
 from dashboards.signal import ONE
-from dashboards.signals import balance, processes, users, verdict, waits
+from dashboards.signals import balance, users, verdict, waits
 from dashboards.signals import limits as limit_signals
 
 TOP = 5
@@ -147,7 +147,7 @@ def _limits() -> Panels:
         figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(), decimals=0),
         figure(balance.COST_NOW, 6, threshold_colours.costly(), decimals=0),
         figure(balance.OTHERS, 6, threshold_colours.none(), decimals=0),
-        figure(processes.ROOM, 6, threshold_colours.at_least_one()),
+        figure(balance.ROOM, 6, threshold_colours.at_least_one()),
     ]
 
 
@@ -223,14 +223,12 @@ def _questions() -> Sequence[Row]:
         Row(
             "Are the processes healthy?",
             [
-                by_worker(processes.MEMORY, 8),
-                lines(processes.STATES, 8, stacked=True, overrides=states),
-                lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", threshold_colours.PLAIN)]),
-                by_worker(processes.OLDEST, 8),
-                by_worker(processes.FILES, 8),
-                lines(
-                    processes.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})
-                ),
+                by_worker(balance.MEMORY, 8),
+                lines(balance.STATES, 8, stacked=True, overrides=states),
+                lines(balance.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", threshold_colours.PLAIN)]),
+                by_worker(balance.OLDEST, 8),
+                by_worker(balance.FILES, 8),
+                lines(balance.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})),
             ],
             folded=True,
         ),

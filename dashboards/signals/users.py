@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards import thresholds
-from dashboards.signal import ONE, PER_MINUTE, RATE, TIMES, WINDOW, Series, Signal, signal
+from dashboards.signal import BURNS_AN_HOUR, BURNS_HOURS, ONE, PER_MINUTE, RATE, TIMES, WINDOW, Series, Signal, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
 _REQUESTS = f"sum({ONE.rate('uwsgi_worker_requests_total')})"
@@ -154,7 +153,7 @@ def burn() -> Signal:
         "Burn rate of the error budget",
         TIMES,
         f"""The share of bad requests divided by the share that the objective permits, over several windows. At 1x, the
-        budget of 30 days lasts 30 days. The page needs {thresholds.BURNS_AN_HOUR:g}x over 1 h and 5 min, or
-        {thresholds.BURNS_HOURS:g}x over 6 h and 30 min; the ticket looks at days. {_NO_OBJECTIVE}""",
+        budget of 30 days lasts 30 days. The page needs {BURNS_AN_HOUR:g}x over 1 h and 5 min, or
+        {BURNS_HOURS:g}x over 6 h and 30 min; the ticket looks at days. {_NO_OBJECTIVE}""",
         *(Series(f"{_bad(window)} / (1 - {_OBJECTIVE})", window) for window in ("5m", "1h", "6h")),
     )
