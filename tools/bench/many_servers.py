@@ -78,7 +78,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT", help="only situations whose name contains this text")
     parser.add_argument("--servers", type=int, default=200, help="of 8x8 (default %(default)s)")
     parser.add_argument("--vassals", type=int, default=1000, help="of 2x1 (default %(default)s)")
-    parser.add_argument("--real", type=int, help="vassals that are real (default: as many as fit into memory)")
     parser.add_argument("--sockets", type=int, default=5000, help="stale or stand-in (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="of each measurement (default %(default)s)")
     return parser.parse_args()
@@ -92,7 +91,7 @@ def _servers(options: argparse.Namespace) -> list[Row]:
 
 
 def _vassals(options: argparse.Namespace) -> list[Row]:
-    real = count_vassals(options.vassals) if options.real is None else min(options.real, options.vassals)
+    real = count_vassals(options.vassals)
     others = options.vassals - real
     patterns: list[str] = []
     with contextlib.ExitStack() as stack:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,11 +15,13 @@ import msgspec
 from tools.bench.table import machine, render_table
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
-from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows, vary
+from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows
 from tools.scenarios.scenario import Load, Scenario, Server
 from tools.tables import replace_section
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server as Document
+
+NOWHERE = Path(os.devnull)
 
 
 def main() -> int:
@@ -27,8 +29,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     parser.add_argument("--all", action="store_true", help="run healthy twins and two random variations of each, too")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write a line for each row into this document")
-    parser.add_argument("--vary", type=int, metavar="SEED", help="run a wide random variation of each row")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="write the whole text of each verdict, as it comes")
+    parser.add_argument("--texts", type=Path, default=NOWHERE, metavar="FILE", help="write whole verdicts as they come")
     parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
     options = parser.parse_args()
     try:
@@ -36,22 +37,16 @@ def main() -> int:
     except LookupError as error:
         parser.error(str(error))
     table = plan(rows, options.seed) if options.all else []
-    if options.vary is not None:
-        rows = [vary(row, options.vary) for row in rows]
-    elif table:
+    if table:
         rows = [run for each in table for run in (each.row, *each.variations)]
     print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
     begun = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        texts = None
-        if options.texts:
-            options.texts.parent.mkdir(parents=True, exist_ok=True)
-            texts = stack.enter_context(options.texts.open("w"))
+    options.texts.parent.mkdir(parents=True, exist_ok=True)
+    with options.texts.open("w") as texts:
 
         def report(result: Result) -> None:
             print(line(result), flush=True)
-            if texts:
-                print(full_text(result), file=texts, flush=True)
+            print(full_text(result), file=texts, flush=True)
 
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
