@@ -82,7 +82,7 @@ _LINE = 78
 
 
 def write() -> None:
-    DIRECTORY.mkdir(exist_ok=True)
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
     for path, text in pages():
         path.write_text(text)
 
