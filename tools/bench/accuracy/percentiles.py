@@ -46,6 +46,7 @@ class Case:
     threads: int
     load: Load
     by_log: bool = False
+    tcp: bool = False
 
 
 def every() -> Iterator[Case]:
@@ -138,25 +139,15 @@ THRESHOLD = 0.5
 SECOND = 1e9
 
 
-@dataclass(frozen=True)
-class QueueCase:
-    """A server whose queue fills and empties at random, and its load."""
-
-    name: str
-    processes: int
-    threads: int
-    load: Load
-    tcp: bool
-
-
-def every_queue() -> Iterator[QueueCase]:
+def every_queue() -> Iterator[Case]:
+    """Servers whose queue fills and empties at random."""
     for place, tcp in (("UNIX", False), ("TCP", True)):
-        yield QueueCase(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp)
-        yield QueueCase(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp)
-        yield QueueCase(f"2x2 bursts, {place}", 2, 2, Load(clients=24, io_ms=40, think_ms=200, burst=1.5), tcp)
+        yield Case(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp=tcp)
+        yield Case(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp=tcp)
+        yield Case(f"2x2 bursts, {place}", 2, 2, Load(clients=24, io_ms=40, think_ms=200, burst=1.5), tcp=tcp)
 
 
-def run_queue(case: QueueCase, seconds: float) -> list[Line]:
+def run_queue(case: Case, seconds: float) -> list[Line]:
     size = sized(case.processes, case.threads)
     options = [*size, "--listen", "100", "--disable-logging", "--http-socket", "web"]
     with (
