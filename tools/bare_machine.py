@@ -50,7 +50,7 @@ def requests(metrics: str) -> float:
 
 
 def complaints(output: str, running: list[str], silence: float, requests_later: float) -> list[str]:
-    """Returns a sentence for each fault of a running demo.
+    """A sentence for each fault of a running demo.
 
     output: what the demo has printed; running: paths of its programs; silence: the longest time without output in
     seconds, less the longest time for which the machine itself stalled; requests_later: requests counted in the last

@@ -127,7 +127,7 @@ def project(extras: str, root: Path = ROOT) -> Environment:
 
 
 def built_uwsgi(root: Path = ROOT) -> Path:
-    """Returns uWSGI built from source. Raises `SetupError` if it cannot be built."""
+    """uWSGI built from source. Raises `SetupError` if it cannot be built."""
     environment, of = Environment(root / ".venv-uwsgi"), PYTHON
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
@@ -180,7 +180,7 @@ def uwsgi_for_demo(root: Path = ROOT) -> Path:
 
 
 def uwsgi_for_tests(root: Path = ROOT) -> Path:
-    """Returns uWSGI built from source, which most people run; if it cannot be built, the wheel."""
+    """uWSGI built from source, which most people run; if it cannot be built, the wheel."""
     if "UWSGI" in os.environ:
         return Path(os.environ["UWSGI"])
     reason = cannot_build()

@@ -152,7 +152,7 @@ def _decode(body: bytes) -> Decoding:
 
 
 def _filled(first: bytes, more: bytes, last: bytes, size: int = SIZE_CAP) -> bytes:
-    """Returns a document of at most `size` bytes: `first`, then `more` repeated, then `last`."""
+    """A document of at most `size` bytes: `first`, then `more` repeated, then `last`."""
     return first + more * ((size - len(first) - len(last)) // len(more)) + last
 
 
@@ -161,7 +161,7 @@ def _server(**keys: object) -> bytes:
 
 
 def _workers(count: int, threads: int, variables: int = 0) -> bytes:
-    """Returns `count` workers of `threads` threads as uWSGI prints them, with `variables` bytes of request variables in
+    """`count` workers of `threads` threads as uWSGI prints them, with `variables` bytes of request variables in
     each thread."""
     core = {
         **dict.fromkeys(("id", "requests", "static_requests", "routed_requests", "write_errors", "read_errors"), 1),
@@ -176,7 +176,7 @@ def _workers(count: int, threads: int, variables: int = 0) -> bytes:
 
 
 def _requests(variable: bytes, size: int = SIZE_CAP) -> bytes:
-    """Returns a server of 1,024 busy threads whose requests repeat `variable` as often as `size` allows."""
+    """A server of 1,024 busy threads whose requests repeat `variable` as often as `size` allows."""
     opening, closing = b'{"requests":1,"in_request":1,"vars":["A=', b'",""],"req_info":{}}'
     room = size // 1024 - len(opening) - len(closing) - 2
     core = opening + variable * (room // len(variable)) + closing

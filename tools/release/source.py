@@ -43,7 +43,7 @@ class Source:
 
 
 def version_of(module: str) -> str:
-    """Returns `__version__` of a module's text. Raises `SetupError` if there is none."""
+    """`__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
         raise SetupError(f"{MODULE} has no line: __version__ = ...")

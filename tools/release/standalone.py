@@ -50,7 +50,7 @@ def _build_into_dist() -> None:
 
 
 def _prepared(directory: Path) -> Path:
-    """Returns a root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
+    """A root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
     root = directory / f"{SUITE}-{PYTHON[1]}"
     if root.exists():
         return root

@@ -68,7 +68,7 @@ def _try_on(suites: Sequence[str]) -> None:
 
 
 def older_package(package: Path, scratch: Path) -> Path:
-    """Returns a package of a lower version, with another configuration file, made from `package`."""
+    """A package of a lower version, with another configuration file, made from `package`."""
     tree, older = scratch / "older", scratch / "older.deb"
     commands.run_command(["dpkg-deb", "--raw-extract", package, tree])
     control = tree / "DEBIAN/control"

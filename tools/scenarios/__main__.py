@@ -63,7 +63,7 @@ HEADER = " | situation | uWSGI | load | `check` says"
 
 
 def line(result: Result) -> str:
-    """Returns one line for a terminal, and one for each difference."""
+    """One line for a terminal, and one for each difference."""
     if result.seen is None:
         why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
         return f"{result.mark} {result.row.name}: {why}"

@@ -10,8 +10,8 @@
 * "Serves at least X/s": X within 15 % of the throughput under as many clients as the threads and the queue hold.
 * Where no queue was full: the response time, with the queue, is the time in service before, within 25 % or 20 ms.
 
-Each row has an open-loop load, which does not ease as the server slows. Its requests come at a rate that one step can
-serve. `outside` makes the change where it is not a setting of uWSGI.
+Each row has an open-loop load, which does not ease as the server slows, at a rate that one step can serve. `outside`
+makes the change where it is not a setting of uWSGI.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def vary(row: Scenario, seed: int) -> Scenario:
 
 
 def _resize(number: int, chance: random.Random) -> int:
-    """Returns another number of processes or threads; one stays one, and several stay several."""
+    """Another number of processes or threads; one stays one, and several stay several."""
     return 1 if number == 1 else max(2, round(number * chance.uniform(*WIDE)))
 
 

@@ -196,7 +196,7 @@ class Truth:
         return mean_level(((record.connected, record.end) for record in self.records), window)
 
     def completed(self, window: tuple[float, float]) -> float:
-        """Returns concurrency by Little's law: application time of the requests that ended in the window, divided by
+        """Concurrency by Little's law: application time of the requests that ended in the window, divided by
         its length."""
         time = sum(record.leave - record.enter for record in self._ended(window))
         return time / SECOND / (window[1] - window[0])

@@ -94,8 +94,7 @@ ROWS = (
         Expected("warning", ("signal_handlers",), words=("target='mule'", "of 2 threads"), not_words=NO_MORE),
         (Load(rate=100, io_ms=10),),
         twin=healthy(
-            "a timer that runs in a mule",
-            server=Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP),
+            "a timer that runs in a mule", server=Server(2, 1, ("--env", "IMPORT=mule", "--mules", "1"), app=APP)
         ),
     ),
     Scenario(
@@ -106,11 +105,7 @@ ROWS = (
         ),
         (Load(rate=40, io_ms=10, path="/thread"),),
         lead=9.0,
-        twin=healthy(
-            "a pool of threads that fills up",
-            Load(rate=40, io_ms=10, path="/thread?pool=1"),
-            lead=2.0,
-        ),
+        twin=healthy("a pool of threads that fills up", Load(rate=40, io_ms=10, path="/thread?pool=1"), lead=2.0),
     ),
     Scenario(
         "the import waits for a backend",
@@ -209,10 +204,7 @@ ROWS = (
             words=("lock of the application, on a file", "`kill -9`", "lsof", "close_fds"),
             not_words=("py-spy", "for less time"),
         ),
-        (
-            Load(clients=1, requests=1, path="/leave"),
-            Load(clients=6, io_ms=20, path="/flock", start=2.0),
-        ),
+        (Load(clients=1, requests=1, path="/leave"), Load(clients=6, io_ms=20, path="/flock", start=2.0)),
         lead=5.0,
         why="The kernel names the worker that took it, and ended. The program that it started has the same open file, "
         "and ignores SIGTERM, as the threads of uWSGI do.",
@@ -229,10 +221,7 @@ ROWS = (
         ),
         (Load(clients=28, io_ms=100, path="/pool"),),
         why="Of some 14 requests in each worker, five have a connection, and nine wait for one.",
-        twin=healthy(
-            "a pool that is large enough",
-            Load(clients=4, io_ms=100, path="/pool"),
-        ),
+        twin=healthy("a pool that is large enough", Load(clients=4, io_ms=100, path="/pool")),
     ),
     Scenario(
         "SQLite that one request writes to at a time",
@@ -247,11 +236,7 @@ ROWS = (
         (Load(clients=16, io_ms=60, path="/sqlite"),),
         seconds=12.0,
         why="A request has the file for 60 ms. The others sleep, try again and sleep; the kernel knows of no lock.",
-        twin=healthy(
-            "SQLite with room",
-            Load(clients=1, io_ms=60, path="/sqlite"),
-            seconds=12.0,
-        ),
+        twin=healthy("SQLite with room", Load(clients=1, io_ms=60, path="/sqlite"), seconds=12.0),
     ),
     Scenario(
         "requests that sleep once, in every thread",
@@ -295,11 +280,7 @@ ROWS = (
         (Load(clients=16, io_ms=20, path="/run"),),
         seconds=12.0,
         alone=True,
-        twin=healthy(
-            "requests that start few programs",
-            Load(rate=1, io_ms=5, path="/run"),
-            seconds=12.0,
-        ),
+        twin=healthy("requests that start few programs", Load(rate=1, io_ms=5, path="/run"), seconds=12.0),
     ),
     Scenario(
         "two mules compute",
@@ -371,9 +352,7 @@ ROWS = (
         quick=True,
         why="Nobody is served from then on: with `thunder-lock` only the holder of its lock may accept.",
         twin=healthy(
-            "a thunder lock that works",
-            Load(part=0.5, io_ms=50),
-            expected=Expected("ok", limits=("threads",)),
+            "a thunder lock that works", Load(part=0.5, io_ms=50), expected=Expected("ok", limits=("threads",))
         ),
     ),
     Scenario(
@@ -408,12 +387,7 @@ ROWS = (
     Scenario(
         "SIGTERM without die-on-term",
         Server(4, 1, die_on_term=False),
-        Expected(
-            "warning",
-            ("requests_lost",),
-            words=("sigterm", "die-on-term"),
-            not_words=("dmesg", "died"),
-        ),
+        Expected("warning", ("requests_lost",), words=("sigterm", "die-on-term"), not_words=("dmesg", "died")),
         (Load(part=0.5, io_ms=1000),),
         (Event(5.0, actions.terminate),),
         why="Two requests or so are in service and are lost, of some twenty: one event, with one cause.",
@@ -439,10 +413,7 @@ ROWS = (
         Server(2, 2, ("--cache2", "name=pages,items=50")),
         Expected("warning", ("cache_full",), words=("cache `pages` is full", "`items`"), not_words=("processes",)),
         (Load(rate=20, io_ms=5, path="/cache"),),
-        twin=healthy(
-            "a cache with room",
-            server=Server(2, 2, ("--cache2", "name=pages,items=5000")),
-        ),
+        twin=healthy("a cache with room", server=Server(2, 2, ("--cache2", "name=pages,items=5000"))),
     ),
     Scenario(
         "a spooler that falls behind",
@@ -451,19 +422,13 @@ ROWS = (
         (Load(rate=3, io_ms=5, path="/spool?task_ms=2000"),),
         seconds=24.0,
         lead=8.0,
-        twin=healthy(
-            "a spooler that keeps up",
-            Load(rate=3, io_ms=5, path="/spool?task_ms=20"),
-        ),
+        twin=healthy("a spooler that keeps up", Load(rate=3, io_ms=5, path="/spool?task_ms=20")),
     ),
     Scenario(
         "static files for slow clients",
         Server(2, 2, STATIC, files={"files/big.txt": "x" * 2_000_000}),
         Expected(
-            "critical",
-            ("static_files",),
-            words=("static files hold the threads", "offload-threads"),
-            not_words=NO_MORE,
+            "critical", ("static_files",), words=("static files hold the threads", "offload-threads"), not_words=NO_MORE
         ),
         (SLOW_READERS, Load(rate=1, io_ms=20)),
         why="A client that reads after a second holds its worker's thread until then.",

@@ -1,9 +1,8 @@
 """What threads wait for: locks, backends, clients, work without the interpreter lock; and checks from elsewhere.
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
-shows what is said without it. Servers that the application asks are stand-ins, or real ones with real clients
-(`beside`): psycopg2, SQLAlchemy and Django on PostgreSQL, redis-py, requests, and nginx in front. The rows of DNS
-also need the right to serve port 53.
+shows what is said without it. The application asks stand-ins, or real servers with real clients: psycopg2, SQLAlchemy
+and Django on PostgreSQL, redis-py, requests, and nginx in front. Rows of DNS also need the right to serve port 53.
 """
 
 from __future__ import annotations
