@@ -1,7 +1,7 @@
 """Installs what `make lint`, `make bench`, `make lab` and `make test` need.
 
-The lab has an environment of its own, `.venv-lab`: the WSGI servers that it compares, and the demo's Fibonacci module
-compiled by Cython. What cannot be installed is left out. The reason is kept in the environment, and the lab reports it.
+`.venv-lab` has the WSGI servers that the lab compares, and the demo's Fibonacci module compiled by Cython. What cannot
+be installed is left out. The reason is kept in the environment, and the lab reports it.
 """
 
 from __future__ import annotations

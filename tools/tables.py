@@ -1,7 +1,7 @@
 """Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
 
-Each function yields the lines of one section as Markdown. `tools.generate` says which document has it. The section
-stands between marks; around it the document is written by hand.
+Each function yields the lines of one section as Markdown, which stands between marks. `tools.generate` says in which
+document.
 """
 
 from __future__ import annotations
