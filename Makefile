@@ -35,7 +35,7 @@ lint:  ## check style, formatting and types
 	.venv/bin/mypy -p uwsgi_headroom -p app -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
-generate:  ## write all generated files that are committed: dashboards, manual pages, tables in documents
+generate:  ## write all generated files that are committed: dashboards, tables in documents
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/python -m tools.generate
 
@@ -46,7 +46,7 @@ bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exp
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.scrape $(if $(PEER),--peer "$(PEER)") $(ARGS)
 
-bench-accuracy:  ## compare the figures with the truth, for 35 minutes (ARGS="--quick", ARGS="--prometheus")
+bench-accuracy:  ## compare the figures with the truth, for 35 minutes (ARGS="--seconds 8", ARGS="--only queue")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.accuracy $(ARGS)
 
@@ -136,5 +136,5 @@ release-twice:  ## build a release twice, in different places, and compare the b
 	@$(PYTHON) -m tools.release --twice
 
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/man deploy/kubernetes/kustomize/rules exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

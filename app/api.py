@@ -83,7 +83,7 @@ def error() -> Response:
 
 
 def _amount(name: str, limit: float, default: float = 0) -> float:
-    """Returns the query parameter `name` as a number from 0 to `limit`; responds 400 if it is not one."""
+    """The query parameter `name` as a number from 0 to `limit`; responds 400 if it is not one."""
     text = request.args.get(name, "")
     try:
         amount = float(text) if text else default

@@ -1,32 +1,34 @@
 """`make demo`: runs the exporter beside a real uWSGI under load; needs only Python.
 
-This module decides which programs run, in which order and on which addresses; the modules next to it start them.
+It decides which programs run, in which order and on which addresses; the modules next to it start them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
+import json
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from app import demo_monitoring, scenes, status_line
+from app import demo_monitoring, scenes
 from app.demo_monitoring import DemoMonitoring
-from app.demo_programs import Stage, programs, refuse_without_needs
-from app.happenings import Happenings
-from app.listener import PREFIX, listener
-from app.loopback import address, get, why_taken
-from app.parent import end_with
+from app.demo_programs import SERVER, Happenings, Stage, programs, refuse_without_needs
+from app.loopback import PREFIX, address, get, listener, why_taken
 from app.programs import ProgramError, Running, running
-from app.scene import Scene
+from app.scenes import Scene
 from tools import environments
-from tools.commands import CommandError
+from tools.commands import CommandError, note
 from tools.environments import ROOT, SetupError
-from tools.progress import note
 from uwsgi_headroom.tune.guard import guard_this_process, interrupt_on_signals
+from uwsgi_headroom.words.formats import factor, mean_count, percent
+from uwsgi_headroom.words.states import LIMITS
 
 PORT = 9238  # the exporter's own default
 EVERY = 1.5  # seconds between two lines of figures
@@ -120,12 +122,12 @@ def _watch(port: int, up: Running, happenings: Happenings) -> None:
     said: str | None = None
     try:
         while True:
-            document = get(port, status_line.PATH, timeout=ANSWER)
-            verdict = status_line.verdict(document)
+            document = get(port, PATH, timeout=ANSWER)
+            verdict = read_verdict(document)
             if verdict and verdict != said:
                 said = verdict
                 _say(f"  {time.strftime('%H:%M:%S')}  {verdict}")
-            line = "  " + (status_line.figures(document) or "waiting for figures")
+            line = "  " + (read_figures(document) or "waiting for figures")
             if terminal:  # cut to its width, because a wrapped line cannot be overwritten
                 print("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1], end="", flush=True)
             else:
@@ -162,6 +164,54 @@ def refuse_taken(port: int) -> None:
             f"port {port} on 127.0.0.1 cannot be used ({reason})"
             f"{f': {by} listens on it' if by else ''}.\nChoose another one: make demo PORT=9300"
         )
+
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with(parent: int) -> None:
+    """Makes the kernel send SIGTERM to this process when its parent (PID `parent`) ends or has already ended."""
+    with contextlib.suppress(ImportError, AttributeError):  # without ctypes, only Ctrl-C ends this process
+        import ctypes  # noqa: PLC0415  # missing from some builds of Python
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # the parent ended before the call of prctl
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+PATH = f"/api/v1/servers/{SERVER}"
+"""Path of the exporter's API document of the demo's server."""
+
+
+def read_verdict(text: str | None) -> str | None:
+    """The severity and verdict from a server's document, or None if the document has no figures yet."""
+    document = _read(text)
+    if document is None:
+        return None
+    if document["state"] == "down":
+        return "DOWN: the server cannot be read."
+    return f"{document['status'].upper()}: {document['verdict']}" if document["flow"] else None
+
+
+def read_figures(text: str | None) -> str | None:
+    """A line of figures from a server's document, or None if the server is down or has no figures yet."""
+    document = _read(text)
+    if document is None or document["state"] == "down" or not document["flow"]:
+        return None
+    shares = [worker["share"] for worker in document["workers"] if worker["share"] is not None]
+    busy, available = document["flow"]["observed"], document["threads"]["available"]
+    parts = [f"shares {'/'.join(map(percent, shares)).replace(' ', '')}"] if shares else []
+    if busy is not None and available is not None:
+        parts.append(f"{mean_count(busy)} of {available} threads busy")
+    headroom = document["headroom"]
+    if headroom["factor"] is not None and headroom["first"]:
+        parts.append(f"headroom {factor(headroom['factor'])}, first limit: {LIMITS[headroom['first']].name}")
+    return "; ".join(parts) or None
+
+
+def _read(text: str | None) -> dict[str, Any] | None:
+    document: dict[str, Any] | None = json.loads(text) if text else None
+    return document
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from app import monitoring
 from app.loopback import address, free_port, why_taken
 from app.programs import Program
 from tools import debian
+from tools.commands import note
 from tools.environments import ROOT, SetupError
-from tools.progress import note
 
 PORTS = {"alertmanager": 9093, "prometheus": 9090}
 """Default ports of the two programs; another free port is used where one is taken."""
@@ -43,7 +43,7 @@ class DemoMonitoring:
                 yield self._on_free_port(name, make, MOST_PORTS)
 
     def addresses(self, running: Collection[str]) -> dict[str, dict[str, str]]:
-        """Returns the addresses of the programs named in `running`, each with what it shows."""
+        """The addresses of the programs named in `running`, each with what it shows."""
         pages = {}
         if "prometheus" in running:
             pages["Prometheus"] = monitoring.pages(self.ports["prometheus"])
@@ -53,7 +53,7 @@ class DemoMonitoring:
         return pages
 
     def _on_free_port(self, name: str, make: Callable[[int], Program], tries: int) -> Program:
-        """Returns the program, which is made again for another port if it ends because another process was faster."""
+        """The program, which is made again for another port if it ends because another process was faster."""
         port = self.ports[name] = free_port(PORTS[name])
 
         def instead() -> Program | None:

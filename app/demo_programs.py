@@ -1,4 +1,4 @@
-"""The programs of a scene: uWSGI, its load, its neighbours and the exporter, as commands and addresses."""
+"""The programs of a scene: uWSGI, its load, its neighbours and the exporter; and what happens to uWSGI on schedule."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import load
 from app.loopback import address, free_ports, get
-from app.programs import Program
-from app.scene import CONFIGURATION, DIRECTORY, SECOND, Scene
-from app.status_line import SERVER
+from app.programs import Program, Running
+from app.scenes import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
+from tools.commands import show_step
 from tools.environments import ROOT, SetupError
-from tools.progress import show_step
 
 SECONDS = 4 * 3600
 """A forgotten demo stops making requests after this time."""
@@ -63,7 +64,7 @@ class Stage:
 
 
 def uwsgi_program(stage: Stage, uwsgi: Path) -> Program:
-    """Returns the uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
+    """The uWSGI of the scene. Writes the configuration of its vassals, if it has any."""
     scene = stage.scene
     command: list[str | Path] = [uwsgi, "--ini", INI, *stage.filled(scene.options)]
     if scene.vassals:
@@ -93,19 +94,25 @@ def load_program(stage: Stage) -> Program:
     )
 
 
+_BURN = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
+"""A busy loop that runs for a bounded time."""
+
+
 def neighbour_programs(scene: Scene) -> list[Program]:
     """The processes that compete with the scene's uWSGI for CPU."""
     return [
         Program(
             name=f"neighbour-{number}",
             sentence=f"starting neighbour {number} of {scene.neighbours}",
-            command=[*_on_few_cpus(scene), sys.executable, "-m", "app.burner", str(SECONDS)],
+            command=[*_on_few_cpus(scene), sys.executable, "-c", _BURN, str(SECONDS)],
             ready=lambda: True,
         )
         for number in range(1, scene.neighbours + 1)
     ]
 
 
+SERVER = "demo"
+"""The name of the demo's server."""
 OBJECTIVE = "1s:99%"
 """The service level objective of all servers."""
 
@@ -165,3 +172,37 @@ def _emperor(stage: Stage, uwsgi: Path) -> list[str | Path]:
 def _is_script(program: Path) -> bool:
     with program.open("rb") as file:
         return file.read(2) == b"#!"
+
+
+class Happenings:
+    """The schedule of a scene's happenings; their times count from the creation of this object."""
+
+    def __init__(self, happenings: Iterable[Happening], up: Running, uwsgi: Program, directory: Path) -> None:
+        self._up, self._uwsgi, self._directory = up, uwsgi, directory
+        begun = time.monotonic()
+        self._due: list[tuple[float, Callable[[], str]]] = []
+        for happening in happenings:
+            self._plan(begun + happening.first, happening)
+
+    def run_due(self) -> list[str]:
+        """Runs what is due; returns a line for each happening. Raises `ProgramError` if uWSGI does not restart."""
+        now = time.monotonic()
+        due = [act for at, act in self._due if at <= now]
+        self._due = [(at, act) for at, act in self._due if at > now]
+        return [act() for act in due]
+
+    def _plan(self, at: float, happening: Happening) -> None:
+        def act() -> str:
+            self._plan(at + happening.every, happening)
+            if happening.act == "touch":
+                (self._directory / happening.file).touch()
+                return happening.words
+            self._up.kill(self._uwsgi.name)
+            self._due.append((time.monotonic() + happening.away, self._come_back))
+            return f"{happening.words}; it restarts in {happening.away:g} s"
+
+        self._due.append((at, act))
+
+    def _come_back(self) -> str:
+        self._up.start(replace(self._uwsgi, ready=lambda: True))  # does not wait: figures are printed meanwhile
+        return "uWSGI has been restarted"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def beyond(number: int) -> list[int]:
-    """Returns the Fibonacci sequence up to the first value above `number`: for 9000, 22 values from 0 to 10946."""
+    """The Fibonacci sequence up to the first value above `number`: for 9000, 22 values from 0 to 10946."""
     values = [0, 1]
     while values[-1] <= number:
         values.append(values[-2] + values[-1])
@@ -12,5 +12,5 @@ def beyond(number: int) -> list[int]:
 
 
 def naive(n: int) -> int:
-    """Returns the n-th Fibonacci number in exponential time: a request that only needs the interpreter."""
+    """The n-th Fibonacci number in exponential time: a request that only needs the interpreter."""
     return n if n < 2 else naive(n - 1) + naive(n - 2)

@@ -16,6 +16,8 @@ import json
 import math
 import random
 import re
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -76,13 +78,13 @@ class Tally(load.Tally):
         return self.errors.total() - self.refused - self.left_out
 
     def summary(self) -> dict[str, float]:
-        """Returns the counts, and the mean and longest response time in seconds."""
+        """The counts, and the mean and longest response time in seconds."""
         counts = {name: getattr(self, name) for name in ("answered", "refused", "failed", "left_out")}
         return counts | {"mean": self.mean, "longest": self.longest}
 
 
 def awake_clients(load: Load, seconds: float) -> int:
-    """Returns how many clients of a closed loop are active, `seconds` after the load began."""
+    """How many clients of a closed loop are active, `seconds` after the load began."""
     if not load.period:
         return load.clients
     swing = (load.clients - load.fewest) / 2
@@ -90,12 +92,12 @@ def awake_clients(load: Load, seconds: float) -> int:
 
 
 def patience_of(load: Load) -> float | None:
-    """Returns the seconds after which a client of the load leaves; None if it does not."""
+    """The seconds after which a client of the load leaves; None if it does not."""
     return load.patience_ms / 1000 or None
 
 
 def target(load: Load, chance: random.Random) -> str:
-    """Returns the path and query of the next request."""
+    """The path and query of the next request."""
     separator = "&" if "?" in load.path else "?"
     io_ms, cpu_ms = (ms * chance.uniform(1 - load.spread, 1 + load.spread) for ms in (load.io_ms, load.cpu_ms))
     return f"{load.path}{separator}io_ms={io_ms:g}&cpu_ms={cpu_ms:g}"
@@ -181,7 +183,7 @@ def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio
 
 
 def as_json(loads: Sequence[tuple[Load, Address]]) -> str:
-    """Returns the loads as the argument of this program."""
+    """The loads as the argument of this program."""
     names = [field.name for field in fields(Load)]
     return json.dumps([[{name: getattr(load, name) for name in names}, address] for load, address in loads])
 
@@ -194,12 +196,15 @@ def from_json(text: str) -> list[tuple[Load, Address]]:
     ]
 
 
-async def run(loads: Sequence[tuple[Load, Address]], seconds: float) -> Tally:
-    """Makes the requests of all loads for `seconds`; returns their results."""
+async def run(loads: Sequence[tuple[Load, Address]], seconds: float, *, input_ends: bool = False) -> Tally:
+    """Makes the requests of all loads for `seconds`, or until standard input ends; returns their results."""
     tally = Tally()
     tasks = started(loads, tally)
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    if input_ends:
+        threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ended.set)), daemon=True).start()
     try:
-        await asyncio.sleep(seconds)
+        await asyncio.wait([asyncio.create_task(ended.wait())], timeout=seconds)
     finally:
         for task in tasks:
             task.cancel()
@@ -212,8 +217,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python3 -m app.load", description=__doc__)
     parser.add_argument("loads", metavar="JSON", help="loads and their addresses")
     parser.add_argument("--seconds", type=float, default=3600, help="how long (default: %(default)g)")
+    parser.add_argument("--input-ends", action="store_true", help="the end of standard input ends them earlier")
     chosen = parser.parse_args(argv)
-    print(json.dumps(asyncio.run(run(from_json(chosen.loads), chosen.seconds)).summary()))
+    made = asyncio.run(run(from_json(chosen.loads), chosen.seconds, input_ends=chosen.input_ends))
+    print(json.dumps(made.summary()))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.progress import note, show_step
+from tools.commands import note, show_step
 
 START_SECONDS = 60.0  # on a busy small machine, starting Python alone takes seconds
 STOP_SECONDS = 10.0  # uWSGI gives its workers time to finish
@@ -74,11 +74,11 @@ class Running:
         self._news: list[str] = []
 
     def names(self) -> list[str]:
-        """Returns the names of the running programs."""
+        """The names of the running programs."""
         return [started.program.name for started in self._started]
 
     def pids(self) -> dict[str, int]:
-        """Returns the process id of each running program, by name."""
+        """The process id of each running program, by name."""
         return {started.program.name: started.process.pid for started in self._started}
 
     def start(self, program: Program) -> None:

@@ -1,11 +1,69 @@
-"""The scenes of the demo: `make demo SCENE=NAME`. The first scene is the default."""
+"""The scenes of the demo, each a uWSGI, its load and its events: `make demo SCENE=NAME`. The first is the default."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from app.load import Load
-from app.scene import CONFIGURATION, DIRECTORY, SECOND, Happening, Scene
+
+SECOND = "{second}"
+"""Placeholder in a scene's options: the address of a second socket, for loads with the socket "second"."""
+
+DIRECTORY = "{directory}"
+"""Placeholder in a scene's options: the demo's directory."""
+
+
+CONFIGURATION = "{configuration}"
+"""Placeholder in the lines of a vassal: the path of app/uwsgi.ini."""
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An event that repeats during a scene. words: the message that the demo prints when it happens.
+
+    act: "touch" touches `file` in the demo's directory; "crash" kills all of uWSGI and restarts it after `away`
+    seconds. first: seconds from the start of the demo to the first event; every: seconds from one event to the next.
+    """
+
+    words: str
+    act: Literal["touch", "crash"]
+    first: float
+    every: float
+    file: str = ""
+    away: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A situation for the demo to show.
+
+    summary: a line for the list of scenes; shown: the expected result, where it appears, and after how many seconds.
+    findings: the expected codes. One of them leads the verdict, or is an INFO finding of an OK verdict; empty: no
+    finding above INFO is expected of the demo's server.
+    cores: about how many CPUs the whole demo uses, estimated from its load. options: uWSGI options added to
+    app/uwsgi.ini; a repeated option overrides the earlier value.
+    cpus: how many CPUs uWSGI and its neighbours may use together, 0 for all. neighbours: how many busy loops run beside
+    uWSGI.
+    vassals: the lines of each vassal's ini file, by vassal name; uWSGI is then an emperor.
+    needs: a module that uWSGI's Python must have.
+    """
+
+    name: str
+    summary: str
+    shown: str
+    cores: float
+    findings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    loads: tuple[Load, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    cpus: int = 0
+    neighbours: int = 0
+    vassals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: str = ""
+
 
 API = Load(clients=10, fewest=2, period=60, path="/mixed", cpu_ms=6, io_ms=215, spread=0.6, think_ms=60)
 """The load of an API that queries a database; the number of clients swings once a minute."""
@@ -171,7 +229,7 @@ DEFAULT = SCENES[0]
 
 
 def find_scene(name: str) -> Scene:
-    """Returns the scene of this name. Raises `LookupError` with a list of all scenes and the most similar name."""
+    """The scene of this name. Raises `LookupError` with a list of all scenes and the most similar name."""
     found = next((scene for scene in SCENES if scene.name == name), None)
     if found:
         return found

@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("budgets.txt")
 PACKAGE = "exporter/uwsgi_headroom/"
 
 APART = re.compile(
-    r"^(dashboards/out|deploy/man|docs/examples|tests/frozen/pages)/|^docs/findings\.md$|/static/vendor/|/static/words\.js$"
+    r"^(dashboards/out|docs/examples|tests/frozen/pages)/|^docs/findings\.md$|/static/vendor/|/static/words\.js$"
     r"|^tests/(budgets\.txt|flaky\.txt|frozen/\w+\.jsonl)$|^CHANGELOG\.md$"
 )
 """Files that are generated or of another project, and lists that grow by their purpose."""

@@ -8,7 +8,7 @@ import pytest
 
 from tools.environments import ROOT
 from tools.generate import CAN_MAKE_DASHBOARDS, generated_files
-from tools.generated_files import replace_section
+from tools.tables import replace_section
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_every_generated_file_is_as_it_is_made(made: dict[Path, str]) -> None:
 
 
 def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
-    """Rules, dashboards where this Python can make them, tables of documents, the report's example, manual pages."""
+    """Rules, dashboards where this Python can make them, tables of documents, the report's example."""
     names = {str(path.relative_to(ROOT)) for path in made}
     assert names >= {
         "docs/configuration.md",
@@ -36,11 +36,7 @@ def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
         "docs/safety.md",
         "docs/api.md",
         "docs/examples/capacity-review.md",
-    }
-    assert names >= {
         "dashboards/out/kustomization.yaml",
-        "deploy/man/uwsgi-headroom.1",
-        "deploy/man/uwsgi-headroom-check.1",
     }
     assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.tables import CAUSE_TEXTS, CAUSES, KIND_TEXTS
+from tools.tables import CAUSES, read_texts
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS
 
@@ -135,5 +135,5 @@ def test_every_reason_is_explained() -> None:
 
 def test_every_event_is_explained() -> None:
     """docs/history.md has every kind and every cause."""
-    assert KIND_TEXTS.keys() == set(KINDS)
-    assert CAUSE_TEXTS.keys() == set(CAUSES)
+    assert read_texts("kinds").keys() == set(KINDS)
+    assert read_texts("causes").keys() == set(CAUSES)

@@ -6,7 +6,6 @@ and runs the demo in a terminal.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -15,10 +14,9 @@ from pathlib import Path
 
 from app.loopback import free_port, get
 from tools import commands, debian_root
-from tools.commands import CommandError
-from tools.debian_root import USER, FailedError, Machine, Terminal, UnavailableError, in_terminal, machine
+from tools.commands import show_step
+from tools.debian_root import USER, FailedError, Machine, Terminal, in_terminal, machine
 from tools.environments import ROOT
-from tools.progress import show_step
 
 START_SECONDS = 600.0  # pip and apt download about 150 MB
 STAY_SECONDS = 10.0  # a program that fails at its start has ended by then
@@ -33,14 +31,11 @@ _REQUESTS = re.compile(r"^uwsgi_worker_requests_total\{[^}]*\} (\S+)", re.MULTIL
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bare_machine", description=__doc__)
-    parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
-    suite = parser.parse_args(argv).suite
-    return debian_root.run_check("bare-machine", lambda: _check(suite or debian_root.own_suite()))
+    return debian_root.check_suite("bare_machine", __doc__, _check, argv)
 
 
 def packages(readme: str) -> list[str]:
-    """Returns the packages that the README names for the demo. Raises `FailedError` if the line is missing."""
+    """The packages that the README names for the demo. Raises `FailedError` if the line is missing."""
     lines = _INSTALL.findall(readme)
     if len(lines) != 1:
         raise FailedError("README.md has no single line 'On a fresh Debian or Ubuntu, ...: `apt-get install ...`'")
@@ -55,7 +50,7 @@ def requests(metrics: str) -> float:
 
 
 def complaints(output: str, running: list[str], silence: float, requests_later: float) -> list[str]:
-    """Returns a sentence for each fault of a running demo.
+    """A sentence for each fault of a running demo.
 
     output: what the demo has printed; running: paths of its programs; silence: the longest time without output in
     seconds, less the longest time for which the machine itself stalled; requests_later: requests counted in the last
@@ -79,14 +74,7 @@ def complaints(output: str, running: list[str], silence: float, requests_later: 
 def _check(suite: str) -> None:
     names = packages((ROOT / "README.md").read_text())
     with debian_root.copied(suite, debian_root.cache()) as copy, machine(copy) as bare:
-        with show_step("apt-get update"):
-            try:
-                commands.run_command(bare.command(["apt-get", "-qq", "update"]))
-            except CommandError as error:
-                raise UnavailableError(f"no archive: {error.last_line}") from error
-        with show_step(f"apt-get install {' '.join(names)}"):
-            install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install"]
-            commands.run_command(bare.command([*install, "--no-install-recommends", *names]))
+        bare.install(*names)
         with show_step("git clone of HEAD, as an ordinary user"):
             _clone(bare)
         _demo(bare, free_port())
@@ -99,8 +87,8 @@ def _clone(bare: Machine) -> None:
     source = bare.root / "srv" / "source.git"
     clone = ["git", "clone", "--quiet", "--bare", "--depth=1", f"--upload-pack={as_owner}"]
     commands.run_command([*clone, f"file://{ROOT}", source])
-    commands.run_command(bare.command(["chown", "--recursive", USER, "/srv/source.git"]))
-    commands.run_command(bare.command(["git", "clone", "--quiet", "/srv/source.git", _CLONE], USER, f"/home/{USER}"))
+    bare.run("chown", "--recursive", USER, "/srv/source.git")
+    bare.run("git", "clone", "--quiet", "/srv/source.git", _CLONE, user=USER, directory=f"/home/{USER}")
 
 
 def _demo(bare: Machine, port: int) -> None:

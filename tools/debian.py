@@ -26,9 +26,8 @@ from app import monitoring
 from app.loopback import free_port
 from app.programs import Program, ProgramError, running
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import SetupError
-from tools.progress import show_step
 
 PACKAGES = {
     "prometheus": ("prometheus",),
@@ -66,7 +65,7 @@ _APT = (
 
 
 def find_program(program: str, directory: Path) -> Path | None:
-    """Returns the program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
+    """The program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
     for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
         path = _find(program, folder)
         if path and (path.parent.resolve() != directory.resolve() or _is_wrapper(path)):

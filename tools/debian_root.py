@@ -6,6 +6,7 @@ pip's index) goes into each copy, so it is always current.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import os
@@ -24,9 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import SetupError
-from tools.progress import show_step
 
 USER = "visitor"
 """The ordinary user of a root."""
@@ -76,13 +76,33 @@ def run_check(name: str, check: Callable[[], object]) -> int:
     return 0
 
 
+def check_suite(name: str, about: str | None, check: Callable[[str], object], argv: Sequence[str] | None) -> int:
+    """Runs the check of a module on the suite that its command line names, else on that of this machine. Returns the
+    exit status, as `run_check`."""
+    parser = argparse.ArgumentParser(prog=f"python3 -m tools.{name}", description=about)
+    parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
+    suite = parser.parse_args(argv).suite
+    return run_check(name.replace("_", "-"), lambda: check(suite or suite_of(_os_release())))
+
+
+def expect(true: object, sentence: str) -> None:
+    """Raises `FailedError` with the sentence unless true."""
+    if not true:
+        raise FailedError(sentence)
+
+
+def wait_for(ready: Callable[[], object], seconds: float, what: str, why: Callable[[], str] = str) -> None:
+    """Waits until `ready`. Raises `FailedError` after these seconds, with what `why` returns then."""
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            raise FailedError(f"not within {seconds:g} s: {what}\n{why()}".rstrip())
+        time.sleep(0.2)
+
+
 def _os_release() -> str:
     release = Path("/etc/os-release")
     return release.read_text() if release.exists() else ""
-
-
-def own_suite() -> str:
-    return suite_of(_os_release())
 
 
 def unavailable(os_release: str) -> str | None:
@@ -102,7 +122,7 @@ def unavailable(os_release: str) -> str | None:
 
 
 def suite_of(os_release: str) -> str:
-    """Returns the suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
+    """The suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
     names = _values(os_release, "VERSION_CODENAME")
     if not names:
         raise UnavailableError("/etc/os-release names no suite (VERSION_CODENAME): give one, such as bookworm")
@@ -110,7 +130,7 @@ def suite_of(os_release: str) -> str:
 
 
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
-    """Returns the URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
+    """The URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
 
     For a suite that this machine does not use, returns the archive of its own suite. Raises `UnavailableError` if apt
     knows no archive.
@@ -126,6 +146,14 @@ def archive(targets: str, suite: str) -> tuple[str, list[str]]:
 
 def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "uwsgi-headroom-bare-machine"
+
+
+def forbid_services(root: Path) -> Path:
+    """Keeps packages that are installed in a root from starting services. Returns the file that does so."""
+    policy = root / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    return policy
 
 
 @contextlib.contextmanager
@@ -179,7 +207,7 @@ def _made(suite: str, directory: Path) -> Path:
 
 
 def targets() -> str:
-    """Returns what apt knows of archives, in the form that `archive` reads."""
+    """What apt knows of archives, in the form that `archive` reads."""
     return subprocess.run(_INDEX_TARGETS, capture_output=True, text=True, check=False).stdout
 
 
@@ -214,6 +242,7 @@ mount -t tmpfs tmpfs "$1/dev/shm"
 echo ready
 exec cat"""
 
+APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
 _ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "TERM=xterm")
 _NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()]B")
@@ -229,7 +258,7 @@ class Machine:
     def command(
         self, words: Sequence[str], user: str = "root", directory: str = "/", terminal: bool = False
     ) -> list[str]:
-        """Returns the command line that runs `words` in the machine. terminal: standard input is its terminal."""
+        """The command line that runs `words` in the machine. terminal: standard input is its terminal."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
         home = "/root" if user == "root" else f"/home/{user}"
         who = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}"]
@@ -243,8 +272,29 @@ class Machine:
             *words,
         ]
 
+    def run(self, *words: str, user: str = "root", directory: str = "/") -> None:
+        """Runs a command to its end. Raises `CommandError` if it fails."""
+        commands.run_command(self.command(words, user, directory))
+
+    def output(self, *words: str) -> str:
+        """The output of a command. Raises `FailedError` if it fails."""
+        command = self.command(words)
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        said = ran.stderr.strip() or ran.stdout.strip()
+        expect(not ran.returncode, f"{' '.join(words)}: status {ran.returncode}: {said}")
+        return ran.stdout
+
+    def install(self, *packages: str) -> None:
+        """Installs Debian's packages. Raises `UnavailableError` if there is no archive."""
+        with show_step(f"apt-get install {' '.join(packages)}"):
+            try:
+                self.run(*APT, "update")
+            except CommandError as error:
+                raise UnavailableError(f"no archive: {error.last_line}") from error
+            self.run(*APT, "install", "--no-install-recommends", *packages)
+
     def programs(self) -> list[str]:
-        """Returns the paths, within the machine, of its running programs."""
+        """The paths, within the machine, of its running programs."""
         own = os.readlink(f"/proc/{self.first.pid}/ns/pid_for_children")
         running = []
         for process in Path("/proc").glob("[0-9]*"):
@@ -294,11 +344,11 @@ class Terminal:
     _longest: float = 0.0
 
     def silence(self) -> float:
-        """Returns the longest time without output so far, in seconds."""
+        """The longest time without output so far, in seconds."""
         return max(self._longest, time.monotonic() - self._last)
 
     def text(self) -> str:
-        """Returns the output as lines; a line that overwrote another is a line of its own."""
+        """The output as lines; a line that overwrote another is a line of its own."""
         text = _CONTROLS.sub("", self._written.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
         return "\n".join(line.rstrip() for line in text.splitlines())
 

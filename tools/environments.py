@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
-from tools.progress import note, show_step
+from tools.commands import CommandError, note, show_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -100,7 +99,7 @@ def refuse_without_venv() -> None:
 
 
 def cannot_build() -> str | None:
-    """Returns the reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
+    """The reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
     compiler = os.environ.get("CC", "gcc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     found = shutil.which(compiler)
@@ -128,7 +127,7 @@ def project(extras: str, root: Path = ROOT) -> Environment:
 
 
 def built_uwsgi(root: Path = ROOT) -> Path:
-    """Returns uWSGI built from source. Raises `SetupError` if it cannot be built."""
+    """uWSGI built from source. Raises `SetupError` if it cannot be built."""
     environment, of = Environment(root / ".venv-uwsgi"), PYTHON
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
@@ -163,14 +162,14 @@ def wheel_uwsgi(root: Path = ROOT) -> Path:
 
 
 def _needs_of_demo(root: Path) -> list[str]:
-    """Returns the packages of the demo application: the extra `demo` in setup.cfg."""
+    """The packages of the demo application: the extra `demo` in setup.cfg."""
     setup = configparser.RawConfigParser()
     setup.read(root / "setup.cfg")
     return setup.get("options.extras_require", "demo").split("\n")[1:]
 
 
 def uwsgi_for_demo(root: Path = ROOT) -> Path:
-    """Returns the uWSGI that is available soonest: an earlier build, else the wheel, else a new build."""
+    """The uWSGI that is available soonest: an earlier build, else the wheel, else a new build."""
     if Environment(root / ".venv-uwsgi").holds("uwsgi", PYTHON):
         return built_uwsgi(root)
     try:
@@ -181,7 +180,7 @@ def uwsgi_for_demo(root: Path = ROOT) -> Path:
 
 
 def uwsgi_for_tests(root: Path = ROOT) -> Path:
-    """Returns uWSGI built from source, which most people run; if it cannot be built, the wheel."""
+    """uWSGI built from source, which most people run; if it cannot be built, the wheel."""
     if "UWSGI" in os.environ:
         return Path(os.environ["UWSGI"])
     reason = cannot_build()

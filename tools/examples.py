@@ -20,11 +20,10 @@ from pathlib import Path
 
 from tests.support.exporter import exporter
 from tools.environments import ROOT
-from tools.generated_files import replace_section
-from tools.scenarios import loads
 from tools.scenarios.rows import ROWS
 from tools.scenarios.scenario import Load, Server
-from tools.scenarios.servers import started
+from tools.scenarios.servers import loaded, started
+from tools.tables import replace_section
 from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"
@@ -162,7 +161,7 @@ def _server(example: Example) -> Iterator[tuple[str, str]]:
         return
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(started(example.server))
-        stack.enter_context(loads.running([(load, place.address_for(load)) for load in example.loads]))
+        stack.enter_context(loaded([(load, place.address_for(load)) for load in example.loads]))
         page = ""
         if example.serve:
             running = stack.enter_context(exporter("--stats", f"shop={place.stats}", *example.serve))

@@ -1,19 +1,32 @@
 """`python3 -m tools.generate` (`make generate`): writes every generated file that is committed.
 
 What is generated and not committed is made when it is packaged or asked for: the Helm chart's rules and dashboards
-(`tools.kubernetes_files`), the description of the API (`uwsgi_headroom.documents.openapi`).
+(`tools.kubernetes_files`), the manual pages (`tools.release.backend`), the description of the API
+(`uwsgi_headroom.documents.openapi`). The words and colours of the page and the report are a JavaScript module and
+variables of CSS, which are committed because the page has no build step.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tools import findings_page, kubernetes_files, man_pages, report_example, stylesheet, tables
+from tools import kubernetes_files, report_example, tables
 from tools.environments import ROOT
-from tools.generated_files import replace_section
-from tools.scenarios import complaints
+from tools.tables import replace_section
+from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
+from uwsgi_headroom.words.states import (
+    EVENTS,
+    JUDGEMENTS,
+    LIMITS,
+    SERVER_STATES,
+    STATUSES,
+    WAITS,
+    WORKERS,
+    list_colours,
+)
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""
@@ -25,7 +38,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
     ("api", "documents", tables.api_documents),
     ("safety", "bounds", tables.bounds),
-    ("complaints", "complaints", complaints.lines),
+    ("complaints", "complaints", tables.complaints),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
     ("design", "imports", tables.imports),
@@ -34,7 +47,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("log", "messages", tables.log_messages),
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", tables.rules),
-    ("findings", "findings", findings_page.lines),
+    ("findings", "findings", tables.findings_page),
     ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
@@ -44,14 +57,13 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each file; dashboards only on Python 3.11 and later."""
     if sys.version_info >= (3, 11):
         from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
-        from dashboards.files import render as render_dashboards  # noqa: PLC0415
+        from dashboards.__main__ import render as render_dashboards  # noqa: PLC0415
 
         for name, text in render_dashboards().items():
             yield dashboards.OUT / name, text
     yield from kubernetes_files.committed()
     yield from _documents()
     yield report_example.FILE, report_example.make_example()
-    yield from man_pages.pages()
     yield from _words()
 
 
@@ -67,12 +79,100 @@ def _documents() -> Iterator[tuple[Path, str]]:
 
 def _words() -> Iterator[tuple[Path, str]]:
     """The files in which the page and the report have the words and colours of `uwsgi_headroom.words`."""
-    yield _WEB / "words.js", stylesheet.page_module()
+    yield _WEB / "words.js", page_module()
     for path, variables in (
-        (_WEB / "page.css", stylesheet.page_variables()),
-        (_REPORT / "report.css", stylesheet.report_variables()),
+        (_WEB / "page.css", page_variables()),
+        (_REPORT / "report.css", report_variables()),
     ):
         yield path, replace_section(path.read_text(), "colours", variables, ("/*", "*/"))
+
+
+_WIDTH = 120
+"""Of a line."""
+
+_REPORT_COLOURS = ("bg", "panel", "ink", "dim", "line", "blue", "orange", "green", "purple", "vermillion")
+"""The colours of the palette that a report uses by their own names."""
+
+
+def page_module() -> str:
+    tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
+        ("The name of each limit.", "LIMITS", {code: limit.name for code, limit in LIMITS.items()}),
+        ("The colour of each limit.", "LIMIT_COLOURS", {code: limit.colour for code, limit in LIMITS.items()}),
+        (
+            "What takes the time of a request in each state, in the order of the stack from the bottom; and in short.",
+            "WAITS",
+            {code: [state.name, state.short] for code, state in WAITS.items()},
+        ),
+        (
+            "A sign and a word for each status and severity, so that colour alone says nothing.",
+            "STATUS",
+            {code: [status.sign, status.word] for code, status in STATUSES.items()},
+        ),
+        (
+            "The states of a server, and of the page itself: paused by the reader, or the exporter does not answer.",
+            "STATES",
+            {code: f"{sign} {name}" for code, (sign, name) in SERVER_STATES.items()},
+        ),
+        (
+            "The states of a worker, with a sign for those that take no requests.",
+            "WORKERS",
+            {code: f"{state.name} {state.sign}".rstrip() for code, state in WORKERS.items()},
+        ),
+        ("The colour of each kind of event.", "TONES", {code: event.tone for code, event in EVENTS.items()}),
+        ("How many colours named backends have.", "NAMED_COLOURS", {}),
+    )
+    lines = [
+        "// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`."
+    ]
+    for comment, name, table in tables:
+        lines += ["", f"/** {comment} */"]
+        if not table:
+            lines.append(f"export const {name} = {len(BACKENDS)};")
+            continue
+        entries = [f"  {code}: {json.dumps(value, ensure_ascii=False)}," for code, value in table.items()]
+        lines += [f"export const {name} = {{", *entries, "};"]
+    return "\n".join(lines) + "\n"
+
+
+def page_variables() -> str:
+    """Write the variables of `web/static/page.css`, for light screens and then for dark ones."""
+    return _blocks(dict(_page_colours()))
+
+
+def report_variables() -> str:
+    colours = {name: PALETTE[name] for name in _REPORT_COLOURS}
+    colours["band"] = REPORT_BAND
+    colours |= {code: PALETTE[judgement.colour] for code, judgement in JUDGEMENTS.items()}
+    return _blocks(colours)
+
+
+def _page_colours() -> Iterator[tuple[str, Colour]]:
+    """The colours, and the ink on those of wait states, in which parts of a bar are drawn."""
+    for name, colour in list_colours().items():
+        yield name, colour
+        if name.startswith("wait-"):
+            yield f"on-{name}", Colour(ink_on(colour.light), ink_on(colour.dark))
+
+
+def _blocks(colours: Mapping[str, Colour]) -> str:
+    light = _lines({name: colour.light for name, colour in colours.items()}, "  ")
+    dark = _lines({name: colour.dark for name, colour in colours.items()}, "    ")
+    return (
+        ":root {\n  color-scheme: light dark;\n" + light + "}\n"
+        "@media screen and (prefers-color-scheme: dark) {\n  :root {\n" + dark + "  }\n}\n"
+    )
+
+
+def _lines(colours: Mapping[str, str], indent: str) -> str:
+    """Write declarations, as many as fit in a line."""
+    lines: list[str] = []
+    for name, colour in colours.items():
+        declaration = f"--{name}: {colour};"
+        if lines and len(lines[-1]) + 1 + len(declaration) <= _WIDTH:
+            lines[-1] += f" {declaration}"
+        else:
+            lines.append(indent + declaration)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def main() -> str | None:

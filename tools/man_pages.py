@@ -1,4 +1,4 @@
-"""Generates the manual pages in deploy/man from the command-line parsers: one for the program, one for each command."""
+"""Writes manual pages from the command-line parsers into deploy/man: one for the program, one for each command."""
 
 from __future__ import annotations
 
@@ -81,6 +81,12 @@ _LINE = 78
 """Characters per line of a page, the limit of mandoc's lint."""
 
 
+def write() -> None:
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for path, text in pages():
+        path.write_text(text)
+
+
 def pages() -> Iterator[tuple[Path, str]]:
     line = make_command_line()
     yield DIRECTORY / f"{PROGRAM}.1", "\n".join(_program_page(line)) + "\n"
@@ -126,7 +132,7 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
 
 
 def _begin(name: str, summary: str) -> Iterator[str]:
-    yield r".\" Generated from the command-line parsers by `python3 -m tools.generate`: do not edit."
+    yield r".\" Generated from the command-line parsers: do not edit."
     yield f'.TH {_escape(name.upper())} 1 "" "{PROGRAM}" "User Commands"'
     yield from (".SH NAME", rf"{_escape(name)} \- {_text(summary)}")
 

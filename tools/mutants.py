@@ -34,6 +34,7 @@ from tools.environments import ROOT
 PACKAGE = "uwsgi_headroom"
 USERS = ("analysis", "history", "documents", "check", "metrics", "journal", "store")  # they judge and show what is read
 KINDS = ("operator", "comparison", "constant", "deleted statement")
+LIMIT = 600.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
 NEAREST = 4  # test files of the first round: most mutants die there
 CHOSEN = "not integration and not slow"
@@ -174,7 +175,7 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
 
 
 def rounds_of_tests(module: str) -> list[list[str]]:
-    """Returns the test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
+    """The test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
 
     Near are files that share rare words with it: names of its functions, codes of its findings.
     """
@@ -201,14 +202,14 @@ def _test_files(room: str) -> list[str]:
 class Copy:
     """A temporary copy of `exporter/`, which holds at most one mutant."""
 
-    def __init__(self, folder: Path, limit: float) -> None:
-        self._folder, self._limit = folder, limit
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
         paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
         self._environment = {**os.environ, **paths}
 
     def killer(self, mutant: Mutant, files: Sequence[str]) -> str | None:
-        """Returns the first test that fails with the mutant and passes without it; None if there is none."""
+        """The first test that fails with the mutant and passes without it; None if there is none."""
         path = Path("exporter", PACKAGE, mutant.module)
         source = (ROOT / path).read_bytes()
         changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
@@ -228,7 +229,7 @@ class Copy:
             compiled.unlink()  # Python would use it for a source of the same size and second
 
     def _failed_test(self, tests: Sequence[str], without: Sequence[str] = ()) -> str | None:
-        """Returns the first test that fails, "the time limit", or None if all pass."""
+        """The first test that fails, "the time limit", or None if all pass."""
         options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", CHOSEN]
         options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
         with (self._folder / "output").open("w+") as output:
@@ -242,7 +243,7 @@ class Copy:
                 start_new_session=True,  # what a test started ends with it
             )
             try:
-                status = process.wait(self._limit)
+                status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
                 return "the time limit"
             finally:
@@ -260,7 +261,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Change the source in small ways, and see whether the tests notice.")
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--number", type=int, default=60)
-    parser.add_argument("--limit", type=float, default=600, help="seconds that one run of tests may take")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     given = parser.parse_args(argv)
     mutants = draw(ROOT / "exporter" / PACKAGE, given.seed, given.number)
@@ -271,7 +271,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     killers: dict[Mutant, str] = {}
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Copy(Path(folder), given.limit)
+        copy = Copy(Path(folder))
         for number, mutant in itertools.product(range(3), mutants):
             if mutant not in killers and (killer := copy.killer(mutant, rounds_of_tests(mutant.module)[number])):
                 killers[mutant] = killer

@@ -6,7 +6,6 @@ deploy/systemd/README.md says. Takes about four minutes.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -20,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands, debian_root
-from tools.commands import CommandError
-from tools.debian_root import FailedError, UnavailableError, machine
+from tools.commands import CommandError, show_step
+from tools.debian_root import UnavailableError, expect, machine, wait_for
 from tools.environments import ROOT
-from tools.progress import show_step
 
 BOOT_SECONDS = 60.0
 END_SECONDS = 30.0
@@ -43,10 +41,7 @@ runtime = "runc"
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.systemd_machine", description=__doc__)
-    parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
-    suite = parser.parse_args(argv).suite
-    return debian_root.run_check("systemd-machine", lambda: _check(suite or debian_root.own_suite()))
+    return debian_root.check_suite("systemd_machine", __doc__, _check, argv)
 
 
 def refuse_without_podman() -> None:
@@ -80,17 +75,11 @@ def install_programs(copy: Path, packages: Sequence[str], programs: Mapping[str,
     """Installs Debian's packages, then Python's, each in a virtual environment at a place of its own."""
     copy_source(copy)
     with machine(copy) as bare:
-        with show_step("apt-get install systemd python3-venv"):
-            apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
-            try:
-                commands.run_command(bare.command([*apt, "update"]))
-            except CommandError as error:
-                raise UnavailableError(f"no archive: {error.last_line}") from error
-            commands.run_command(bare.command([*apt, "install", "--no-install-recommends", *packages]))
+        bare.install(*packages)
         for place, package in programs.items():
             with show_step(f"pip install {package}"):
-                commands.run_command(bare.command(["python3", "-m", "venv", place]))
-                commands.run_command(bare.command([f"{place}/bin/pip", "install", "-q", package]))
+                bare.run("python3", "-m", "venv", place)
+                bare.run(f"{place}/bin/pip", "install", "-q", package)
 
 
 def copy_source(copy: Path) -> None:
@@ -227,8 +216,7 @@ class Booted:
     def output(self, script: str) -> str:
         """Runs a shell script; returns its output. Raises `FailedError` if it fails."""
         ran = subprocess.run([*self.command, "sh", "-c", script], capture_output=True, text=True, check=False)
-        if ran.returncode:
-            raise FailedError(f"this ended with {ran.returncode}: {script}\n{ran.stdout}{ran.stderr}")
+        expect(not ran.returncode, f"this ended with {ran.returncode}: {script}\n{ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def show(self, name: str) -> str:
@@ -243,18 +231,8 @@ class Booted:
 
     def wait(self, ready: Callable[[], object], seconds: float, what: str) -> None:
         """Waits until `ready`. Raises `FailedError` after these seconds, with the unit's state and log."""
-        end = time.monotonic() + seconds
-        while not ready():
-            if time.monotonic() > end:
-                log = self.output(f"systemctl status --no-pager --full {_UNIT} || true; journalctl -n 40 --no-pager")
-                raise FailedError(f"not within {seconds:g} s: {what}\n{log}")
-            time.sleep(0.25)
-
-
-def expect(true: object, sentence: str) -> None:
-    """Raises `FailedError` with the sentence unless true."""
-    if not true:
-        raise FailedError(sentence)
+        log = f"systemctl status --no-pager --full {_UNIT} || true; journalctl -n 40 --no-pager"
+        wait_for(ready, seconds, what, lambda: self.output(log))
 
 
 def _verify(booted: Booted) -> None:

@@ -1,6 +1,7 @@
 """Makes the tables of documents: from data, such as alerts, metrics and settings, and from the exporter's source.
 
-Each function yields the lines of one section as Markdown. `tools.generate` says which document has it.
+Each function yields the lines of one section as Markdown, which stands between marks. `tools.generate` says in which
+document.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import yaml
@@ -19,11 +22,15 @@ from prometheus_client.metrics_core import Metric
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
+from tools.scenarios.rows import ROWS
+from uwsgi_headroom.analysis import findings
+from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES
+from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
 from uwsgi_headroom.analysis.settings_table import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
+from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SUBJECTS
@@ -49,40 +56,15 @@ DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
-KIND_TEXTS: Mapping[Kind, str] = {
-    "exporter_started": "The exporter made its first attempt to read this server.",
-    "sampling_gap": f"There were no samples for more than {GAP_SECONDS:g} s although the server was not down: the "
-    "exporter was stopped, or got no CPU.",
-    "server_down": "The server counts as down; the evidence is the message of the failed read.",
-    "server_up": "It was read again. The evidence says whether its master is the same process.",
-    "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another; or another "
-    "uWSGI has bound its socket to the same `stats` path, while the earlier master still runs, unwatched.",
-    "worker_ended": "The process of a worker ended, or was replaced between two samples. It has a cause.",
-    "worker_started": f"A worker is back that was away for {AWAY_SECONDS:g} s or longer.",
-    "cheaper_up": "Cheaper mode spawned workers.",
-    "cheaper_down": "Cheaper mode ended workers.",
-    "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
-    "exporter reads has changed.",
-    "log_message": "uWSGI's log, if it is [read](log.md), had a known message. Messages are joined by their sentence.",
-    "deploy_judged": "What a reload changed is known: requests are slower, faster, or without a change "
-    "([deploys](deploys.md)).",
-    "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
-    "Its time is that of the first.",
+NUMBERS: Mapping[str, float] = {
+    "sampling_gap": GAP_SECONDS,
+    "worker_started": AWAY_SECONDS,
+    "verdict_changed": JUDGE_SECONDS,
+    "max_requests": REACHED_REQUESTS,
+    "max_worker_lifetime": REACHED,
+    "reload_on_rss": REACHED,
 }
-
-CAUSE_TEXTS: Mapping[Cause, str] = {
-    "harakiri": "uWSGI's `harakiri_count` of the worker has grown. This one is certain: uWSGI says so itself.",
-    "out_of_memory": "The kernel counted one more process killed for want of memory, in the master's cgroup or on the "
-    "host, between the two samples. It does not count which process that was.",
-    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (uWSGI changes this "
-    "number by `max-requests-delta` and the worker's number).",
-    "max_worker_lifetime": f"The process was at least {REACHED:g} of `max-worker-lifetime` old.",
-    "reload_on_rss": f"Its resident memory was at least {REACHED:g} of `reload-on-rss` or `evil-reload-on-rss` at the "
-    "last sample.",
-    "unknown": "None of these. The evidence is how long it lived, how many requests it served and how much memory it "
-    "held. A crash, a kill from outside and an exit of the application look alike.",
-}
-"""In the order in which they are tried."""
+"""By the kind or the cause of an event: a number of the source that its text names."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -168,8 +150,21 @@ def _member(schema: Mapping[str, Any]) -> str:
 def event_kinds() -> Iterator[str]:
     """The kinds of events, with the mark that shows each in Grafana."""
     marks = _read_marks()
-    rows = [(f"`{kind}`", KIND_TEXTS[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
+    texts = read_texts("kinds")
+    rows = [(f"`{kind}`", texts[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
     yield from table(("kind", "what happened", "joined", "mark in Grafana"), rows)
+
+
+def read_texts(name: str) -> dict[str, str]:
+    """What docs/history.md says of each kind or cause, in the order of its table. Raises ValueError for a text without
+    its number in `NUMBERS`."""
+    _, _, *rows = read_section((ROOT / "docs" / "history.md").read_text(), name).splitlines()
+    cells = (row.removeprefix("| `").removesuffix(" |").split(" | ") for row in rows)
+    texts = {code.rstrip("`"): text for code, text, *_ in cells}
+    for code in NUMBERS.keys() & texts.keys():
+        if f" {NUMBERS[code]:g} " not in texts[code]:
+            raise ValueError(f"docs/history.md, {code}: the number is {NUMBERS[code]:g}")
+    return texts
 
 
 def _read_marks() -> dict[str, str]:
@@ -214,8 +209,9 @@ def log_messages() -> Iterator[str]:
 
 def event_causes() -> Iterator[str]:
     """The likely causes of a worker's end, in the order in which they are tried."""
-    causes = sorted(CAUSES, key=list(CAUSE_TEXTS).index)
-    yield from table(("cause", "evidence"), [(f"`{cause}`", CAUSE_TEXTS[cause]) for cause in causes])
+    texts = read_texts("causes")
+    causes = sorted(CAUSES, key=list(texts).index)
+    yield from table(("cause", "evidence"), [(f"`{cause}`", texts[cause]) for cause in causes])
 
 
 def scenes() -> Iterator[str]:
@@ -237,6 +233,20 @@ def settings() -> Iterator[str]:
 def tune_flags() -> Iterator[str]:
     flags = make_command_line().commands["tune"].flags
     yield from table(("flag", "what it does"), [(f"`{flag.form}`", flag.help) for flag in flags if flag.name != "help"])
+
+
+def complaints() -> Iterator[str]:
+    """The table of complaints as it stands, but for the third cell: the codes that the named scenarios expect first, or
+    their outcome. What follows a semicolon there stays. Raises KeyError for a scenario that does not exist."""
+    expected = {row.name: row.expected for row in ROWS}
+    head, line, *rows = read_section((ROOT / "docs" / "complaints.md").read_text(), "complaints").splitlines()
+    yield from (head, line)
+    for row in rows:
+        complaint, made_at, said, names, needs = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        found = [expected[name] for name in names.split("; ")]
+        codes = [f"`{code}`" if code else each.outcome.upper() for each in found for code in each.first or ("",)]
+        more = said.partition("; ")[1:]
+        yield f"| {complaint} | {made_at} | {', '.join(dict.fromkeys(codes))}{''.join(more)} | {names} | {needs} |"
 
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
@@ -373,3 +383,68 @@ def _reason(after: list[ast.stmt]) -> str:
     if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
         return " ".join(str(after[0].value.value).split())
     return ""
+
+
+def list_rows() -> list[FindingKind]:
+    """The rows of all modules of rules, by code, the most severe first."""
+    modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
+    rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, FindingKind))
+    return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severity), row.title))
+
+
+def show(template: str) -> str:
+    """A template as people read it: `…` stands for a value, and an optional part is in brackets."""
+    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[\w+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template))
+
+
+def _show_fact(match: re.Match[str]) -> str:
+    """The plural of a choice of words, `Workers …` for the ids of workers, and `…` for anything else."""
+    how = match[0][1:-1].partition(":")[2]
+    if "|" in how:
+        return how.split("|")[1]
+    return f"{how}s …" if how[:1].isupper() else "…"
+
+
+def findings_page() -> Iterator[str]:
+    """Every sentence that the judge can say, by code, from its rows."""
+    for code, group in groupby(list_rows(), key=lambda row: row.code):
+        rows = list(group)
+        yield from (f"### {code}", "")
+        for title in _apart([row.title for row in rows]):
+            severities = dict.fromkeys(row.severity.upper() for row in rows if row.title == title)
+            yield f"- **{', '.join(severities)}** {show(title)}"
+        yield from ("", f"A {rows[0].role}. {' '.join(map(show, _apart([row.meaning for row in rows])))}".rstrip(), "")
+        yield from (f"- Do: {show(act)}" for act in _apart([f"{row.act} {row.then}".strip() for row in rows]))
+        if runbook := RUNBOOKS.get(code):
+            yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"
+        yield ""
+
+
+def _apart(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(text for text in texts if text))
+
+
+COMMENT = ("<!--", "-->")
+"""How a comment begins and ends in Markdown."""
+
+
+def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = COMMENT) -> str:
+    """The text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
+    the text has no such marks."""
+    before, _, after = _split(text, name, comment)
+    return f"{before}{section}{after}"
+
+
+def read_section(text: str, name: str) -> str:
+    return _split(text, name, COMMENT)[1]
+
+
+def _split(text: str, name: str, comment: tuple[str, str]) -> tuple[str, str, str]:
+    """The text up to the end of the first mark, between the marks, and from the second one on."""
+    opening, closing = comment
+    first, last = f"{opening} {name} {closing}\n", f"{opening} /{name} {closing}"
+    before, begin, rest = text.partition(first)
+    section, end, after = rest.partition(last)
+    if not end:
+        raise ValueError(f"there are no marks named {name!r}")
+    return before + begin, section, end + after

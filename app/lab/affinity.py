@@ -20,7 +20,7 @@ BOUND = 0.95
 
 
 def recorded(results: Path, experiment: str, setup: str) -> dict[int, list[tuple[int, frozenset[int]]]]:
-    """Returns what the workers of a setup recorded: by the master's PID, each worker's id and affinity mask."""
+    """What the workers of a setup recorded: by the master's PID, each worker's id and affinity mask."""
     file = mask_file(results, experiment, setup)
     found: dict[int, list[tuple[int, frozenset[int]]]] = defaultdict(list)
     for line in file.read_text().splitlines() if file.is_file() else []:
@@ -30,12 +30,12 @@ def recorded(results: Path, experiment: str, setup: str) -> dict[int, list[tuple
 
 
 def starts_per_run(results: Path, experiment: str, setup: str) -> float:
-    """Returns how many workers a run of the setup started, restarts included: the median of the runs; 0 if unknown."""
+    """How many workers a run of the setup started, restarts included: the median of the runs; 0 if unknown."""
     return median([len(started) for started in recorded(results, experiment, setup).values()] or [0])
 
 
 def parts(run: Outcome) -> dict[int, dict[int, float]]:
-    """Returns the part of each worker's CPU time on each CPU, for workers that used enough."""
+    """The part of each worker's CPU time on each CPU, for workers that used enough."""
     residency: Mapping[int, Mapping[int, float]] = run.observed.residency if run.observed else {}
     return {
         worker: {cpu: seconds / sum(on.values()) for cpu, seconds in on.items()}
@@ -80,7 +80,7 @@ def guess_about_busiest(results: Results, setup: str) -> list[Finding]:
 
 
 def _busiest_on_quietest(run: Outcome) -> tuple[float, tuple[float, ...]] | None:
-    """Returns the part of the busiest worker's CPU time on the least used CPU, and how much each CPU was used."""
+    """The part of the busiest worker's CPU time on the least used CPU, and how much each CPU was used."""
     shares = run.observed.shares if run.observed else {}
     on = parts(run).get(max(shares, key=lambda worker: shares[worker])) if shares else None
     if not on or not run.cpus:

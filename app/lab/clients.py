@@ -72,7 +72,7 @@ class Answers:
 
 
 def sum_up(tally: Tally) -> Answers:
-    """Returns what a tally has."""
+    """What a tally has."""
     counts = Answers(seconds=tally.seconds, answered=tally.answered, errors=dict(tally.errors))
     if not tally.answered:
         return counts

@@ -33,11 +33,11 @@ class Runs:
     outcomes: Sequence[Outcome]
 
     def of(self, setup: str, load: str) -> list[Outcome]:
-        """Returns the runs of a setup under a load that have a result."""
+        """The runs of a setup under a load that have a result."""
         return [run for run in self.outcomes if (run.setup, run.load) == (setup, load) and run.answers]
 
     def spread(self, setup: str, load: str, figure: Figure) -> Spread | None:
-        """Returns the median and range of a figure; None if no run has it."""
+        """The median and range of a figure; None if no run has it."""
         values = [value for run in self.of(setup, load) if (value := figure(run)) is not None]
         return spread(values) if values else None
 
@@ -145,7 +145,7 @@ def largest_share(run: Outcome) -> float | None:
 
 
 def verdict_of(sign: int, agreeing: int) -> Verdict:
-    """Returns the verdict on an order that was published as `agreeing`, 1 or -1."""
+    """The verdict on an order that was published as `agreeing`, 1 or -1."""
     if sign == 0:
         return "open"
     return "agrees" if sign == agreeing else "differs"
@@ -178,7 +178,7 @@ def _divide(above: float, below: float) -> float:
 
 
 def relative(found: Mapping[str, Spread], first: str) -> dict[str, Spread]:
-    """Returns the figures as multiples of the median of the first; empty if it is missing or 0."""
+    """The figures as multiples of the median of the first; empty if it is missing or 0."""
     one = found[first].median if first in found else 0.0
     if not one:
         return {}
@@ -211,6 +211,6 @@ def times(found: Spread) -> str:
 
 
 def change_words(sign: int, figure: str) -> str:
-    """Returns what a change did to a figure, as the end of a sentence that begins with the change."""
+    """What a change did to a figure, as the end of a sentence that begins with the change."""
     words = {1: "raised", -1: "lowered"}
     return f"{words[sign]} the {figure}" if sign else f"did not change the {figure} beyond the ranges of the runs"

@@ -35,7 +35,7 @@ from app.lab.figures import (
 from app.lab.programs import Machine, Programs
 from app.lab.results import Setup, Spread
 from app.lab.run import Planned
-from tools.lab_environment import COMPILED, compiled_module
+from tools.prepare import COMPILED, compiled_module
 
 KEY = "E1"
 AB, OWN = "500 clients", "32 clients"
@@ -73,7 +73,7 @@ BESIDES = {
 
 
 def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
-    """Returns the runs. Without Cython, step 5 is left out."""
+    """The runs. Without Cython, step 5 is left out."""
     loads = {AB: Load(paths=(PATH,), clients=published.E1_CLIENTS, warm_up=WARM_UP, seconds=SECONDS)}
     if length.full:
         loads[OWN] = Load(paths=(PATH,), clients=32, warm_up=WARM_UP, seconds=SECONDS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from app import fibonacci
 from app.lab import published
 from app.lab.results import Setup
-from tools import lab_environment
+from tools import prepare
 from tools.environments import ROOT, Environment
 
 MASKS = "app.lab.applications.masks"
@@ -62,15 +62,15 @@ class Programs:
 
 
 def mask_file(results: Path, experiment: str, setup: str) -> Path:
-    """Returns the file in which the workers of a setup record their affinity masks."""
+    """The file in which the workers of a setup record their affinity masks."""
     return results / "masks" / f"{experiment}-{''.join(c if c.isalnum() else '-' for c in setup)}.jsonl"
 
 
 def find_programs(uwsgi: Path, results: Path) -> Programs:
     """Finds what is installed."""
-    lab = lab_environment.lab_environment()
-    names = [*(package.name for package in lab_environment.PACKAGES), lab_environment.COMPILED]
-    missing = {name: reason for name in names if (reason := lab_environment.why_missing(lab, name))}
+    lab = prepare.lab_environment()
+    names = [*(package.name for package in prepare.PACKAGES), prepare.COMPILED]
+    missing = {name: reason for name in names if (reason := prepare.why_missing(lab, name))}
     return Programs(uwsgi=uwsgi, lab=lab, results=results, missing=missing)
 
 
@@ -98,7 +98,7 @@ def describe_machine(programs: Programs, fib_n: int = 0) -> Machine:
     fib_n: 0 to choose one.
     """
     versions = {"uWSGI": _first_line([programs.uwsgi, "--version"])}
-    versions |= lab_environment.versions(programs.lab)
+    versions |= prepare.versions(programs.lab)
     if "mod_wsgi" in versions:
         versions["Apache"] = _first_line(["apache2", "-v"]).removeprefix("Server version: Apache/")
     timed = {"interpreted": _best_time(lambda: fibonacci.beyond(9000))}
@@ -122,12 +122,12 @@ def keep_machine(results: Path, machine: Machine) -> None:
 
 
 def kept_machine(results: Path) -> Machine:
-    """Returns the machine of the results. Raises OSError if there are none."""
+    """The machine of the results. Raises OSError if there are none."""
     return Machine(**json.loads((results / "machine.json").read_text()))
 
 
 def choose_n(seconds: float = 0.1, most: int = published.E2_N) -> int:
-    """Returns the n for which naive fib(n) takes about so many seconds here: each step takes 1.618 times as long."""
+    """The n for which naive fib(n) takes about so many seconds here: each step takes 1.618 times as long."""
     for n in range(20, most):
         if min(timeit.repeat(partial(fibonacci.naive, n), number=1, repeat=3)) > seconds / 1.27:
             return n
@@ -139,12 +139,12 @@ def _best_time(call: Callable[[], object], number: int = 5000) -> float:
 
 
 def _compiled_time(lab: Environment) -> float | None:
-    """Returns the seconds of a call of the compiled module, in the lab's Python; None if there is none."""
-    module = lab_environment.compiled_module(lab)
+    """The seconds of a call of the compiled module, in the lab's Python; None if there is none."""
+    module = prepare.compiled_module(lab)
     if module is None:
         return None
     program = (
-        f"import timeit, {lab_environment.COMPILED} as module\n"
+        f"import timeit, {prepare.COMPILED} as module\n"
         "print(min(timeit.repeat(lambda: module.beyond(9000), number=5000, repeat=5)) / 5000)"
     )
     done = subprocess.run(

@@ -77,7 +77,7 @@ class _Cpu:
         return cls(server.read_cpu(), parse_stat(procfs.read_file("/proc/stat")))
 
     def busy_since(self, before: _Cpu) -> tuple[float, ...]:
-        """Returns the busy part of each CPU of the machine."""
+        """The busy part of each CPU of the machine."""
         (idle, used), (old_idle, old_used) = self.machine, before.machine
         parts = [(used[cpu] - old_used[cpu], idle[cpu] - old_idle[cpu]) for cpu in sorted(used)]
         return tuple(busy / (busy + rest) if busy + rest else 0.0 for busy, rest in parts)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from dashboards import annotation_queries, links
-from dashboards.page import Row, page
+from dashboards.page import AFFINITY, Row, of_workers, page, variables
 from dashboards.panels import threshold_colours
 from dashboards.panels.colours import cpus
 from dashboards.panels.graphs import by_worker, last_cpus, lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, matrix, table
-from dashboards.selector import ONE
-from dashboards.signal import PER_SECOND
-from dashboards.signals import affinity, balance
-from dashboards.variables import variables
+from dashboards.signal import ONE, PER_SECOND
+from dashboards.signals import balance
 
 TALL = 8
 """Height of the tables: shows six workers; scroll for the others."""
@@ -24,26 +21,26 @@ def dashboard() -> Dashboard:
     """Builds the dashboard."""
     whole, rate = Column(width=115), Column(PER_SECOND, 1, width=165)
     return page(
-        links.AFFINITY,
+        AFFINITY,
         "One server: which CPUs its workers may use, which they use, and whether they get in each other's way.",
         variables("uwsgi_up", many=False),
-        annotation_queries.of_workers(ONE),
+        of_workers(ONE),
         [
             Row(
                 "",
                 [
-                    figure(affinity.USABLE, 4, threshold_colours.none()),
-                    figure(affinity.USED, 5, threshold_colours.cpu(), decimals=0),
-                    figure(affinity.OTHERS, 5, threshold_colours.none(), decimals=0),
-                    figure(affinity.PINNED, 5, threshold_colours.none()),
-                    figure(affinity.SHARING, 5, threshold_colours.any_is("red")),
+                    figure(balance.USABLE, 4, threshold_colours.none()),
+                    figure(balance.USED, 5, threshold_colours.cpu(), decimals=0),
+                    figure(balance.OTHERS, 5, threshold_colours.none(), decimals=0),
+                    figure(balance.PINNED, 5, threshold_colours.none()),
+                    figure(balance.SHARING, 5, threshold_colours.any_is("red")),
                 ],
             ),
             Row(
                 "Where may the workers run, and where do they run?",
                 [
                     table(
-                        affinity.WORKERS,
+                        balance.WORKERS,
                         (16, TALL),
                         {"worker_id": Column()},
                         {
@@ -59,7 +56,7 @@ def dashboard() -> Dashboard:
                         numbered="worker_id",
                     ),
                     matrix(
-                        affinity.RESIDENCY,
+                        balance.RESIDENCY,
                         (8, TALL),
                         rows="worker_id",
                         columns="cpu",
@@ -67,15 +64,15 @@ def dashboard() -> Dashboard:
                         colours=FieldColorModeId.CONTINUOUS_BLUES,
                         width=56,
                     ),
-                    last_cpus(affinity.LAST_CPU, 12),
-                    lines(affinity.CPUS, 12, at_least=1, overrides=cpus()),
+                    last_cpus(balance.LAST_CPU, 12),
+                    lines(balance.CPUS, 12, at_least=1, overrides=cpus()),
                 ],
             ),
             Row(
                 "Are the workers preempted?",
                 [
-                    by_worker(affinity.SWITCHES, 8),
-                    by_worker(affinity.WAITS, 8),
+                    by_worker(balance.SWITCHES, 8),
+                    by_worker(balance.WAITS, 8),
                     by_worker(balance.INTERPRETERS, 8, at_least=1, threshold=threshold_colours.interpreter_full()),
                 ],
             ),

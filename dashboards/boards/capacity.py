@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.builders import table as tables
 from grafana_foundation_sdk.models.dashboard import Dashboard, FieldColorModeId
 
-from dashboards import annotation_queries, links
-from dashboards.page import Panels, Row, Times, page
+from dashboards.page import CAPACITY, Panels, Row, Times, alerts, configuration, page, to_server, utc_offset, variables
 from dashboards.panels import threshold_colours
-from dashboards.panels.colours import BLUE, GOLD, GREY, Override, named
+from dashboards.panels.colours import BLUE, GOLD, GREY, Override, named, wait_states
 from dashboards.panels.graphs import lines, matching
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, matrix, table
-from dashboards.panels.wait_states import wait_states
-from dashboards.selector import FLEET
-from dashboards.signal import TIMES
+from dashboards.signal import FLEET, TIMES
 from dashboards.signals import history
-from dashboards.variables import utc_offset, variables
 
 MONTHS = Times("now-90d", "")
 _NEUTRAL = (("color", {"mode": "fixed", "fixedColor": GREY}), ("custom.fillOpacity", 0))
@@ -29,11 +25,11 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 def dashboard() -> Dashboard:
     """Builds the dashboard."""
     return page(
-        links.CAPACITY,
+        CAPACITY,
         "Daily figures over months: how near to capacity the servers were, how often and when, and the trend. Needs "
         "the recording rules of this project, and a Prometheus with enough retention.",
         [*variables("server:uwsgi_utilization:max1d", many=True), utc_offset()],
-        [annotation_queries.alerts(FLEET, 'severity="critical"'), annotation_queries.configuration(FLEET)],
+        [alerts(FLEET, 'severity="critical"'), configuration(FLEET)],
         [
             Row(
                 "",
@@ -114,7 +110,7 @@ def _minutes() -> tables.Panel:
         history.minutes(),
         (24, 8),
         {
-            "server": Column(links=links.to_server(now=True)),
+            "server": Column(links=to_server(now=True)),
             "instance": Column(),
             "limit": Column(),
             "job": Column(hidden=True),

@@ -6,17 +6,15 @@ from dataclasses import replace
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import annotation_queries, links
-from dashboards.page import Row, page
-from dashboards.panels import threshold_colours, verdicts
+from dashboards.page import FLEET as UID
+from dashboards.page import Row, of_servers, page, to_server, variables, window
+from dashboards.panels import threshold_colours
 from dashboards.panels.colours import coloured
 from dashboards.panels.graphs import lines
 from dashboards.panels.stats import figure
-from dashboards.panels.tables import Column, table
-from dashboards.selector import FLEET
-from dashboards.signal import TIMES
+from dashboards.panels.tables import VERDICT_CALLED, VERDICT_COLOURS, Column, table, verdict_columns
+from dashboards.signal import FLEET, TIMES
 from dashboards.signals import fleet, verdict
-from dashboards.variables import variables, window
 
 NARROW = {"First limit": 100, "Headroom": 88, "Threads busy": 113, "Requests": 85}
 """Widths in pixels of columns beside the words of verdicts: on a screen of 1440 pixels, no column is cut off."""
@@ -37,10 +35,10 @@ def dashboard() -> Dashboard:
     called = {"limit": "First limit"}
     hidden = Column(hidden=True)
     return page(
-        links.FLEET,
+        UID,
         "All servers and services by headroom: which one to look at first, and which limit comes first there.",
         [*variables("uwsgi_up", many=True), window()],
-        annotation_queries.of_servers(FLEET, 'severity="critical"'),
+        of_servers(FLEET, 'severity="critical"'),
         [
             Row(
                 "",
@@ -51,7 +49,7 @@ def dashboard() -> Dashboard:
                         threshold_colours.none(),
                         named=True,
                         empty="0",
-                        overrides=coloured({name: verdicts.COLOURS[name] for name in verdict.RANKS}),
+                        overrides=coloured({name: VERDICT_COLOURS[name] for name in verdict.RANKS}),
                     ),
                     figure(fleet.LEAST, 4, threshold_colours.headroom(), named=True, decimals=1, empty="-"),
                     figure(fleet.FIRING, 4, threshold_colours.any_is("red"), empty="none"),
@@ -66,9 +64,9 @@ def dashboard() -> Dashboard:
                         fleet.SERVERS,
                         (24, 12),
                         {
-                            "server": Column(links=links.to_server(), width=110),
+                            "server": Column(links=to_server(), width=110),
                             "instance": Column(width=120),
-                            **verdicts.columns(),
+                            **verdict_columns(),
                             "limit": Column(),
                             "job": hidden,
                             "service": hidden,
@@ -78,7 +76,7 @@ def dashboard() -> Dashboard:
                             "Users wait": Column("s", width=93),
                             "Rank": hidden,
                         },
-                        called={**called, **verdicts.CALLED},
+                        called={**called, **VERDICT_CALLED},
                         tall=True,
                     ),
                 ],

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import annotation_queries, links
-from dashboards.page import Panels, Row, page
-from dashboards.panels import threshold_colours, verdicts
+from dashboards.page import SERVER, Panels, Row, every, page, variables, window
+from dashboards.panels import threshold_colours
 from dashboards.panels.colours import (
     BLUE,
     BROWN,
@@ -22,15 +21,14 @@ from dashboards.panels.colours import (
     coloured,
     limits,
     named,
+    wait_states,
 )
 from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines, plain, shares
 from dashboards.panels.stats import bars, figure
-from dashboards.panels.tables import Column, table
-from dashboards.panels.wait_states import wait_states
-from dashboards.selector import ONE
-from dashboards.signals import affinity, balance, objective, processes, routes, users, verdict, waits
+from dashboards.panels.tables import BEFORE_WATCH, VERDICT_CALLED, Column, table, verdict_columns
+from dashboards.signal import ONE
+from dashboards.signals import balance, users, verdict, waits
 from dashboards.signals import limits as limit_signals
-from dashboards.variables import variables, window
 
 TOP = 5
 """Height of the panels about limits and alerts."""
@@ -50,10 +48,10 @@ STATES = {
 def dashboard() -> Dashboard:
     """Builds the dashboard."""
     return page(
-        links.SERVER,
+        SERVER,
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
-        annotation_queries.every(ONE),
+        every(ONE),
         [Row("", _first_screen()), *_questions()],
     )
 
@@ -68,9 +66,9 @@ def _first_screen() -> Panels:
         table(
             verdict.VERDICT,
             (24, 4),
-            verdicts.columns(),
-            {"Since": Column("dateTimeFromNow", words=verdicts.BEFORE_WATCH, width=150)},
-            called=verdicts.CALLED,
+            verdict_columns(),
+            {"Since": Column("dateTimeFromNow", words=BEFORE_WATCH, width=150)},
+            called=VERDICT_CALLED,
             empty="not judged yet",
         ),
         figure(
@@ -89,7 +87,7 @@ def _first_screen() -> Panels:
             overrides=[named("refused", ("thresholds", threshold_colours.refused().build()))],
         ),
         figure(
-            objective.NOW,
+            users.NOW,
             6,
             threshold_colours.burns(),
             named=True,
@@ -148,8 +146,8 @@ def _limits() -> Panels:
         ),
         figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(), decimals=0),
         figure(balance.COST_NOW, 6, threshold_colours.costly(), decimals=0),
-        figure(affinity.OTHERS, 6, threshold_colours.none(), decimals=0),
-        figure(processes.ROOM, 6, threshold_colours.at_least_one()),
+        figure(balance.OTHERS, 6, threshold_colours.none(), decimals=0),
+        figure(balance.ROOM, 6, threshold_colours.at_least_one()),
     ]
 
 
@@ -186,7 +184,7 @@ def _questions() -> Sequence[Row]:
             [
                 lines(users.WHERE_TIME_GOES, 8, stacked=True, overrides=times),
                 lines(waits.PER_REQUEST, 8, stacked=True, overrides=wait_states()),
-                lines(routes.THREADS, 8, stacked=True),
+                lines(waits.ROUTES, 8, stacked=True),
             ],
             folded=True,
         ),
@@ -225,14 +223,12 @@ def _questions() -> Sequence[Row]:
         Row(
             "Are the processes healthy?",
             [
-                by_worker(processes.MEMORY, 8),
-                lines(processes.STATES, 8, stacked=True, overrides=states),
-                lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", threshold_colours.PLAIN)]),
-                by_worker(processes.OLDEST, 8),
-                by_worker(processes.FILES, 8),
-                lines(
-                    processes.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})
-                ),
+                by_worker(balance.MEMORY, 8),
+                lines(balance.STATES, 8, stacked=True, overrides=states),
+                lines(balance.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", threshold_colours.PLAIN)]),
+                by_worker(balance.OLDEST, 8),
+                by_worker(balance.FILES, 8),
+                lines(balance.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})),
             ],
             folded=True,
         ),
@@ -244,34 +240,34 @@ def _objective() -> Panels:
     waited = coloured({"p50": OLIVE, "p95": BLUE, "p99": PURPLE, "mean": GREY, "oldest": ORANGE})
     percentiles = coloured({"p50": OLIVE, "p90": GOLD, "p95": BLUE, "p99": PURPLE, "mean": GREY})
     return [
-        lines(objective.PERCENTILES, 12, overrides=[*percentiles, threshold]),
-        heat_map(objective.HISTOGRAM, 12),
+        lines(users.PERCENTILES, 12, overrides=[*percentiles, threshold]),
+        heat_map(users.HISTOGRAM, 12),
         lines(
-            objective.GOOD,
+            users.GOOD,
             6,
             most=1,
             from_zero=False,
             overrides=[*coloured({"good": BLUE}), dashed("objective", "red")],
         ),
         lines(
-            objective.burn(),
+            users.burn(),
             8,
             at_least=2,
             overrides=coloured({"5m": GREY, "1h": BLUE, "6h": PURPLE}),
             threshold=threshold_colours.burning(),
         ),
         figure(
-            objective.BUDGET,
+            users.BUDGET,
             4,
             threshold_colours.budget(),
             named=True,
             decimals=1,
             empty="-",
-            overrides=[named(objective.LASTS, ("unit", "s"), ("decimals", 0)), *coloured({objective.LASTS: "text"})],
+            overrides=[named(users.LASTS, ("unit", "s"), ("decimals", 0)), *coloured({users.LASTS: "text"})],
             height=HEIGHT,
         ),
         lines(
-            objective.WAIT,
+            users.WAIT,
             6,
             at_least=0.1,
             overrides=[*waited, threshold],

@@ -1,4 +1,4 @@
-"""Colours that mean the same in every panel."""
+"""Colours that mean the same in every panel, with the words and colours of what threads wait for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
-from uwsgi_headroom.words.states import LIMITS, find_colour
+from uwsgi_headroom.words.colours import BACKENDS
+from uwsgi_headroom.words.states import LIMITS, WAITS, find_colour
 
 BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
@@ -57,3 +58,26 @@ def named(name: str, *values: tuple[str, object]) -> Override:
 
 def _fixed(colour: str) -> tuple[str, object]:
     return "color", {"mode": "fixed", "fixedColor": colour}
+
+
+def wait_states() -> list[Override]:
+    """Words and colours of all states, and colours of named backends: by the first letter of their name, because a
+    dashboard does not know their places."""
+    letters = [chr(ord("a") + place) for place in range(26)]
+    shades = [
+        (
+            MatcherConfig("byRegexp", f"/^waits for [{''.join(letters[place :: len(BACKENDS)])}]/i"),
+            [_colour(colour.light)],
+        )
+        for place, colour in enumerate(BACKENDS)
+    ]
+    other = MatcherConfig("byRegexp", "/^waits for [^a-z]/i"), [_colour(BACKENDS[0].light)]
+    states = [
+        named(code, ("displayName", state.name), ("color", {"mode": "fixed", "fixedColor": state.colour.light}))
+        for code, state in WAITS.items()
+    ]
+    return [*shades, other, *states]
+
+
+def _colour(colour: str) -> DynamicConfigValue:
+    return DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})

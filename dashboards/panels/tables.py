@@ -1,4 +1,4 @@
-"""Tables, and matrices whose cells are coloured."""
+"""Tables, matrices whose cells are coloured, and the words and columns of verdicts in them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dashboards.panels import threshold_colours
 from dashboards.panels.colours import Override, named
 from dashboards.panels.panel_options import apply_panel_options
 from dashboards.signal import Signal
+from uwsgi_headroom.words.states import STATUSES
 
 Values = Sequence[tuple[str, object]]
 
@@ -177,3 +178,21 @@ def _mapped(words: Mapping[str, tuple[str, str]]) -> dict[str, object]:
 
 def _sorted_by(name: str) -> DataTransformerConfig:
     return DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [{"field": name}]})
+
+
+VERDICT_COLOURS = {"ok": "green", "warning": "orange", "critical": "red", "down": "red", "unknown": "text"}
+"""By the verdict's code."""
+
+VERDICT_CALLED = {"verdict": "Verdict", "title": "What is wrong", "act": "Do"}
+"""The display names of the columns."""
+
+BEFORE_WATCH = {"0": ("from the start", "text")}
+"""Since when, if that was before the exporter watched the server."""
+
+
+def verdict_columns() -> dict[str, Column]:
+    """The columns of a verdict and its finding. Texts have the width that is left."""
+    words = {
+        code: (STATUSES[code].word if code in STATUSES else code.upper(), at) for code, at in VERDICT_COLOURS.items()
+    }
+    return {"verdict": Column(words=words, width=85), "title": Column(wraps=True), "act": Column(wraps=True)}

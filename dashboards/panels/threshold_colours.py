@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
-from dashboards import thresholds
+from dashboards import signal
 from uwsgi_headroom.analysis.findings import COSTLY
 
 FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
@@ -24,42 +24,42 @@ def none() -> ThresholdsConfig:
 
 def headroom() -> ThresholdsConfig:
     """Critical at the use of a limit that pages once requests wait; a warning where headroom is low."""
-    return _steps(CRITICAL, (1 / thresholds.NEAR_CAPACITY, WARNING), (thresholds.HEADROOM_LOW, FINE))
+    return _steps(CRITICAL, (1 / signal.NEAR_CAPACITY, WARNING), (signal.HEADROOM_LOW, FINE))
 
 
 def headroom_low() -> ThresholdsConfig:
     """Low headroom, as lines in a graph."""
-    return _steps("transparent", (1 / thresholds.NEAR_CAPACITY, CRITICAL), (thresholds.HEADROOM_LOW, WARNING))
+    return _steps("transparent", (1 / signal.NEAR_CAPACITY, CRITICAL), (signal.HEADROOM_LOW, WARNING))
 
 
 def utilization() -> ThresholdsConfig:
     """The thresholds of `headroom`, for the used part of a limit."""
-    return _steps(FINE, (1 / thresholds.HEADROOM_LOW, WARNING), (thresholds.NEAR_CAPACITY, CRITICAL))
+    return _steps(FINE, (1 / signal.HEADROOM_LOW, WARNING), (signal.NEAR_CAPACITY, CRITICAL))
 
 
 def near_capacity() -> ThresholdsConfig:
     """The utilization that pages once requests wait, as a line in a graph."""
-    return _steps("transparent", (thresholds.NEAR_CAPACITY, CRITICAL))
+    return _steps("transparent", (signal.NEAR_CAPACITY, CRITICAL))
 
 
 def interpreter() -> ThresholdsConfig:
     """A warning where threads begin to wait for an interpreter's lock, critical where they mostly wait for it."""
-    return _steps(FINE, (thresholds.INTERPRETER_BUSY, WARNING), (thresholds.INTERPRETER_FULL, CRITICAL))
+    return _steps(FINE, (signal.INTERPRETER_BUSY, WARNING), (signal.INTERPRETER_FULL, CRITICAL))
 
 
 def interpreter_full() -> ThresholdsConfig:
     """Saturation of an interpreter, as a line in a graph."""
-    return _steps("transparent", (thresholds.INTERPRETER_FULL, CRITICAL))
+    return _steps("transparent", (signal.INTERPRETER_FULL, CRITICAL))
 
 
 def uneven() -> ThresholdsConfig:
     """The hot ratio that is a ticket under load, as a line in a graph."""
-    return _steps("transparent", (thresholds.UNEVEN, CRITICAL))
+    return _steps("transparent", (signal.UNEVEN, CRITICAL))
 
 
 def hot() -> ThresholdsConfig:
     """The hot ratio as a verdict: never critical, because unevenness alone does no harm."""
-    return _steps(FINE, (thresholds.UNEVEN, WARNING))
+    return _steps(FINE, (signal.UNEVEN, WARNING))
 
 
 def costly() -> ThresholdsConfig:
@@ -75,12 +75,12 @@ def costly_line() -> ThresholdsConfig:
 def burning() -> ThresholdsConfig:
     """Burn rates that are a page over an hour and over six hours, and one that uses up the budget, as lines in a
     graph."""
-    return _steps("transparent", (1, WARNING), (thresholds.BURNS_HOURS, CRITICAL), (thresholds.BURNS_AN_HOUR, CRITICAL))
+    return _steps("transparent", (1, WARNING), (signal.BURNS_HOURS, CRITICAL), (signal.BURNS_AN_HOUR, CRITICAL))
 
 
 def burns() -> ThresholdsConfig:
     """A warning where the budget is used up before its time, critical where it is a page."""
-    return _steps(FINE, (1, WARNING), (thresholds.BURNS_AN_HOUR, CRITICAL))
+    return _steps(FINE, (1, WARNING), (signal.BURNS_AN_HOUR, CRITICAL))
 
 
 def used_up() -> ThresholdsConfig:
@@ -101,7 +101,7 @@ def spent() -> ThresholdsConfig:
 def ever_full() -> ThresholdsConfig:
     """The part of the time with a full queue: a ticket if there is any, a page from `queue_full` on. No verdict at 0:
     requests may wait in a queue that is never full."""
-    return _steps(PLAIN, (0.0001, WARNING), (thresholds.QUEUE_FULL, CRITICAL))
+    return _steps(PLAIN, (0.0001, WARNING), (signal.QUEUE_FULL, CRITICAL))
 
 
 def refused() -> ThresholdsConfig:
@@ -112,12 +112,12 @@ def refused() -> ThresholdsConfig:
 def queue_wait() -> ThresholdsConfig:
     """The wait in the listen queue: a warning where users notice it however long a request takes, critical where it may
     be a page."""
-    return _steps(PLAIN, (thresholds.QUEUE_WAIT, WARNING), (thresholds.QUEUE_WAIT_SEVERE, CRITICAL))
+    return _steps(PLAIN, (signal.QUEUE_WAIT, WARNING), (signal.QUEUE_WAIT_SEVERE, CRITICAL))
 
 
 def cpu() -> ThresholdsConfig:
     """A warning where the use of CPUs is a ticket."""
-    return _steps(FINE, (thresholds.CPU_FULL, WARNING))
+    return _steps(FINE, (signal.CPU_FULL, WARNING))
 
 
 def at_least_one() -> ThresholdsConfig:

@@ -5,8 +5,18 @@ Uses the exporter's windowed figures, and so needs no recording rules.
 
 from __future__ import annotations
 
-from dashboards.selector import BY_SERVER, BY_SERVICE, COARSE, FLEET, WINDOW, in_words, with_service
-from dashboards.signal import TIMES, Series, signal
+from dashboards.signal import (
+    BY_SERVER,
+    BY_SERVICE,
+    COARSE,
+    FLEET,
+    TIMES,
+    WINDOW,
+    Series,
+    in_words,
+    signal,
+    with_service,
+)
 from dashboards.signals.verdict import RANKED
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dashboards import thresholds
-from dashboards.selector import BY_SERVER, BY_SERVICE, FLEET, RANGE, in_words, with_service
-from dashboards.signal import TIMES, Series, Signal, signal
+from dashboards.signal import (
+    BY_SERVER,
+    BY_SERVICE,
+    FLEET,
+    FORECAST_DAYS,
+    HEADROOM_LOW,
+    RANGE,
+    TIMES,
+    Series,
+    Signal,
+    in_words,
+    signal,
+    with_service,
+)
 from dashboards.signals.waits import LEAST_SHOWN, in_order
 
 DAY = 86400
@@ -142,12 +153,12 @@ def trend() -> Signal:
         "Trend of the day's p95",
         "percentunit",
         f"""The day's p95 of the fullest server of each service, and its trend line if there are at least
-        {thresholds.FORECAST_DAYS} days. For a forecast, choose a time range that ends in the future (now-90d to
+        {FORECAST_DAYS} days. For a forecast, choose a time range that ends in the future (now-90d to
         now+30d): the line continues. {_MIDNIGHT} {_RULES}""",
         Series(_WORST, "{{service}}"),
         Series(
             f"avg_over_time({days}) + deriv({days}) * (time() - avg_over_time({times}))\n"
-            f"and count_over_time({days}) >= {thresholds.FORECAST_DAYS}",
+            f"and count_over_time({days}) >= {FORECAST_DAYS}",
             "{{service}} trend",
         ),
     )
@@ -182,7 +193,7 @@ label_replace(label_replace(
 
 def days_by_headroom() -> Signal:
     """Server-days in bands of headroom; one band begins at the rules' threshold of low headroom."""
-    bounds = [1.0, thresholds.HEADROOM_LOW, 2.0, 5.0]
+    bounds = [1.0, HEADROOM_LOW, 2.0, 5.0]
     least = f"min {BY_SERVER} ({with_service(_LEAST)})"
 
     def days(name: str, condition: str) -> Series:
@@ -204,13 +215,13 @@ def minutes() -> Signal:
     """A table with a line for each server, for the minutes of a meeting."""
     p95 = f"max {BY_SERVER} ({with_service(_P95)})"
     lowest = in_words(with_service(f"min_over_time({_LEAST}{RANGE})"))
-    enough = f"count_over_time(({p95}){_DAILY}) >= {thresholds.FORECAST_DAYS}"
+    enough = f"count_over_time(({p95}){_DAILY}) >= {FORECAST_DAYS}"
     return signal(
         "For the minutes",
         "none",
         f"""A line for each server, the least headroom first. Over the time range: the least headroom and its limit,
         threads busy in the worst day's p95 and at the peak, most requests per second, and the growth of the p95 in 30
-        days (as a part of its threads; with at least {thresholds.FORECAST_DAYS} days of history). To copy the table:
+        days (as a part of its threads; with at least {FORECAST_DAYS} days of history). To copy the table:
         panel menu, Inspect, Data. {_RULES}""",
         Series(
             f"sort(sum {BY_SERVER.replace(')', ', limit)')} (bottomk {BY_SERVER} (1, {lowest})))",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RATE, WINDOW, in_words
-from dashboards.signal import TIMES, Series, signal
+from dashboards.signal import ONE, RATE, TIMES, WINDOW, Series, in_words, signal
 
 _HEADROOM = ONE.of("uwsgi_headroom_ratio", WINDOW)
 _SEEN = ONE.of("uwsgi_concurrency", WINDOW, 'method="observed"')

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import BY_SERVER, FLEET, IDENTITY, ONE, WINDOW, Scope, with_service
-from dashboards.signal import PER_SECOND, Series, signal
+from dashboards.signal import BY_SERVER, FLEET, IDENTITY, ONE, PER_SECOND, WINDOW, Scope, Series, signal, with_service
 
 RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
 """The verdicts of `uwsgi_verdict_info`, the worst first in a table."""

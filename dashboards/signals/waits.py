@@ -1,9 +1,8 @@
-"""What the requests of one server spend their time on."""
+"""What the requests of one server spend their time on, and which routes hold its busy threads."""
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RANGE, RATE
-from dashboards.signal import Series, signal
+from dashboards.signal import ONE, RANGE, RATE, Series, signal
 from dashboards.signals.balance import by_worker
 from dashboards.signals.limits import OBSERVED_SECONDS
 
@@ -94,5 +93,22 @@ INTERPRETER_LOCK = signal(
     by_worker(
         f"sum by (worker_id) ({ONE.rate('uwsgi_worker_interpreter_lock_wait_thread_seconds_total')})\n"
         f"/ on () group_left () {_OBSERVED}"
+    ),
+)
+
+_DRAWN = 12
+_BY_ROUTE = "uwsgi_route_busy_thread_seconds_total"
+_MOST = f"topk({_DRAWN}, sum by (route) (rate({ONE.of(_BY_ROUTE)}{RANGE} @ end())))"
+
+ROUTES = signal(
+    "Busy threads by route",
+    "none",
+    f"""Requests in service by their route, from samples: the {_DRAWN} routes that held most threads in the shown time.
+    The thickest band is where shorter requests help most. It says nothing about the number of requests: a route with
+    few long ones is as thick as one with many short ones. Empty unless the exporter runs with --routes.""",
+    Series(
+        f"sum by (route) (rate({ONE.of(_BY_ROUTE)}{RATE})) / on () group_left () {OBSERVED_SECONDS}\n"
+        f"and on (route) {_MOST}",
+        "{{route}}",
     ),
 )

@@ -25,7 +25,7 @@ from app.loopback import get
 from app.scenes import SCENES
 from tests.support import real_uwsgi
 from tests.support.monitoring import Alertmanager, Prometheus
-from tools import progress
+from tools import commands
 from tools.environments import ROOT, SetupError
 from uwsgi_headroom.kernel.procfs import read_begin
 
@@ -253,7 +253,7 @@ def test_unknown_scene_is_refused_before_anything_is_set_up():
 def test_silence_is_short():
     """Less than three seconds pass between two lines of figures, and between two dots."""
     assert demo.EVERY + demo.ANSWER < 3
-    assert max(progress.SECOND, progress.DOT) < 3
+    assert max(commands.SECOND, commands.DOT) < 3
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from app.listener import PREFIX, listener
+from app.loopback import PREFIX, listener
 from tests.support import real_uwsgi
 
 LISTEN = """\

@@ -16,18 +16,16 @@ import flask
 import pytest
 
 from app.demo_programs import (
+    Happenings,
     Stage,
     load_program,
     neighbour_programs,
     refuse_without_needs,
     uwsgi_program,
 )
-from app.happenings import Happenings
-from app.listener import PREFIX
-from app.loopback import address, free_port, get
+from app.loopback import PREFIX, address, free_port, get
 from app.programs import Program, Running, running
-from app.scene import Happening, Scene
-from app.scenes import SCENES, find_scene, list_scenes
+from app.scenes import SCENES, Happening, Scene, find_scene, list_scenes
 from tests.support import real_uwsgi
 from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT, SetupError

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from app import status_line
+from app import demo
 from tests.app.stand_in import DOCUMENT
 
 
 def test_figures_are_shares_busy_threads_and_headroom():
     """Workers without a request have no share."""
     line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"
-    assert status_line.figures(json.dumps(DOCUMENT)) == line
+    assert demo.read_figures(json.dumps(DOCUMENT)) == line
 
 
 @pytest.mark.parametrize(
@@ -28,19 +28,19 @@ def test_figures_are_shares_busy_threads_and_headroom():
 )
 def test_figures_that_are_not_known_are_left_out(change, line):
     """Unknown figures are not shown as 0."""
-    assert status_line.figures(json.dumps(DOCUMENT | change)) == line
+    assert demo.read_figures(json.dumps(DOCUMENT | change)) == line
 
 
 def test_verdict_is_that_of_the_document():
-    assert status_line.verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
+    assert demo.read_verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
 
 
 def test_server_that_is_down_is_called_down():
     """The document still has the verdict on its last reading."""
-    assert status_line.verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
+    assert demo.read_verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
 
 
 @pytest.mark.parametrize("text", [None, "", json.dumps(DOCUMENT | {"flow": None})])
 def test_no_figures_are_no_verdict(text):
-    assert status_line.verdict(text) is None
-    assert status_line.figures(text) is None
+    assert demo.read_verdict(text) is None
+    assert demo.read_figures(text) is None

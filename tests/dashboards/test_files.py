@@ -30,15 +30,15 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_colours_change_where_alerts_do() -> None:
     """Each threshold that an alert has is in its rule."""
-    from dashboards import thresholds  # noqa: PLC0415  (as above)
+    from dashboards import signal  # noqa: PLC0415  (as above)
 
     rules = (promtool.RULES / "alerts.yaml").read_text() + (promtool.RULES / "recording.yaml").read_text()
     for condition in (
-        f") < {thresholds.HEADROOM_LOW}",
-        f"server:uwsgi_hot_worker_ratio:ratio_rate5m > {thresholds.UNEVEN}",
-        f">= {thresholds.INTERPRETER_BUSY}\n",
-        f"server:uwsgi_slo_burn_rate:ratio_rate6h >= {thresholds.BURNS_HOURS:g} ",
-        f"server:uwsgi_slo_burn_rate:ratio_rate1h >= {thresholds.BURNS_AN_HOUR} ",
-        f"count_over_time(server:uwsgi_utilization:p95_1d[28d:1d]) >= {thresholds.FORECAST_DAYS}\n",
+        f") < {signal.HEADROOM_LOW}",
+        f"server:uwsgi_hot_worker_ratio:ratio_rate5m > {signal.UNEVEN}",
+        f">= {signal.INTERPRETER_BUSY}\n",
+        f"server:uwsgi_slo_burn_rate:ratio_rate6h >= {signal.BURNS_HOURS:g} ",
+        f"server:uwsgi_slo_burn_rate:ratio_rate1h >= {signal.BURNS_AN_HOUR} ",
+        f"count_over_time(server:uwsgi_utilization:p95_1d[28d:1d]) >= {signal.FORECAST_DAYS}\n",
     ):
         assert condition in rules

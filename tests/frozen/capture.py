@@ -15,10 +15,10 @@ from tests.frozen.judgement import WINDOWS, read_lines
 from tests.support.hostile.process import hostile_servers
 from tools.environments import ROOT
 from tools.scenarios import checking, run
-from tools.scenarios.everything import plan
-from tools.scenarios.judge import Seen
-from tools.scenarios.report import line
+from tools.scenarios.__main__ import line
+from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
+from tools.scenarios.run import plan
 from tools.scenarios.scenario import Scenario
 from tools.scenarios.servers import Place
 

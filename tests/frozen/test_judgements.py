@@ -14,8 +14,8 @@ from tests.frozen.form import decode, encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, differs, find_different, read_lines
 from tests.frozen.pages import PAGES, find_examples, render
 from tests.support.windows import the_example
-from tools.scenarios.everything import plan
 from tools.scenarios.rows import ROWS
+from tools.scenarios.run import plan
 from uwsgi_headroom.history.window import Window
 
 MOST_SHOWN = 20

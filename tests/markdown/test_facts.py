@@ -11,9 +11,8 @@ import yaml
 from tests.support.captured_documents import NAMES
 from tests.support.observations import proven, series, watched
 from tools.environments import ROOT
-from tools.findings_page import list_rows
 from tools.scenarios.rows import ROWS
-from tools.tables import ALERTS
+from tools.tables import ALERTS, list_rows
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults

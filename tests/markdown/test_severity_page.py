@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
-from tools.findings_page import list_rows
+from tools.tables import list_rows
 from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED

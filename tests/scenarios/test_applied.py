@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tools.scenarios.apply import BESIDE, Result, run_rows, set_options
-from tools.scenarios.rows.applied import ROWS
+from tools.scenarios.apply import BESIDE, ROWS, Result, run_rows, set_options
 from tools.scenarios.scenario import Server
 
 QUICK = [row for row in ROWS if row.quick]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tools.scenarios.everything import VARIATIONS, count, estimate, plan, render_table
-from tools.scenarios.judge import Seen
+from tools.scenarios.checking import Seen
 from tools.scenarios.rows import ROWS, find_twin
-from tools.scenarios.run import Result
+from tools.scenarios.run import VARIATIONS, Result, count, estimate, plan, render_marks
 from tools.scenarios.scenario import Twin
 
 
@@ -35,7 +34,7 @@ def test_the_table_counts_rows_twins_and_variations() -> None:
     results = {run.name: Result(run, seen) for run in runs}
     results |= {run.name: Result(run, None, skipped="no such server") for run in runs if run.skip()}
     results[sick.name] = Result(sick, seen, ("ok, not critical",))
-    text = list(render_table(lines, results))
+    text = list(render_marks(lines, results))
     assert len(lines) == 3
     assert text[0].split() == [*sick.name.split(), "✗", *"✓" * VARIATIONS]
     assert text[2].split() == [*absent.name.split(), *"-" * (1 + VARIATIONS)]

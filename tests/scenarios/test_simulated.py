@@ -13,10 +13,9 @@ import pytest
 from app.load import RETRY
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from tools.scenarios.everything import vary
-from tools.scenarios.judge import Seen, differences
+from tools.scenarios.checking import Seen, differences
 from tools.scenarios.rows import ROWS
-from tools.scenarios.run import counted
+from tools.scenarios.run import counted, vary
 from tools.scenarios.scenario import Load, Scenario
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings

@@ -34,12 +34,16 @@ def complaints(*arguments: str | Path) -> str:
     return ran.stdout + ran.stderr if ran.returncode else ""
 
 
+def list_rules(files: Iterable[Path]) -> list[dict[str, Any]]:
+    return [rule for path in files for group in _groups(path) for rule in group["rules"]]
+
+
 def rules_read(rules: Iterable[Path], expressions: Iterable[str], alerts: Collection[str] = ()) -> frozenset[str]:
     """The names of the rules that matter to these expressions: of the alerts, these and those of which an expression
     asks; of the recording rules, those that an alert among them or an expression reads. An expression that asks for
     `ALERTS` without a name asks for all. Promtool evaluates what it is given, and has nothing else to do.
     """
-    every = [rule for path in rules for group in _groups(path) for rule in group["rules"]]
+    every = list_rules(rules)
     recorded = {rule["record"] for rule in every if "record" in rule}
     unread = list(expressions)
     asked = [name for text in unread for name in _ALERTS.findall(text)]

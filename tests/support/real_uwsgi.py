@@ -122,6 +122,11 @@ class Uwsgi:
             return b"".join(iter(lambda: client.recv(1 << 18), b""))
 
 
+def sized(processes: int, threads: int) -> list[str]:
+    """The options for so many workers with so many threads each."""
+    return ["--processes", str(processes), *(["--threads", str(threads)] if threads > 1 else [])]
+
+
 @contextlib.contextmanager
 def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None = None) -> Iterator[Uwsgi]:
     """Runs uWSGI with `options` (as on its command line) until the block ends.

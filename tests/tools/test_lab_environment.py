@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.test_environments import FAKE_PYTHON
-from tools import lab_environment
-from tools.lab_environment import COMPILED, Package, why_missing
+from tools import prepare
+from tools.prepare import COMPILED, Package, why_missing
 
 
 @pytest.fixture
@@ -21,15 +21,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "fibonacci.py").touch()
     packages = (Package("gevent"), Package("granian"), Package("bjoern", headers=("no-such.h",), advice="install it"))
-    monkeypatch.setattr(lab_environment, "PACKAGES", packages)
+    monkeypatch.setattr(prepare, "PACKAGES", packages)
     return tmp_path
 
 
 def test_what_cannot_be_installed_is_left_out(root: Path) -> None:
     """A failing pip and a missing header are reasons; the rest is installed."""
     (root / ".venv-lab" / "bin" / "refused").write_text("granian")
-    lab_environment.prepare(root)
-    environment = lab_environment.lab_environment(root)
+    prepare.prepare_lab(root)
+    environment = prepare.lab_environment(root)
     assert why_missing(environment, "gevent") is None
     assert why_missing(environment, "granian") == "it cannot be installed: ERROR: No matching distribution found"
     assert why_missing(environment, "bjoern") == "this machine lacks no-such.h; install it"
@@ -39,16 +39,16 @@ def test_a_later_installation_forgets_the_reason(root: Path) -> None:
     """What was missing is tried again each time."""
     refused = root / ".venv-lab" / "bin" / "refused"
     refused.write_text("granian")
-    lab_environment.prepare(root)
+    prepare.prepare_lab(root)
     refused.unlink()
-    lab_environment.prepare(root)
-    assert why_missing(lab_environment.lab_environment(root), "granian") is None
+    prepare.prepare_lab(root)
+    assert why_missing(prepare.lab_environment(root), "granian") is None
 
 
 def test_without_cython_the_compiled_module_is_missing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its step is left out of E1, with the reason."""
-    monkeypatch.setattr(lab_environment, "PACKAGES", (Package("cython"),))
-    lab_environment.prepare(root)
-    reason = why_missing(lab_environment.lab_environment(root), COMPILED)
+    monkeypatch.setattr(prepare, "PACKAGES", (Package("cython"),))
+    prepare.prepare_lab(root)
+    reason = why_missing(prepare.lab_environment(root), COMPILED)
     assert reason
     assert reason.startswith("Cython cannot compile it: ")

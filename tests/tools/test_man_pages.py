@@ -5,9 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from tools.environments import ROOT
 from tools.man_pages import EXAMPLES, pages
 from uwsgi_headroom.arguments.commands import make_command_line
 
@@ -21,6 +24,16 @@ def test_each_command_has_a_page_with_its_options() -> None:
         text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
         assert all(option in text for option in parser.options)
         assert f"uwsgi-headroom-{name}" in PAGES["uwsgi-headroom.1"].replace("\\-", "-")
+
+
+def test_a_build_writes_the_pages_and_needs_no_other_package(tmp_path: Path) -> None:
+    """pip builds where there is nothing but setuptools, and an image where there is no folder for the pages."""
+    folder = tmp_path / "deploy" / "man"
+    paths = f"sys.path[:0] = {[str(ROOT), str(ROOT / 'exporter')]}"
+    write = f"man_pages.DIRECTORY = Path({str(folder)!r}); man_pages.write()"
+    program = f"import sys; {paths}; from pathlib import Path; from tools import man_pages; {write}"
+    subprocess.run([sys.executable, "-S", "-c", program], check=True)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == PAGES
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

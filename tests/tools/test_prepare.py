@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import debian, environments, lab_environment, prepare
+from tools import debian, environments, prepare
 from tools.environments import Environment, SetupError
 
 
@@ -52,7 +52,7 @@ def test_simulated_days_need_no_uwsgi(prepared: list[str]) -> None:
 
 def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """`lab` needs uWSGI and the servers that it is compared with, and no browser."""
-    monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
+    monkeypatch.setattr(prepare, "prepare_lab", lambda: prepared.append("servers"))
     assert prepare.main(["lab"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.findings_page import lines, list_rows, show
-from tools.tables import read_imports
+from tools.tables import findings_page, list_rows, read_imports, show
 from uwsgi_headroom.analysis.findings import RUNBOOKS
 
 
 def test_a_page_has_every_row() -> None:
     """Each code that has a runbook is among them; values are dots, and optional parts in brackets."""
     assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
-    page = "\n".join(lines())
+    page = "\n".join(findings_page())
     assert all(f"### {row.code}\n" in page for row in list_rows())
     assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
 

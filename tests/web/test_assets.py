@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.web_server import get, serving
+from tools.environments import ROOT
 from uwsgi_headroom.web import live_page
 
 LARGEST_PAGE = 150_000  # bytes, compressed
@@ -75,4 +76,4 @@ def test_the_library_comes_with_its_licence() -> None:
     """Third-party files are marked as such."""
     folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
-    assert "1.6" in (folder / "README.md").read_text()
+    assert "uPlot 1.6" in (ROOT / "docs" / "how-to-add.md").read_text()

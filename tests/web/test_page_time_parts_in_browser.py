@@ -145,7 +145,7 @@ def test_a_gap_between_slices(page: Tab) -> None:
         const columns = withGaps(flatten({given}), 60);
         return [columns.get("time"), columns.get("throughput")];
     }}"""
-    assert part(page, "history_columns.js", script) == [[60, 120, 180, 360, 420], [1, 2, None, 3, 4]]
+    assert part(page, "history.js", script) == [[60, 120, 180, 360, 420], [1, 2, None, 3, 4]]
 
 
 FOLLOWED = """async ({ History }) => {

@@ -1,29 +1,42 @@
 """Deploys with and without a change, simulated and real, and counts what is judged of them.
 
 `python3 -m tools.bench.deploys` takes about 5 minutes of one CPU, and each round of real ones (`--real`) 24 minutes.
-The exit status is 1 if a promise of docs/deploys.md is not kept by the simulated ones.
+The exit status is 1 if a promise of docs/deploys.md is not kept by the simulated ones. In a real round, servers of an
+application with planted regressions run side by side, each with its own load, and are reloaded at the same time after
+ten minutes. What the exporter says of each is noted until it is certain, or ten minutes have passed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import math
+import os
+import signal
 import statistics
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.bench import deploys_real as real
-from tools.bench import table
-from tools.bench.deploys_real import Fault
+from tests.support import real_uwsgi
+from tests.support.exporter import Exporter, exporter
+from tests.support.real_uwsgi import Uwsgi
+from tools.bench import clients, table
+from tools.scenarios.servers import standing_in
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, Subject, judge
 from uwsgi_headroom.watch.deploy_watch import LATER_LOOK_SECONDS, LOOK_SECONDS, Start
+
+Fault = Literal["none", "cpu", "backend", "lock", "memory", "exceptions", "mix"]
 
 MOST_FALSE = 1 / 200
 LEAST_POWER = 0.9
@@ -72,6 +85,21 @@ CHANGES: dict[Fault, tuple[float, Subject]] = {
     "mix": (0.2, "time"),
 }
 """How large a change is, and in what it shows."""
+
+
+def plant(fault: Fault, size: float, version: Mapping[str, float]) -> dict[str, float]:
+    """What a fault changes in a version: times grow by a part of themselves or of all of a request."""
+    whole = version["cpu"] + version["backend"] + version["lock"]
+    changes: dict[Fault, dict[str, float]] = {
+        "none": {},
+        "cpu": {"cpu": version["cpu"] * (1 + size)},
+        "backend": {"backend": version["backend"] + size * whole},
+        "lock": {"lock": version["lock"] + size * whole},
+        "memory": {"leak": version["leak"] + size},
+        "exceptions": {"errors": version["errors"] + size},
+        "mix": {"slow": version.get("slow", 0.0) + size / 9},
+    }
+    return changes[fault]
 
 
 def draw_changed(random: np.random.Generator, fault: Fault, size: float) -> Deploy:
@@ -146,11 +174,11 @@ def main() -> int:
             worse = sum(judgement is not None and judgement.status == "worse" for _, judgement in judged)
             kept &= kind.least * len(judged) <= worse <= kind.most * len(judged)
     for _ in range(options.real):
-        print(describe_real(real.run_round(real.PLANTED)), flush=True)
+        print(describe_real(run_round(PLANTED)), flush=True)
     return 0 if kept else 1
 
 
-def describe_real(found: Sequence[real.Found]) -> str:
+def describe_real(found: Sequence[Found]) -> str:
     rows = [
         " | ".join(
             [
@@ -224,18 +252,7 @@ class Deploy:
 
     @property
     def changed(self) -> Server:
-        server, size = self.server, self.size
-        whole = server.cpu + server.backend + server.lock
-        changes: dict[Fault, dict[str, float]] = {
-            "none": {},
-            "cpu": {"cpu": server.cpu * (1 + size)},
-            "backend": {"backend": server.backend + size * whole},
-            "lock": {"lock": server.lock + size * whole},
-            "memory": {"leak": server.leak + size},
-            "exceptions": {"errors": server.errors + size},
-            "mix": {"slow": server.slow + size / 9},
-        }
-        return replace(server, **changes[self.fault])  # type: ignore[arg-type]  # these are all numbers
+        return replace(self.server, **plant(self.fault, self.size, vars(self.server)))  # type: ignore[arg-type]
 
 
 def run_server(
@@ -335,6 +352,119 @@ def follow(deploy: Deploy, random: np.random.Generator) -> Iterator[tuple[int, J
 def _find_start(batches: list[Batch]) -> int:
     start = Start(0.0)
     return next((second for second, batch in enumerate(batches) if start.is_over(batch, second + 1.0)), len(batches))
+
+
+APP = Path(__file__).with_name("deploys_app.py")
+
+BASE: Mapping[str, float] = {"cpu": 0.004, "backend": 0.02, "lock": 0.004, "leak": 0, "errors": 0.001}
+
+BEFORE_SECONDS, AFTER_SECONDS, WARM_SECONDS = 660.0, 660.0, 20.0
+RATE = 6.0
+"""Requests a second of each server."""
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A deploy. how: `reload` the master, or the workers in a `chain`."""
+
+    fault: Fault
+    size: float = 0.0
+    how: str = "reload"
+
+    @property
+    def version(self) -> dict[str, float]:
+        size = int(self.size * WORKERS / RATE) if self.fault == "memory" else self.size
+        return {**BASE, **plant(self.fault, size, BASE)}
+
+
+PLANTED: Sequence[Planted] = (
+    *[Planted("none")] * 6,
+    *[Planted("none", how="chain")] * 2,
+    *[Planted("cpu", size) for size in (0.2, 0.5)],
+    *[Planted("backend", size) for size in (0.1, 0.2, 0.5)],
+    *[Planted("lock", size) for size in (0.2, 0.5)],
+    *[Planted("memory", size) for size in (5e6 / 60, 10e6 / 60)],
+    *[Planted("exceptions", size) for size in (0.02, 0.05)],
+    Planted("backend", 0.5, how="chain"),
+)
+"""A round: twenty deploys. `memory` is in bytes a second of a mean worker."""
+
+
+@dataclass
+class Found:
+    """What the exporter said of a deploy. after: seconds from the reload until it was certain."""
+
+    planted: Planted
+    status: str = "early"
+    worse: tuple[str, ...] = ()
+    after: float | None = None
+    sentence: str = ""
+
+
+@contextlib.contextmanager
+def _running(ports: Sequence[int], version: Mapping[str, float]) -> Iterator[list[Uwsgi]]:
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                real_uwsgi.bare(
+                    *("--master", "--need-app", "--enable-threads", "--lazy-apps", "--disable-logging"),
+                    *("--processes", str(WORKERS), "--threads", "2", "--wsgi-file", str(APP)),
+                    *("--http-socket", f"127.0.0.1:{port}", "--stats", "{directory}/stats"),
+                    *("--master-fifo", "{directory}/fifo"),
+                    files={"version.json": json.dumps(version)},
+                )
+            )
+            for port in ports
+        ]
+
+
+def run_round(planted: Sequence[Planted], before: float = BEFORE_SECONDS, after: float = AFTER_SECONDS) -> list[Found]:
+    """Deploys all of these at once, `before` seconds after the load began, and returns what the exporter said in the
+    next `after` seconds. The arrivals of each server are random (Poisson)."""
+    ports = [real_uwsgi.free_port() for _ in planted]
+    sockets = tuple((port, 1 / len(ports)) for port in ports)
+    load = clients.Plan(sockets, (clients.Kind(1.0, "/"),), ((RATE * len(ports), math.inf),))
+    with standing_in("backend:1000") as backend:
+        backend_port = int(backend.rpartition(":")[2])
+        with _running(ports, {**BASE, "port": backend_port}) as servers, clients.running(load):
+            names = [f"shop{place:02}" for place in range(len(servers))]
+            arguments = [f"--stats={name}={server.stats}" for name, server in zip(names, servers, strict=True)]
+            time.sleep(WARM_SECONDS)
+            with exporter(*arguments) as watching:
+                time.sleep(before)
+                for each, server in zip(planted, servers, strict=True):
+                    _deploy(each, server, backend_port)
+                return follow_real(watching, dict(zip(names, planted, strict=True)), after)
+
+
+def _deploy(planted: Planted, server: Uwsgi, port: int) -> None:
+    (server.directory / "version.json").write_text(json.dumps({**planted.version, "port": port}))
+    if planted.how == "chain":
+        (server.directory / "fifo").write_text("c")
+    else:
+        os.kill(server.pid, signal.SIGHUP)
+
+
+def follow_real(watching: Exporter, planted: Mapping[str, Planted], seconds: float) -> list[Found]:
+    """What the exporter says of each of these servers, by name, in the next seconds, from when it was certain on."""
+    found = {name: Found(each) for name, each in planted.items()}
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        time.sleep(5)
+        for name, each in found.items():
+            if each.status == "worse":
+                continue
+            status, body = watching.get(f"/api/v1/servers/{name}")
+            deploy = json.loads(body)["deploy"] if status == 200 else None
+            if deploy is None:
+                continue
+            if deploy["status"] != each.status:
+                each.after = time.monotonic() - began
+            each.status, each.sentence = deploy["status"], deploy["sentence"]
+            each.worse = tuple(change["subject"] for change in deploy["changes"] if change["state"] == "worse")
+    return list(found.values())
 
 
 if __name__ == "__main__":

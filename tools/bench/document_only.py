@@ -1,9 +1,9 @@
 """Runs the exporter without kernel facts: it exports only what the stats document contains.
 
-The exporter has no option for this, so the benchmark assembles it: the same reading, decoding, metric families,
-rendering and HTTP, but no queries to the kernel for processes, CPUs and listen queues, and no sampling.
+The exporter has no option for this. Reading, decoding, metric families, rendering and HTTP are the same, without
+queries to the kernel for processes, CPUs and listen queues, and without samples.
 
-    python3 -m tools.bench.scrape.document_only STATS_SOCKET PORT
+    python3 -m tools.bench.document_only STATS_SOCKET PORT
 """
 
 from __future__ import annotations

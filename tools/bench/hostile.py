@@ -27,7 +27,7 @@ from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tools.bench import hostile_crowds
 from tools.bench.exporters import cpu_seconds
-from tools.bench.hostile_crowds import QUIET, Crowd
+from tools.bench.hostile_crowds import QUIET, SCRAPE_TIMEOUT, Crowd, scrape_until
 from tools.bench.table import machine, render_table
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
@@ -39,9 +39,6 @@ SETTLE_SECONDS = 8.0
 
 SCRAPE_EVERY = 2.0
 """Seconds from one scrape to the next, or longer if a scrape takes longer."""
-
-SCRAPE_TIMEOUT = 10.0
-"""Seconds: Prometheus' default."""
 
 DESCRIPTORS = 1024
 """Files that the exporter may open: a common limit, and tight with a thousand clients."""
@@ -99,23 +96,17 @@ def measure_beside(seconds: float) -> Iterator[tuple[str, Figures]]:
 
 def _figures(exporter: Exporter, good: CountedServer, seconds: float) -> Figures:
     reads, cpu, began = len(good.reads), cpu_seconds(exporter.pid), time.monotonic()
-    scrapes: list[float] = []
-    lags: list[float] = []
-    series: dict[str, float] = {}
-    while (asked := time.monotonic()) < began + seconds:
-        with contextlib.suppress(TimeoutError):  # counted below, with the time waited
-            series = exporter.scrape(SCRAPE_TIMEOUT)
-            lags.append(series["uwsgi_exporter_loop_lag_seconds"])
-        scrapes.append(time.monotonic() - asked)
-        time.sleep(max(0.0, SCRAPE_EVERY - scrapes[-1]))
+    answered: list[dict[str, float]] = []
+    scrape = lambda: answered.append(exporter.scrape(SCRAPE_TIMEOUT))  # noqa: E731
+    scrapes = tuple(scrape_until(began + seconds, SCRAPE_EVERY, scrape))
     passed = time.monotonic() - began
     return Figures(
         samples=(len(good.reads) - reads) / passed,
-        scrapes=tuple(scrapes),
+        scrapes=scrapes,
         cpu=(cpu_seconds(exporter.pid) - cpu) / passed,
         resident=peak_resident_bytes(exporter.pid),
-        lag=max(lags, default=None),
-        series=len(series),
+        lag=max((series["uwsgi_exporter_loop_lag_seconds"] for series in answered), default=None),
+        series=len(answered[-1]) if answered else 0,
     )
 
 
@@ -161,7 +152,7 @@ def _decode(body: bytes) -> Decoding:
 
 
 def _filled(first: bytes, more: bytes, last: bytes, size: int = SIZE_CAP) -> bytes:
-    """Returns a document of at most `size` bytes: `first`, then `more` repeated, then `last`."""
+    """A document of at most `size` bytes: `first`, then `more` repeated, then `last`."""
     return first + more * ((size - len(first) - len(last)) // len(more)) + last
 
 
@@ -170,7 +161,7 @@ def _server(**keys: object) -> bytes:
 
 
 def _workers(count: int, threads: int, variables: int = 0) -> bytes:
-    """Returns `count` workers of `threads` threads as uWSGI prints them, with `variables` bytes of request variables in
+    """`count` workers of `threads` threads as uWSGI prints them, with `variables` bytes of request variables in
     each thread."""
     core = {
         **dict.fromkeys(("id", "requests", "static_requests", "routed_requests", "write_errors", "read_errors"), 1),
@@ -185,7 +176,7 @@ def _workers(count: int, threads: int, variables: int = 0) -> bytes:
 
 
 def _requests(variable: bytes, size: int = SIZE_CAP) -> bytes:
-    """Returns a server of 1,024 busy threads whose requests repeat `variable` as often as `size` allows."""
+    """A server of 1,024 busy threads whose requests repeat `variable` as often as `size` allows."""
     opening, closing = b'{"requests":1,"in_request":1,"vars":["A=', b'",""],"req_info":{}}'
     room = size // 1024 - len(opening) - len(closing) - 2
     core = opening + variable * (room // len(variable)) + closing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import multiprocessing
 import random
 import selectors
@@ -13,8 +12,9 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.support import bad_servers, stored_days
 from tests.support.bad_servers import CountedServer, counted_server
-from tests.support.exporter import Exporter, exporter
+from tests.support.exporter import Exporter, configured_exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tests.support.stand_in_servers import StandInServer
@@ -39,6 +39,8 @@ SCRAPE_EVERY = 0.5
 """Seconds from one scrape to the next, or longer if a scrape takes longer."""
 
 SCRAPE_TIMEOUT = 10.0
+"""Seconds: Prometheus' default."""
+
 FIRST_SECONDS = 10.0
 """Before the first figures: servers have a history then."""
 
@@ -110,20 +112,10 @@ def measure(
             good = stack.enter_context(counted_server())
             large = stack.enter_context(_changing_server(*SIZES[size]))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crowds-")))
-            config = folder / "config.yml"
-            config.write_text(
-                json.dumps(
-                    {
-                        "servers": [
-                            {"name": "good", "stats": good.address},
-                            {"name": "large", "stats": large},
-                        ],
-                        "probe": {"targets": ["unix:///nowhere/*"]},
-                    }
-                )
-            )
+            servers = [{"name": "good", "stats": good.address}, {"name": "large", "stats": large}]
+            history, probe = str(folder / "history"), {"targets": ["unix:///nowhere/*"]}
             _store(folder / "history")
-            exposed = stack.enter_context(exporter("--config", str(config), "--history", str(folder / "history")))
+            exposed = stack.enter_context(configured_exporter(servers, "--history", history, probe=probe))
             wait_until(lambda server=good: server.reads, what="the first read")  # type: ignore[misc]
             time.sleep(FIRST_SECONDS)
             yield (size, "", QUIET), _figures(exposed, good, seconds, None)
@@ -138,21 +130,27 @@ def measure(
 def _figures(exposed: Exporter, good: CountedServer, seconds: float, counts: Any) -> Crowd:
     reads, began = len(good.reads), time.monotonic()
     before = list(counts) if counts else [0, 0]
-    scrapes: list[float] = []
-    while (asked := time.monotonic()) < began + seconds:
-        with contextlib.suppress(OSError):
-            exposed.get(timeout=SCRAPE_TIMEOUT)
-        scrapes.append(time.monotonic() - asked)
-        time.sleep(max(0.0, SCRAPE_EVERY - scrapes[-1]))
+    scrape = partial(exposed.get, timeout=SCRAPE_TIMEOUT)
+    scrapes = tuple(scrape_until(began + seconds, SCRAPE_EVERY, scrape))
     passed = time.monotonic() - began
     after = list(counts) if counts else [0, 0]
     return Crowd(
         samples=(len(good.reads) - reads) / passed,
-        scrapes=tuple(scrapes),
+        scrapes=scrapes,
         answers=(after[0] - before[0]) / passed,
         refused=(after[1] - before[1]) / passed,
         resident=peak_resident_bytes(exposed.pid),
     )
+
+
+def scrape_until(end: float, every: float, scrape: Callable[[], object]) -> Iterator[float]:
+    """Scrapes until this time; yields the seconds of each scrape. One that fails counts with the time waited."""
+    while (asked := time.monotonic()) < end:
+        with contextlib.suppress(OSError):
+            scrape()
+        taken = time.monotonic() - asked
+        yield taken
+        time.sleep(max(0.0, every - taken))
 
 
 def _store(path: Path) -> None:

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import re
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,7 +78,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT", help="only situations whose name contains this text")
     parser.add_argument("--servers", type=int, default=200, help="of 8x8 (default %(default)s)")
     parser.add_argument("--vassals", type=int, default=1000, help="of 2x1 (default %(default)s)")
-    parser.add_argument("--real", type=int, help="vassals that are real (default: as many as fit into memory)")
     parser.add_argument("--sockets", type=int, default=5000, help="stale or stand-in (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="of each measurement (default %(default)s)")
     return parser.parse_args()
@@ -94,7 +91,7 @@ def _servers(options: argparse.Namespace) -> list[Row]:
 
 
 def _vassals(options: argparse.Namespace) -> list[Row]:
-    real = count_vassals(options.vassals) if options.real is None else min(options.real, options.vassals)
+    real = count_vassals(options.vassals)
     others = options.vassals - real
     patterns: list[str] = []
     with contextlib.ExitStack() as stack:
@@ -212,11 +209,8 @@ def measure(stats: Sequence[str], seconds: float, max_servers: int | None = None
     servers = [{"stats": f"unix://{path}"} if "*" not in path else {"stats": path} for path in stats]
     if len(servers) > 1 and not any("*" in path for path in stats):
         servers = [{**server, "name": f"app{place}"} for place, server in enumerate(servers)]
-    with tempfile.TemporaryDirectory(prefix="many-") as folder:
-        path = Path(folder) / "config.yml"
-        path.write_text(json.dumps({"servers": servers, "sampling": sampling}))  # JSON is YAML
-        with exporter.exporter("--config", str(path)) as running:
-            return _measure(running, seconds)
+    with exporter.configured_exporter(servers, sampling=sampling) as running:
+        return _measure(running, seconds)
 
 
 def _measure(running: exporter.Exporter, seconds: float) -> Result:

@@ -6,7 +6,6 @@ the exporter share two CPUs; a prediction takes the other programs as they were 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import math
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from tools.bench import table
 from tools.bench.clients import Kind, Plan, finish, prefix, running
-from tools.bench.window import serving, watch
+from tools.bench.exporters import serving, watch
 from tools.environments import ROOT
 from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting, measure_server, parse_setting
 from uwsgi_headroom.analysis.what_if.predict import calibrate, predict_setting
@@ -112,10 +111,7 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.model", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=14, help="length of each run (default %(default)g)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only requests whose name contains this text")
-    options = parser.parse_args()
+    options = table.parse_options("model", __doc__, 14)
     rows: list[Row] = []
     for workload in WORKLOADS:
         if options.only in workload.name:

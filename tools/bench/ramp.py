@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from tests.support import real_uwsgi
 from tools.bench import table
 from tools.bench.clients import Answers, Kind, Plan, finish, prefix, running
-from tools.bench.window import serving, watch
+from tools.bench.exporters import serving, watch
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait
 
@@ -269,10 +268,7 @@ def _row(result: Result) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.ramp", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="length of each step (default %(default)g)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only servers whose kind contains this text")
-    options = parser.parse_args()
+    options = table.parse_options("ramp", __doc__, 60)
     results: list[Result] = []
     for group in GROUPS:
         if cases := [case for case in group if options.only in f"{case.name} {case.setting}"]:

@@ -87,8 +87,7 @@ def measure(
     """Measures every exporter against a uWSGI of this size, once for each number of requests in flight in `busy`."""
     workers, threads = size
     with contextlib.ExitStack() as stack:
-        options = ("--processes", str(workers), "--threads", str(threads))
-        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*options))
+        uwsgi = stack.enter_context(real_uwsgi.uwsgi(*real_uwsgi.sized(workers, threads)))
         real_uwsgi.wait_until(lambda: uwsgi.document().count(b'"accepting":1') == workers, what="workers to accept")
         running = [
             stack.enter_context(exporters.running(name, command, uwsgi.stats)) for name, command in commands.items()
@@ -214,7 +213,7 @@ class _Watch:
             before = now
 
     def _system_call(self) -> str:
-        """Returns the number of the system call in which the master is asleep, or `running`."""
+        """The number of the system call in which the master is asleep, or `running`."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             return os.read(descriptor, 256).split()[0].decode()
@@ -284,7 +283,7 @@ def _targets(results: Sequence[Result]) -> str:
 
 
 def _cpu(figures: Figures) -> float:
-    """Returns the CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
+    """The CPU seconds of one read of uWSGI: a scrape, and the sample that it serves."""
     return statistics.median(figures.cpu) + statistics.median(figures.sample)
 
 

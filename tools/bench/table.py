@@ -1,7 +1,8 @@
-"""What every benchmark prints: Markdown tables, cells with a tolerance, medians with their range, and the machine."""
+"""What benchmarks share: options, Markdown tables, cells with a tolerance, medians with their range, the machine."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import statistics
@@ -10,6 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.support import real_uwsgi
+
+
+def parse_options(name: str, about: str | None, seconds: float) -> argparse.Namespace:
+    """The options of a benchmark of cases: `seconds` of each case, and `only` those whose name contains a text."""
+    parser = argparse.ArgumentParser(prog=f"python3 -m tools.bench.{name}", description=about)
+    parser.add_argument("--seconds", type=float, default=seconds, help="length of each case (default %(default)g)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
+    return parser.parse_args()
 
 
 def render_table(head: str, rows: Sequence[str]) -> str:
@@ -49,7 +58,7 @@ def lines(case: str, compared: Iterable[Line]) -> str:
 def within(
     figure: str, ours: float, truth: float, target: float | None, note: str = "", unit: str = "", scale: float = 1
 ) -> Line:
-    """Returns the line of a figure whose relative error may be at most `target`; None for no target."""
+    """The line of a figure whose relative error may be at most `target`; None for no target."""
     error = ours / truth - 1 if truth else float("inf") if ours else 0.0
     return Line(
         figure,

@@ -5,7 +5,6 @@ Prints the table, misses included. The exit status is 0 whatever was measured.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import subprocess
@@ -103,8 +102,7 @@ def run(case: Case, seconds: float) -> Result:
         stack.callback(backends.kill)
         if case.pinned:
             _pin(backends.pid, {0})
-        options = ["--processes", str(case.workers), "--disable-logging", *case.options]
-        options += ["--threads", str(case.threads)] if case.threads > 1 else []
+        options = [*real_uwsgi.sized(case.workers, case.threads), "--disable-logging", *case.options]
         server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP))
         if case.pinned:
             _pin(server.pid, {1})
@@ -223,10 +221,7 @@ def _mark(one: float, other: float, tolerance: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.waits", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20, help="length of each case (default %(default)g)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
-    options = parser.parse_args()
+    options = table.parse_options("waits", __doc__, 20)
     results: dict[str, Result] = {}
     for case in CASES:
         if options.only in case.name:

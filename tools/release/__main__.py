@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, note, show_step
 from tools.environments import ROOT, SetupError
-from tools.progress import note, show_step
 from tools.release.bundle import MACHINES
 from tools.release.deb import build_deb
 from tools.release.distributions import CHART, build_chart, build_distributions, build_sbom

@@ -13,9 +13,8 @@ import zipfile
 from pathlib import Path
 
 from tools import commands
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import ROOT, Environment, SetupError
-from tools.progress import show_step
 from tools.release.source import release_tools
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

@@ -37,7 +37,7 @@ _COMPLETIONS = (
 
 
 def unit_for_package(text: str) -> str:
-    """Returns a unit file with the package's paths. Raises `SetupError` if an old path remains or a path is missing."""
+    """A unit file with the package's paths. Raises `SetupError` if an old path remains or a path is missing."""
     for old, new in _UNIT_PATHS:
         text = text.replace(old, new)
     if "/opt/" in text:
@@ -48,12 +48,12 @@ def unit_for_package(text: str) -> str:
 
 
 def maintainer() -> str:
-    """Returns who publishes the package, from DEBFULLNAME and DEBEMAIL, as Debian's own tools do."""
+    """Who publishes the package, from DEBFULLNAME and DEBEMAIL, as Debian's own tools do."""
     return f"{os.environ.get('DEBFULLNAME', 'uwsgi-headroom')} <{os.environ.get('DEBEMAIL', 'root@localhost')}>"
 
 
 def changelog(version: str, epoch: int) -> str:
-    """Returns debian/changelog of one entry: what changed is in CHANGELOG.md, which the package has too."""
+    """The debian/changelog of one entry: what changed is in CHANGELOG.md, which the package has too."""
     date = formatdate(epoch)
     entry = f"  * Version {version}: see changelog.gz for what changed."
     return f"{NAME} ({version}) stable; urgency=medium\n\n{entry}\n\n -- {maintainer()}  {date}\n"

@@ -66,12 +66,12 @@ def lay_out(root: Path, target: Path) -> None:
 
 
 def values(chart: str) -> dict[str, str]:
-    """Returns the keys of Chart.yaml that have a plain value. No YAML library: `make release` needs none."""
+    """The keys of Chart.yaml that have a plain value. No YAML library: `make release` needs none."""
     return dict(re.findall(r'^(\w+): "?([^"\n]+?)"?$', chart, re.MULTILINE))
 
 
 def ignored(helmignore: str) -> list[str]:
-    """Returns the patterns of a .helmignore, for names of files and directories. Raises `SetupError` for a path."""
+    """The patterns of a .helmignore, for names of files and directories. Raises `SetupError` for a path."""
     lines = [line.strip() for line in helmignore.splitlines()]
     patterns = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
     if paths := [pattern for pattern in patterns if "/" in pattern or pattern.startswith("!")]:

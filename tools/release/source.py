@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.commands import show_step
 from tools.environments import ROOT, Environment, SetupError
-from tools.progress import show_step
 
 MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
@@ -43,7 +43,7 @@ class Source:
 
 
 def version_of(module: str) -> str:
-    """Returns `__version__` of a module's text. Raises `SetupError` if there is none."""
+    """`__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
         raise SetupError(f"{MODULE} has no line: __version__ = ...")
@@ -51,7 +51,7 @@ def version_of(module: str) -> str:
 
 
 def changed_files(checkout: Path) -> list[str]:
-    """Returns the files that differ from the last commit, or are unknown to git: they are not in a release."""
+    """The files that differ from the last commit, or are unknown to git: they are not in a release."""
     return _git(checkout, "status", "--porcelain").splitlines()
 
 

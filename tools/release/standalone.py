@@ -12,10 +12,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from tools import commands, debian_root
+from tools import debian_root
+from tools.commands import note, show_step
 from tools.debian_root import machine
 from tools.environments import ROOT
-from tools.progress import note, show_step
 from tools.release.__main__ import SUMS, add_checksum
 from tools.release.bundle import LOCK
 from tools.release.distributions import build_distributions
@@ -31,7 +31,7 @@ _FOLDER = Path("deploy/standalone")
 
 
 def file_name(version: str) -> str:
-    """Returns the name of the program in a release: it runs on this kind of machine."""
+    """The name of the program in a release: it runs on this kind of machine."""
     return f"uwsgi-headroom-{version}-linux-{platform.machine()}"
 
 
@@ -50,7 +50,7 @@ def _build_into_dist() -> None:
 
 
 def _prepared(directory: Path) -> Path:
-    """Returns a root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
+    """A root of `SUITE` with a CPython in /opt/python; makes it if it is not there."""
     root = directory / f"{SUITE}-{PYTHON[1]}"
     if root.exists():
         return root
@@ -60,7 +60,7 @@ def _prepared(directory: Path) -> Path:
         (copy / "etc/apt/sources.list.d/source.list").write_text(line)
         shutil.copy(ROOT / _FOLDER / "build-python", copy / "srv/build-python")
         with machine(copy) as old, show_step(f"building {PYTHON[1]} on {SUITE} (some minutes)"):
-            commands.run_command(old.command(["/srv/build-python", PYTHON[1]]))
+            old.run("/srv/build-python", PYTHON[1])
         copy.rename(root)
     return root
 
@@ -75,7 +75,7 @@ def _build(source: Source, root: Path, target: Path) -> Path:
     (wheel,) = source.scratch.glob("*.whl")
     shutil.copyfile(wheel, folder / wheel.name)
     with machine(root) as old, show_step(f"one file, on {SUITE}"):
-        commands.run_command(old.command(["./build", str(source.epoch)], directory="/srv/standalone"))
+        old.run("./build", str(source.epoch), directory="/srv/standalone")
     made = target / file_name(source.version)
     shutil.copyfile(folder / "dist/uwsgi-headroom", made)
     made.chmod(0o755)

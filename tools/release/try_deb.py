@@ -15,16 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.loopback import free_port, get
 from tools import commands, debian_root
-from tools.commands import CommandError
-from tools.debian_root import FailedError, Machine, UnavailableError, machine
+from tools.commands import note, show_step
+from tools.debian_root import APT, FailedError, Machine, UnavailableError, expect, machine, wait_for
 from tools.environments import ROOT
-from tools.progress import note, show_step
 
 SUITES = ("bookworm", "trixie")
 PACKAGES = ("man-db", "fish", "zsh", "uwsgi-core", "uwsgi-plugin-python3")
@@ -32,7 +30,6 @@ PACKAGES = ("man-db", "fish", "zsh", "uwsgi-core", "uwsgi-plugin-python3")
 _MODULES = "usr/lib/uwsgi-headroom"
 _CONFIG = "etc/uwsgi-headroom/uwsgi-headroom.yml"
 _HISTORY = "var/lib/private/uwsgi-headroom/history.sqlite"
-_APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
 _OFFLINE = (
     "--option",
     "Acquire::http::Proxy=http://127.0.0.1:1",
@@ -71,7 +68,7 @@ def _try_on(suites: Sequence[str]) -> None:
 
 
 def older_package(package: Path, scratch: Path) -> Path:
-    """Returns a package of a lower version, with another configuration file, made from `package`."""
+    """A package of a lower version, with another configuration file, made from `package`."""
     tree, older = scratch / "older", scratch / "older.deb"
     commands.run_command(["dpkg-deb", "--raw-extract", package, tree])
     control = tree / "DEBIAN/control"
@@ -88,54 +85,48 @@ def older_package(package: Path, scratch: Path) -> Path:
 def _try(bare: Machine, package: Path, older: Path) -> None:
     shutil.copyfile(older, bare.root / "srv/older.deb")
     shutil.copyfile(package, bare.root / "srv/package.deb")
-    with show_step(f"apt-get install {' '.join(PACKAGES)}"):
-        try:
-            _run(bare, "apt-get", "-qq", "update")
-        except CommandError as error:
-            raise UnavailableError(f"no archive: {error.last_line}") from error
-        (bare.root / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")  # no package starts a service
-        (bare.root / "usr/sbin/policy-rc.d").chmod(0o755)
-        (bare.root / "etc/dpkg/dpkg.cfg.d/docker").unlink(missing_ok=True)  # it would leave out manual pages
-        _run(bare, *_APT, "install", "--no-install-recommends", "python3", *PACKAGES)
+    debian_root.forbid_services(bare.root)
+    (bare.root / "etc/dpkg/dpkg.cfg.d/docker").unlink(missing_ok=True)  # it would leave out manual pages
+    bare.install("python3", *PACKAGES)
     with show_step("installing the older version, without a network"):
         _install(bare, "/srv/older.deb")
     config = bare.root / _CONFIG
     config.write_text(config.read_text() + _CHANGED)
     with show_step("upgrading"):
         _install(bare, "/srv/package.deb")
-    _demand(config.read_text().endswith(_CHANGED), "an upgrade changed the configuration of the administrator")
-    _demand((config.parent / f"{config.name}.dpkg-dist").is_file(), "an upgrade did not leave its configuration beside")
+    expect(config.read_text().endswith(_CHANGED), "an upgrade changed the configuration of the administrator")
+    expect((config.parent / f"{config.name}.dpkg-dist").is_file(), "an upgrade did not leave its configuration beside")
     left = list((bare.root / _MODULES).rglob("of_the_older_version*"))
-    _demand(not left, f"left by the upgrade: {left}")
+    expect(not left, f"left by the upgrade: {left}")
     with show_step("version, manual, completion"):
         _program(bare, package)
     with show_step("the service's command beside uWSGI"):
         check_service(bare, bare.root / _HISTORY)
     with show_step("removing"):
-        _run(bare, *_APT, "remove", "uwsgi-headroom")
-    _demand(not (bare.root / _MODULES).exists(), f"left by the removal: /{_MODULES}")
-    _demand(config.exists() and (bare.root / _HISTORY).exists(), "the removal deleted the configuration or the history")
+        bare.run(*APT, "remove", "uwsgi-headroom")
+    expect(not (bare.root / _MODULES).exists(), f"left by the removal: /{_MODULES}")
+    expect(config.exists() and (bare.root / _HISTORY).exists(), "the removal deleted the configuration or the history")
     with show_step("purging"):
-        _run(bare, *_APT, "purge", "uwsgi-headroom")
+        bare.run(*APT, "purge", "uwsgi-headroom")
     rest = [place for place in _places(bare.root) if place.exists() or place.is_symlink()]
-    _demand(not rest, f"left by the purge: {', '.join(map(str, rest))}")
+    expect(not rest, f"left by the purge: {', '.join(map(str, rest))}")
 
 
 def _install(bare: Machine, package: str) -> None:
     """Installs a package file with what is there. A changed configuration file is kept, as unattended upgrades do."""
     options = ["--option", "Dpkg::Options::=--force-confold", "--no-install-recommends", *_OFFLINE]
-    _run(bare, *_APT, "install", *options, package)
+    bare.run(*APT, "install", *options, package)
 
 
 def _program(bare: Machine, package: Path) -> None:
     version = package.name.split("_")[1]
-    _demand(output(bare, "uwsgi-headroom", "--version") == f"uwsgi-headroom {version}\n", "the version is another")
+    expect(bare.output("uwsgi-headroom", "--version") == f"uwsgi-headroom {version}\n", "the version is another")
     for page in ("uwsgi-headroom", "uwsgi-headroom-check"):
-        _demand("SYNOPSIS" in output(bare, "man", page), f"man {page} shows no manual page")
+        expect("SYNOPSIS" in bare.output("man", page), f"man {page} shows no manual page")
     for shell, command in _COMPLETIONS.items():
-        _demand("check" in output(bare, shell, "-c", command), f"{shell} does not complete")
+        expect("check" in bare.output(shell, "-c", command), f"{shell} does not complete")
     stale = [path for path in (bare.root / _MODULES).rglob("*.py") if not _compiled(path)]
-    _demand(not stale, f"not compiled: {stale[:3]}")
+    expect(not stale, f"not compiled: {stale[:3]}")
 
 
 def _compiled(module: Path) -> bool:
@@ -147,19 +138,6 @@ def _places(root: Path) -> list[Path]:
     return [*(root / name for name in names), *(root / "etc/systemd").rglob("*uwsgi-headroom*")]
 
 
-def _run(bare: Machine, *words: str) -> None:
-    commands.run_command(bare.command(words))
-
-
-def _demand(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise FailedError(otherwise)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 REQUESTS = 37
 WORKERS = 2
 READY_SECONDS = 60.0
@@ -168,13 +146,6 @@ USER = "nobody"  # as unprivileged as the user that DynamicUser= makes
 _UNIT = "usr/lib/systemd/system/uwsgi-headroom.service"
 _APPLICATION = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'ok']\n"
 _FIGURE = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
-
-
-def output(bare: Machine, *words: str) -> str:
-    ran = subprocess.run(bare.command(words), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if ran.returncode:
-        raise FailedError(f"{' '.join(words)}: status {ran.returncode}: {ran.stderr.strip() or ran.stdout.strip()}")
-    return ran.stdout
 
 
 def command_of(unit: str) -> list[str]:
@@ -190,28 +161,26 @@ def check_service(bare: Machine, history: Path) -> None:
     """Runs uWSGI and the service's command, sends requests, and compares. Raises `FailedError`."""
     (bare.root / "srv/app.py").write_text(_APPLICATION)
     (bare.root / "run/uwsgi").mkdir(parents=True, exist_ok=True)
-    output(bare, "install", "-d", "-o", "www-data", "/run/uwsgi")
+    bare.output("install", "-d", "-o", "www-data", "/run/uwsgi")
     inside = "/" + str(history.relative_to(bare.root))
-    output(bare, "install", "-d", "-m", "755", "/var/lib/private")
-    output(bare, "install", "-d", "-o", USER, str(Path(inside).parent))
+    bare.output("install", "-d", "-m", "755", "/var/lib/private")
+    bare.output("install", "-d", "-o", USER, str(Path(inside).parent))
     # systemd makes this link for a unit with DynamicUser= and StateDirectory=.
-    output(bare, "ln", "-s", "private/uwsgi-headroom", "/var/lib/uwsgi-headroom")
+    bare.output("ln", "-s", "private/uwsgi-headroom", "/var/lib/uwsgi-headroom")
     http, port = free_port(), free_port()
     words = command_of((bare.root / _UNIT).read_text())
     settings = [f"UWSGI_HEADROOM_HISTORY={inside}", f"UWSGI_HEADROOM_WEB_LISTEN_ADDRESS=127.0.0.1:{port}"]
     with _running(bare, _uwsgi(http)), _running(bare, ["env", *settings, *_as(USER), *words]):
-        wait(lambda: get(http, "/") == "ok", "uWSGI does not answer")
-        wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up") == 1, "uwsgi_up is not 1")
-        before = total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
+        wait_for(lambda: get(http, "/") == "ok", READY_SECONDS, "uWSGI answers")
+        wait_for(lambda: total(get(port, "/metrics") or "", "uwsgi_up") == 1, READY_SECONDS, "uwsgi_up is 1")
+        before = counted(port)
         for _ in range(REQUESTS):
-            if get(http, "/", timeout=30) != "ok":
-                raise FailedError("a request failed")
-        wait(lambda: _counted(port) - before == REQUESTS, f"{REQUESTS} requests were not counted")
+            expect(get(http, "/", timeout=30) == "ok", "a request failed")
+        wait_for(lambda: counted(port) - before == REQUESTS, READY_SECONDS, f"{REQUESTS} requests are counted")
         metrics = get(port, "/metrics") or ""
         workers = {labels for name, labels, _ in _FIGURE.findall(metrics) if name == "uwsgi_worker_requests_total"}
-        if len(workers) != WORKERS:
-            raise FailedError(f"{len(workers)} workers instead of {WORKERS}")
-        wait(history.is_file, "no history was written")
+        expect(len(workers) == WORKERS, f"{len(workers)} workers instead of {WORKERS}")
+        wait_for(history.is_file, READY_SECONDS, "a history is written")
 
 
 def _uwsgi(port: int) -> list[str]:
@@ -232,7 +201,7 @@ def _as(user: str) -> list[str]:
     return ["setpriv", f"--reuid={user}", "--regid=www-data", "--clear-groups", "--no-new-privs"]
 
 
-def _counted(port: int) -> float:
+def counted(port: int) -> float:
     return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
 
 
@@ -255,9 +224,5 @@ def _running(bare: Machine, words: list[str]) -> Iterator[None]:
                 process.wait()
 
 
-def wait(ready: Callable[[], object], otherwise: str) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while not ready():
-        if time.monotonic() > end:
-            raise FailedError(f"after {READY_SECONDS:g} s: {otherwise}")
-        time.sleep(0.2)
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from app.loopback import free_port, get
 from tests.support import real_uwsgi
-from tools.debian_root import UNAVAILABLE, FailedError
+from tools.debian_root import UNAVAILABLE, FailedError, expect, wait_for
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
-from tools.release.try_deb import READY_SECONDS, total, wait
+from tools.release.try_deb import READY_SECONDS, counted, total
 
 REQUESTS = 40
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
@@ -46,14 +46,14 @@ def _try(program: str) -> None:
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print(f"--version: {_seconds([program, '--version']):.2f} s")
-            wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
-            before = _requests(port)
+            wait_for(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), READY_SECONDS, "it reads uWSGI")
+            before = counted(port)
             for _ in range(REQUESTS):
                 get(http, "/")
-            wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
+            wait_for(lambda: counted(port) - before >= REQUESTS, READY_SECONDS, f"{REQUESTS} requests are counted")
             metrics = get(port, "/metrics") or ""
-            if wrong := [name for name in ONE if total(metrics, name) != 1]:
-                raise FailedError(f"not 1: {', '.join(wrong)}")
+            wrong = [name for name in ONE if total(metrics, name) != 1]
+            expect(not wrong, f"not 1: {', '.join(wrong)}")
             print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
             check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
             print(f"check: {check:.2f} s, of which 2 s of watching")
@@ -63,21 +63,16 @@ def _try(program: str) -> None:
             exporter.wait(READY_SECONDS)
 
 
-def _requests(port: int) -> float:
-    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
-
-
 def _seconds(command: list[str]) -> float:
     """Returns how long a command takes. Raises `FailedError` if its status is not 0."""
     began = time.monotonic()
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise FailedError(f"{' '.join(command)}: status {ran.returncode}: {ran.stderr}{ran.stdout}")
+    expect(not ran.returncode, f"{' '.join(command)}: status {ran.returncode}: {ran.stderr}{ran.stdout}")
     return time.monotonic() - began
 
 
 def _resident(pid: int) -> int:
-    """Returns the resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
+    """The resident memory of a process and its children, in kB: the one file runs as a child of its loader."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     status = Path(f"/proc/{pid}/status").read_text()
     own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))

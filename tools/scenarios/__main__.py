@@ -1,19 +1,27 @@
-"""Runs all scenarios or the named ones, and prints the differences. The exit status is 1 if there is any."""
+"""Runs all scenarios or the named ones, and prints or writes what was seen. The exit status is 1 if any differs."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from tools.generated_files import replace_section
-from tools.scenarios.everything import count, estimate, plan, render_table, vary
-from tools.scenarios.report import full_text, line, markdown
+import msgspec
+
+from tools.bench.table import machine, render_table
+from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
-from tools.scenarios.run import Result, run_rows
+from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows
+from tools.scenarios.scenario import Load, Scenario, Server
+from tools.tables import replace_section
+from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.documents.schema import Server as Document
+
+NOWHERE = Path(os.devnull)
 
 
 def main() -> int:
@@ -21,8 +29,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     parser.add_argument("--all", action="store_true", help="run healthy twins and two random variations of each, too")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write a line for each row into this document")
-    parser.add_argument("--vary", type=int, metavar="SEED", help="run a wide random variation of each row")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="write the whole text of each verdict, as it comes")
+    parser.add_argument("--texts", type=Path, default=NOWHERE, metavar="FILE", help="write whole verdicts as they come")
     parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
     options = parser.parse_args()
     try:
@@ -30,32 +37,128 @@ def main() -> int:
     except LookupError as error:
         parser.error(str(error))
     table = plan(rows, options.seed) if options.all else []
-    if options.vary is not None:
-        rows = [vary(row, options.vary) for row in rows]
-    elif table:
+    if table:
         rows = [run for each in table for run in (each.row, *each.variations)]
     print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
     begun = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        texts = None
-        if options.texts:
-            options.texts.parent.mkdir(parents=True, exist_ok=True)
-            texts = stack.enter_context(options.texts.open("w"))
+    options.texts.parent.mkdir(parents=True, exist_ok=True)
+    with options.texts.open("w") as texts:
 
         def report(result: Result) -> None:
             print(line(result), flush=True)
-            if texts:
-                print(full_text(result), file=texts, flush=True)
+            print(full_text(result), file=texts, flush=True)
 
         results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
         document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")
         options.write.write_text(document)
-    for each in render_table(table, {result.row.name: result for result in results}) if table else ():
+    for each in render_marks(table, {result.row.name: result for result in results}) if table else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")
     return min(1, sum(bool(result.different) for result in results))
+
+
+HEADER = " | situation | uWSGI | load | `check` says"
+
+
+def line(result: Result) -> str:
+    """One line for a terminal, and one for each difference."""
+    if result.seen is None:
+        why = f"skipped, {result.skipped}" if result.skipped else result.different[0]
+        return f"{result.mark} {result.row.name}: {why}"
+    seen = result.seen
+    lines = [f"{result.mark} {result.row.name}: {_seen(seen)}, exit status {seen.exit_status}. {seen.verdict}"]
+    lines += [f"    not as expected: {text}" for text in result.different]
+    if result.different:
+        lines += [f"    {finding['severity']} {finding['code']}: {finding['evidence']}" for finding in seen.findings]
+        lines += [f"    clients: {_clients(seen)}; figures: {_figures(seen)}"]
+    return "\n".join(lines)
+
+
+def full_text(result: Result) -> str:
+    """What was run and expected, and the whole text that `check` writes about it."""
+    row, seen = result.row, result.seen
+    head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
+    head += [f"Expected: {_expected(row)}. {row.why}".rstrip()]
+    head += [f"Not as expected: {text}" for text in result.different]
+    if seen is None:
+        return "\n".join([*head, f"Not run: {result.skipped or 'see above'}", "", ""])
+    head += [f"Seen: {_seen(seen)}, exit status {seen.exit_status}. Clients: {_clients(seen) or 'none'}."]
+    text = [seen.verdict]
+    if seen.document:
+        text = list(render_lines(msgspec.convert(seen.document, Document, str_keys=True)))
+    return "\n".join([*head, "", *[f"    {each}".rstrip() for each in text], "", ""])
+
+
+def markdown(results: Sequence[Result]) -> str:
+    run = [result for result in results if not result.skipped]
+    met = sum(not result.different for result in run)
+    head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"
+    return f"{head}\n\n{render_table(HEADER, [_row(result) for result in results])}"
+
+
+def _row(result: Result) -> str:
+    row, seen = result.row, result.seen
+    said = (
+        ("skipped" if result.skipped else "not run")
+        if seen is None
+        else f"{seen.outcome} `{seen.first}`".removesuffix(" `None`").removesuffix(" ``")
+    )
+    cells = [result.mark, row.name, _server(row.server), _loads(row), said]
+    return " | ".join(cell.replace("|", "\\|") for cell in cells)
+
+
+def _server(server: Server) -> str:
+    if server.bare:
+        return "emperor"
+    size = f"{server.processes}x{server.threads}"
+    options = " ".join(option.replace("{directory}/", "").replace("{tcp}", "tcp") for option in server.options)
+    places = f", CPU {server.cpus}" * bool(server.cpus) + f", {server.quota:g} CPU" * bool(server.quota)
+    places += f", behind nginx with `{server.nginx}`" * bool(server.nginx)
+    places += f", started again after {server.restarts:g} s" * bool(server.restarts)
+    places += f", beside {', '.join(server.beside)}" * bool(server.beside)
+    return f"{size} `{options}`{places}" if options else f"{size}{places}"
+
+
+def _loads(row: Scenario) -> str:
+    texts = [_load(load) for load in row.loads]
+    texts += [f"{event.act.__name__.replace('_', ' ')} after {event.at:g} s" for event in row.events]
+    return "; ".join(texts + [f"{row.burners} burners"] * bool(row.burners)) or "none"
+
+
+def _load(load: Load) -> str:
+    many = f"{load.part:.0%}" if load.part else f"{load.rate:g}/s" if load.rate else f"{load.clients} clients"
+    work = [f"{load.io_ms:g} ms"] * bool(load.io_ms) + [f"{load.cpu_ms:g} ms CPU"] * bool(load.cpu_ms)
+    return " ".join([many, *work, *([_shorten(load.path)] if load.path != "/" else [])])
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}... ({len(path)} bytes)"
+
+
+_LONGEST_PATH = 32
+
+
+def _expected(row: Scenario) -> str:
+    expected = row.expected
+    codes = " or ".join(expected.first) or ", ".join(expected.also)
+    return f"{expected.outcome} {codes}".strip()
+
+
+def _seen(seen: Seen) -> str:
+    return f"{seen.outcome} {seen.first or ''}".strip()
+
+
+def _figures(seen: Seen) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in seen.figures.items())
+
+
+def _clients(seen: Seen) -> str:
+    if not seen.tally:
+        return ""
+    bad = [f"{seen.tally[name]:.0f} {name}" for name in ("refused", "failed") if seen.tally[name]]
+    return ", ".join([f"{seen.tally['answered']:.0f} answered in {seen.tally['mean']:.2f} s", *bad])
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def stop_worker(server: Uwsgi) -> None:
 
 
 def find_accept_lock_holder(server: Uwsgi) -> int:
-    """Returns the PID of the worker that holds the accept lock: between two requests it is nobody's for a moment."""
+    """The PID of the worker that holds the accept lock: between two requests it is nobody's for a moment."""
     held: list[int] = []
 
     def find_holder() -> bool:

@@ -1,6 +1,6 @@
-"""The application of the scenarios in `rows.kernel`: each URL waits in one place that only the kernel sees.
+"""The application of the scenarios in `rows.complaints`: each URL waits in one place that only the kernel sees.
 
-`/shared?io_ms=` asks the backend (`stand_ins`) over one connection that was opened at the import, `/own`
+`/shared?io_ms=` asks the backend (`beside`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
 holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite,
 `/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/open`

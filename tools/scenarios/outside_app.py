@@ -1,4 +1,4 @@
-"""The application of the scenarios in `rows.outside`: asks other servers, as clients of databases and of HTTP do.
+"""The application of the scenarios in `rows.waits`: asks other servers, as clients of databases and of HTTP do.
 
 OUTSIDE lists their addresses, `HOST:PORT,HOST:PORT`. `/ask?n=0` asks the first one over a connection of its thread,
 `/new?n=0` over a new one, `/locked?n=0` does so one request at a time, `/lookup?n=0` with a datagram; `timeout=SECONDS`

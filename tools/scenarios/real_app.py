@@ -1,4 +1,4 @@
-"""The application of the scenarios in `rows.outside`: asks a real server with a client that applications use.
+"""The application of the scenarios in `rows.waits`: asks a real server with a client that applications use.
 
 CLIENT names the client, OUTSIDE has the server's address, `HOST:PORT`. `io_ms` is how long the server works on a
 request, with requests how long a client waits for it.

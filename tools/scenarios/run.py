@@ -1,19 +1,19 @@
-"""Runs scenarios: starts the server and its load, runs `check` on the server, and keeps its result."""
+"""Runs scenarios, their healthy twins and random variations of both: starts a server and its load, and runs `check`."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tools.scenarios import loads
-from tools.scenarios.checking import check
-from tools.scenarios.judge import Seen, differences
+from tools.scenarios.checking import Seen, check, differences
+from tools.scenarios.rows import ROWS, find_twin
 from tools.scenarios.scenario import Load, Scenario, Server
-from tools.scenarios.servers import burning, started, why_not
+from tools.scenarios.servers import burning, loaded, started, why_not
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def see(row: Scenario) -> Seen:
     """Starts the server and its load, runs the check, ends all programs."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
-        with loads.running(addressed) as load:
+        with loaded(addressed) as load:
             time.sleep(row.lead)
             seen = check(row, place)
         return replace(seen, tally=load.tally)
@@ -88,7 +88,113 @@ def run_all(
 
 
 def counted(load: Load, server: Server) -> Load:
-    """Returns the load with its rate in requests per second, if it was given as a part of the capacity."""
+    """The load with its rate in requests per second, if it was given as a part of the capacity."""
     if not load.part:
         return load
     return replace(load, rate=load.part * server.capacity * 1000 / (load.io_ms + load.cpu_ms))
+
+
+VARIATIONS = 2
+
+START_SECONDS = 3.0
+"""How long a row takes beside its lead and its check: the starts of uWSGI and of `check` (2.6 s on average of 116)."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: a row, or a twin that is no row, and its variations."""
+
+    row: Scenario
+    is_twin: bool
+    variations: tuple[Scenario, ...]
+
+
+def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
+    """Rows and their twins, each once, with variations by this seed and those after it."""
+    lines: dict[str, Line] = {}
+    names = {row.name for row in ROWS}
+    for each in (each for row in rows for each in (row, find_twin(row))):
+        if each is not None and each.name not in lines:
+            variations = tuple(vary(each, number) for number in range(seed, seed + VARIATIONS))
+            lines[each.name] = Line(each, each.name not in names, variations)
+    return list(lines.values())
+
+
+def estimate(rows: Sequence[Scenario]) -> float:
+    possible = [row for row in rows if not why_not(row)]
+    alone, together = (
+        [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]
+        for is_alone in (True, False)
+    )
+    return sum(alone) + max([sum(together) / BESIDE, *together], default=0.0)
+
+
+def render_marks(lines: Sequence[Line], results: Mapping[str, Result]) -> Iterator[str]:
+    """A line for each row and each twin: the marks of itself and of its variations; then how many are as expected."""
+    width = max((len(line.row.name) for line in lines), default=0)
+    for line in lines:
+        marks = " ".join(results[run.name].mark for run in (line.row, *line.variations))
+        yield f"{line.row.name:{width}}  {marks}"
+    yield ""
+    for kind, is_twin in (("Rows", False), ("Twins that are no rows", True)):
+        of_kind = [line for line in lines if line.is_twin == is_twin]
+        yield f"{kind}: {count([results[line.row.name] for line in of_kind])}"
+        yield f"Their variations: {count([results[run.name] for line in of_kind for run in line.variations])}"
+    for reason in sorted({result.skipped for result in results.values() if result.skipped}):
+        yield f"Not run: {reason}."
+
+
+def count(results: Sequence[Result]) -> str:
+    """How many are as expected, and how many were not run, as a sentence."""
+    different, skipped = sum(bool(each.different) for each in results), sum(bool(each.skipped) for each in results)
+    run = len(results) - skipped
+    return f"{run - different} of {run} as expected, {different} not; {skipped} not run."
+
+
+WIDE = (0.7, 1.4)
+"""The range of factors for sizes and service times. The share of the threads in use stays."""
+
+MOST_VARIED_MS = 5000.0
+"""Longer requests keep their length, because they represent requests that occupy a thread."""
+
+LONGER_CHECK = 1.2
+"""The largest factor for the length of a check. It is never shorter, so that all events fall into it."""
+
+
+def vary(row: Scenario, seed: int) -> Scenario:
+    """The variation of a scenario that a seed stands for. Other service times at the same load share, another
+    size of the same kind where the row permits it, other arrivals and a slightly longer check: an expert comes to the
+    same verdict."""
+    chance = random.Random(f"{row.name} wide {seed}")
+    server = row.server
+    if row.resized and not server.bare:
+        threads = server.threads and _resize(server.threads, chance)
+        server = replace(server, processes=_resize(server.processes, chance), threads=threads)
+    growth = server.capacity / row.server.capacity
+    longer = chance.uniform(*WIDE)
+    varied = [_vary_load(load, growth, longer) for load in row.loads]
+    return replace(
+        row,
+        name=f"{row.name} (seed {seed})",
+        server=server,
+        loads=tuple(replace(load, seed=chance.randrange(2**31)) for load in varied),
+        seconds=round(row.seconds * chance.uniform(1.0, LONGER_CHECK), 1),
+    )
+
+
+def _resize(number: int, chance: random.Random) -> int:
+    """Another number of processes or threads; one stays one, and several stay several."""
+    return 1 if number == 1 else max(2, round(number * chance.uniform(*WIDE)))
+
+
+def _vary_load(load: Load, growth: float, longer: float) -> Load:
+    """The load scaled by the server's `growth`, with requests `longer` by this factor."""
+    is_long = load.io_ms > MOST_VARIED_MS
+    return replace(
+        load,
+        rate=load.rate * growth / (1.0 if is_long or not load.cpu_ms + load.io_ms else longer),
+        clients=round(load.clients * growth) or min(1, load.clients),
+        io_ms=load.io_ms * (1.0 if is_long else longer),
+        cpu_ms=load.cpu_ms * longer,
+        think_ms=load.think_ms * longer,
+    )

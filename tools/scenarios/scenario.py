@@ -15,6 +15,9 @@ OUTCOMES: tuple[Outcome, ...] = ("ok", "warning", "critical", "unknown")
 
 APP = Path(__file__).with_name("app.py")
 
+NO_MORE = ("raise `threads`", "raise `processes`")
+"""For `Expected.not_words`: advice that does not help."""
+
 
 @dataclass(frozen=True)
 class Load(load.Load):
@@ -37,12 +40,12 @@ class Server:
     of its own; 0: that of this machine. bare: an emperor, without an application. die_on_term: whether SIGTERM
     ends it. files: contents of files in its directory, by name. app: the file of its application. backend: how many
     requests a backend beside it works on at once, whose port is `{backend}` in options and BACKEND_PORT in the
-    environment; 0 for a server without one. beside: other servers that its application asks, real (`real_servers`) or
-    stand-ins, each `KIND` or `KIND:SECONDS` (`stand_ins`); their addresses are in the environment variable OUTSIDE.
+    environment; 0 for a server without one. beside: other servers that its application asks, real or
+    stand-ins, each `KIND` or `KIND:SECONDS` (`beside`); their addresses are in the environment variable OUTSIDE.
     output: a shell redirection of its standard output and error, such as `> pipe`. nginx: settings of a real nginx in
     front of it, which listens on the UNIX socket `front`; empty for none. restarts: seconds after which it is started
     again when it has ended, as by a service manager; 0: never. In options, `{clients}` is where the clients of real
-    servers are installed (`real_servers`).
+    servers are installed (`beside`).
     """
 
     processes: int = 1

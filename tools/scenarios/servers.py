@@ -1,23 +1,26 @@
-"""Starts the uWSGI of a scenario, and provides the addresses for its load and its check."""
+"""Starts the uWSGI of a scenario and its load, and provides the addresses for its load and its check."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shlex
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.load import as_json
 from tests.support import real_uwsgi
 from tools.environments import ROOT
-from tools.scenarios import real_servers
+from tools.scenarios import beside
 from tools.scenarios.scenario import Load, Scenario, Server
+from uwsgi_headroom.tune.load import Address
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _DNS_PORT = 53
@@ -43,7 +46,7 @@ def started(server: Server) -> Iterator[Place]:
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
-    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(real_servers.PACKAGES)}
+    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(beside.PACKAGES)}
     options = list(server.options)
     for name, value in known.items():
         options = [option.replace(name, value) for option in options]
@@ -62,13 +65,13 @@ def started(server: Server) -> Iterator[Place]:
             real_uwsgi.bare(*options, files=server.files, binary=binary, ready=ready, die_on_term=server.die_on_term)
         )
         if server.nginx:
-            stack.enter_context(real_servers.nginx_in_front(running.directory, server.nginx))
+            stack.enter_context(beside.nginx_in_front(running.directory, server.nginx))
         yield Place(running, stats.replace("{directory}", str(running.directory)), tcp)
 
 
 def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
     """A real server if it is one of that name, else a stand-in."""
-    real = real_servers.BESIDE.get(kind)
+    real = beside.BESIDE.get(kind)
     return real(f"127.0.9.{next(_NUMBERS) % 250 + 1}") if real else standing_in(kind)
 
 
@@ -79,7 +82,7 @@ def standing_in(kind: str, address: tuple[str, int] | None = None) -> Iterator[s
     name, _, seconds = kind.partition(":")
     of_dns = (f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT)
     host, port = address or (of_dns if name == "dns" else ("127.0.0.1", real_uwsgi.free_port()))
-    command = [sys.executable, "-m", "tools.scenarios.stand_ins", name, host, str(port), *filter(None, [seconds])]
+    command = [sys.executable, "-m", "tools.scenarios.beside", name, host, str(port), *filter(None, [seconds])]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
             if not process.stdout or not process.stdout.readline():
@@ -182,6 +185,30 @@ def why_not(row: Scenario) -> str | None:
         if subprocess.run([str(python), "-c", "import gevent"], capture_output=True, check=False).returncode:
             return "gevent is not installed beside uWSGI"
     return row.skip()
+
+
+class Running:
+    """A running load. tally: empty until the load has ended."""
+
+    def __init__(self) -> None:
+        self.tally: dict[str, float] = {}
+
+
+@contextlib.contextmanager
+def loaded(loads: Sequence[tuple[Load, Address]]) -> Iterator[Running]:
+    load = Running()
+    if not loads:
+        yield load
+        return
+    command = [sys.executable, "-m", "app.load", as_json(loads), "--input-ends"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield load
+        output, _ = process.communicate(timeout=20)
+        load.tally = json.loads(output)
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import commands, debian_root, systemd_machine
+from tools.commands import note, show_step
 from tools.debian_root import FailedError, machine
 from tools.environments import ROOT
-from tools.progress import note, show_step
-from tools.stats_trial import following
 from tools.stats_trial.setups import SET_UPS, SetUp
-from tools.stats_trial.trial import Phase, Trial
+from tools.stats_trial.trial import Phase, Step, Trial, blocks
 from tools.systemd_machine import Booted
 
 SUITES = ("bookworm", "trixie")
@@ -64,8 +63,6 @@ def _tried(suite: str, chosen: Sequence[SetUp]) -> Iterator[Row]:
 
 _PACKAGES = (*systemd_machine.PACKAGES, "uwsgi", "uwsgi-plugin-python3", "sudo", "gcc", "python3-dev")
 _PROGRAMS = {**systemd_machine.PROGRAMS, "/opt/uwsgi": "uwsgi", "/opt/pyuwsgi": "pyuwsgi"}
-# Debian's own uWSGI must not start while the root is being made; in the booted machine it may.
-_POLICY = "usr/sbin/policy-rc.d"
 
 
 @contextlib.contextmanager
@@ -75,7 +72,7 @@ def with_this_checkout(suite: str) -> Iterator[Path]:
         systemd_machine.copy_source(root)
         with machine(root) as bare, show_step(f"{suite}: pip install of this checkout"):
             pip = ["/opt/uwsgi-headroom/bin/pip", "install", "-q", "--no-deps", "--force-reinstall", "/srv/source"]
-            commands.run_command(bare.command(pip))
+            bare.run(*pip)
         yield upper
 
 
@@ -105,15 +102,13 @@ def layer(below: list[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def _prepared(suite: str) -> Path:
-    """Returns the root of `suite` with systemd, three uWSGIs and the exporter's dependencies; makes it if absent."""
+    """The root of `suite` with systemd, three uWSGIs and the exporter's dependencies; makes it if absent."""
     needs = [*_PACKAGES, *_PROGRAMS.values(), (ROOT / "setup.cfg").read_text(), (ROOT / "pyproject.toml").read_text()]
     digest = hashlib.sha256("\n".join(needs).encode()).hexdigest()[:12]
     kept = debian_root.cache() / f"stats-trial-{suite}-{digest}"
     if not kept.exists():
         with debian_root.copied(suite, debian_root.cache()) as copy:
-            policy = copy / _POLICY
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
+            policy = debian_root.forbid_services(copy)  # of Debian's own uWSGI, which may start in the booted machine
             systemd_machine.install_programs(copy, _PACKAGES, _PROGRAMS)
             policy.unlink()
             for older in debian_root.cache().glob(f"stats-trial-{suite}-*"):
@@ -197,11 +192,11 @@ def _act(row: Row, act: str) -> str:
     return f"{phase.failed} failed, {phase.away:.1f} s{note}" if phase.serves else "DOWN"
 
 
-def _steps(printed: Sequence[str]) -> list[following.Step]:
-    return [step for text in printed for block in following.blocks(text) for step in block.steps]
+def _steps(printed: Sequence[str]) -> list[Step]:
+    return [step for text in printed for block in blocks(text) for step in block.steps]
 
 
-def _pasted(printed: Sequence[str]) -> list[following.Step]:
+def _pasted(printed: Sequence[str]) -> list[Step]:
     return [step for step in _steps(printed) if step.lines]
 
 

@@ -64,7 +64,7 @@ def load(address: str, state: Path, stop: Path) -> None:
 
 
 def _request(address: str) -> str:
-    """Returns the body of an answer. Raises OSError if none comes."""
+    """The body of an answer. Raises OSError if none comes."""
     packed = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in _VARIABLES.items() for text in pair)
     with _connected(address) as connection:
         connection.sendall(struct.pack("<BHB", 0, len(packed), 0) + packed)

@@ -115,7 +115,7 @@ def _debian(name: str, *apps: str, prepare: str = "true", **more: Any) -> SetUp:
 
 
 def _readme_commands() -> list[str]:
-    """Returns the shell commands of the README's section on usage: `discover`, then the exporter's."""
+    """The shell commands of the README's section on usage: `discover`, then the exporter's."""
     usage = (ROOT / "README.md").read_text().partition("\n## Usage\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", usage, re.DOTALL)
     return [line.partition("#")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]

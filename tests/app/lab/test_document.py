@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.lab import document, processes, published
+from app.lab import __main__ as document
+from app.lab import processes, published
 from app.lab.__main__ import EXPERIMENTS
 from app.lab.experiment import Length, load_label
 from app.lab.results import Outcome

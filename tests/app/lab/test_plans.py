@@ -11,17 +11,16 @@ import pytest
 from app.lab import __main__ as lab
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.clients import Load
-from app.lab.experiment import Experiment, Length
+from app.lab.experiment import Experiment, Length, Progress
 from app.lab.figures import error_rate, other_cpus
 from app.lab.programs import Programs, kept_machine
-from app.lab.progress import Progress
 from app.lab.results import Setup
 from app.lab.run import Planned, run_once
-from app.lab.servers import SERVERS, left_out
+from app.lab.wsgi_servers import SERVERS, left_out
 from tests.app.lab.made_up import machine, outcome
 from tools import environments
 from tools.environments import Environment
-from tools.lab_environment import PACKAGES
+from tools.prepare import PACKAGES
 
 MINUTES = 25
 
@@ -92,7 +91,7 @@ def test_a_pong_server_answers() -> None:
     """A server of E3 runs with the Python of the tests, as one of the lab's environment does."""
     setup = Setup(
         name="wsgiref",
-        command=(sys.executable, "-m", "app.lab.applications.serve_pong", "wsgiref", "{port}"),
+        command=(sys.executable, "-m", "app.lab.applications.pong", "wsgiref", "{port}"),
         is_uwsgi=False,
         cwd=Path(__file__).parents[3],
     )

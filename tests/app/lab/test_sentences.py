@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.lab import affinity, flask_steps, processes, server_orders, unevenness, wsgi_servers
+from app.lab import affinity, flask_steps, processes, uneven_workers, wsgi_servers
 from app.lab.experiment import load_label
 from app.lab.figures import Finding
 from app.lab.programs import mask_file
@@ -121,7 +121,7 @@ def test_published_orders_of_servers(tmp_path: Path) -> None:
         *twice("Tornado", load, 2000),
         *twice("wsgiref", load, 1001),
     ]
-    found = server_orders.compare_orders(results(tmp_path, *runs), {wsgi_servers.HTTP10: load}, "E3: none")
+    found = wsgi_servers.compare_orders(results(tmp_path, *runs), {wsgi_servers.HTTP10: load}, "E3: none")
     finding = find(found, "replies per CPU second, HTTP/1.0")
     assert finding.verdict == "differs"
     assert "4 published orders of two servers: 2 hold" in finding.text
@@ -149,7 +149,7 @@ def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, 
         *twice("u", E4, 40, mean=mean, observed=uneven, server_cpu=used),
         *twice("e", E4, 40, mean=0.15, observed=observed()),
     ]
-    found = unevenness.compare_costly_case(results(tmp_path, *runs), E4, "u", "e")
+    found = uneven_workers.compare_costly_case(results(tmp_path, *runs), E4, "u", "e")
     assert find(found, "a hot interpreter").verdict == verdict
     cost = find(found, "the exporter's cost")
     assert cost.verdict == "agrees"
@@ -160,11 +160,11 @@ def test_one_interpreter_or_two(tmp_path: Path) -> None:
     """2x8 serves more, and fewer of its threads wait for an interpreter: both are needed."""
     waiting = observed({1: 1.0}, interpreter_load=0.99, waits={"interpreter_lock": 1.7})
     runs = twice("1x16", E4, 33, mean=0.18, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
-    (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
+    (finding,) = uneven_workers.compare_interpreters(results(tmp_path, *runs), E4)
     assert finding.verdict == "agrees"
     assert "1.7 with 1x16, 0.1 with 2x8" in finding.text
     runs = twice("1x16", E4, 45, mean=0.13, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
-    (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
+    (finding,) = uneven_workers.compare_interpreters(results(tmp_path, *runs), E4)
     assert finding.verdict == "differs"
 
 
@@ -172,25 +172,25 @@ def test_no_interpreter_effect_is_claimed_from_4x8(tmp_path: Path) -> None:
     """On 2 CPUs the text says that the CPUs bind first; on 4 it does not."""
     even = observed(dict.fromkeys(range(1, 9), 0.125))
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.6, 2: 0.4})) + twice("8x1", E4, 40, observed=even)
-    found = unevenness.compare_shapes(results(tmp_path, *runs), E4, 130, 40)
+    found = uneven_workers.compare_shapes(results(tmp_path, *runs), E4, 130, 40)
     assert find(found, "shares").verdict == "agrees"
     assert "says nothing about interpreters" in find(found, "response time").text
-    found = unevenness.compare_shapes(results(tmp_path, *runs, cpus=4), E4, 130, 40)
+    found = uneven_workers.compare_shapes(results(tmp_path, *runs, cpus=4), E4, 130, 40)
     assert "interpreters" not in find(found, "response time").text
 
 
 def test_thunder_lock(tmp_path: Path) -> None:
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.7, 2: 0.3}))
     runs += twice("4x8, thunder-lock", E4, 40, mean=0.3, observed=observed())
-    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8"], ", thunder-lock")
+    (finding,) = uneven_workers.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8"], ", thunder-lock")
     assert finding.verdict == "agrees"
     assert "4x8 1.40 to 1.00" in finding.text
     assert "4x8 200 to 300 ms" in finding.text
     almost = observed({1: 0.505, 2: 0.495})
     runs += [*twice("4x1", E4, 40, observed=observed()), *twice("4x1, thunder-lock", E4, 40, observed=almost)]
-    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8", "4x1"], ", thunder-lock")
+    (finding,) = uneven_workers.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8", "4x1"], ", thunder-lock")
     assert finding.verdict == "agrees"
     assert "4x1 1.00 to 1.01" in finding.text
-    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x1"], ", thunder-lock")
+    (finding,) = uneven_workers.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x1"], ", thunder-lock")
     assert finding.verdict == "open"
     assert "All were even without it." in finding.text

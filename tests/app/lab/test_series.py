@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.lab.clients import Answers, Load
+from app.lab.experiment import interleave, run_series
 from app.lab.results import (
     Observed,
     Outcome,
@@ -18,7 +19,6 @@ from app.lab.results import (
     spread,
 )
 from app.lab.run import Planned
-from app.lab.series import interleave, run_series
 
 A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "{port}"))
 LOADS = {"light": Load(clients=1), "heavy": Load(clients=8)}

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,9 @@ import pytest
 from tests.kernel.contained import started
 from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
-from tools.python_layouts import VERSIONS, ask_compiler
 from uwsgi_headroom.kernel.stacks.layout import (
-    DEBUG_BYTES,
-    LAYOUTS,
     NoRuntimeError,
     find_runtime,
-    read_debug_offsets,
 )
 from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import (
@@ -288,44 +283,6 @@ def test_the_first_frame_of_the_application():
     assert choose_frame(stack, ("/srv/shop/v",)) == Choice(view, "flask dispatch")
     assert choose_frame(stack[:2]) == Choice(stack[0], "")
     assert choose_frame([]) is None
-
-
-_HEADERS = "import sysconfig; print(sysconfig.get_path('include'))"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_table_is_that_of_the_headers(version):
-    """The committed offsets are those that the C compiler finds."""
-    path = find_python(version[1])
-    headers = path and Path(
-        subprocess.run([path, "-c", _HEADERS], capture_output=True, text=True, check=True).stdout.strip()
-    )
-    if not headers or not (headers / "Python.h").exists() or not shutil.which("cc"):
-        pytest.skip(f"the headers of Python 3.{version[1]} or a C compiler are not here")
-    assert ask_compiler(headers) == LAYOUTS[version]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("minor", [13, 14])
-def test_the_table_of_a_process(minor):
-    """It is believed with its cookie, its version, an interpreter lock and offsets of a possible size only."""
-    path = find_python(minor)
-    if path is None:
-        pytest.skip(f"there is no Python 3.{minor} here: set PYTHON3_{minor} to its path")
-    with planted_stacks(path) as planted:
-        runtime = find_runtime(planted.process.pid)
-        (table,) = read_pieces(planted.process.pid, [(runtime.address, DEBUG_BYTES)])
-    assert table
-    version = 3, minor
-    assert read_debug_offsets(version, table) == runtime.layout
-    assert read_debug_offsets((3, 27 - minor), table) is None
-    assert read_debug_offsets((3, 12), table) is None
-    assert read_debug_offsets(version, table[:100]) is None
-    assert read_debug_offsets(version, b"y" + table[1:]) is None
-    for place, number in ((16, 1), (24 + 8 * 2, 1 << 40)):  # free-threaded; an offset that cannot be
-        changed = bytearray(table)
-        struct.pack_into("<Q", changed, place, number)
-        assert read_debug_offsets(version, bytes(changed)) is None
 
 
 _DUMP = """

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
-from tools.scenarios.rows.outside import APP
+from tools.scenarios.rows.waits import APP
 from tools.scenarios.servers import standing_in
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host

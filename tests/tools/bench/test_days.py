@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tools.bench.days import course, findings, healthy, pages
+from tools.bench.days import course, findings, healthy
 from tools.bench.days.__main__ import Verdicts, join, report, summary
+from tools.bench.days.course import serve
 from tools.bench.days.healthy import mean_wait, part_slower
-from tools.bench.days.queueing import serve
 
 SEEDS = range(2001, 2013)
 """Other seeds than those of the bench."""
@@ -58,10 +58,10 @@ def test_healthy_days_have_no_unexplained_critical_finding(days: list[course.Cou
 @pytest.mark.slow
 def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
     """No rule that pages fires, although figures come near its threshold, and no finding holds for long enough."""
-    stretches = [stretch for day in days for stretch in pages.find_stretches(day)]
+    stretches = [stretch for day in days for stretch in findings.find_stretches(day)]
     assert len(stretches) >= len(days) / 2
-    assert pages.find_pages(stretches) == []
-    assert pages.judged_pages([said for day in days for said in findings.judge_day(day)]) == []
+    assert findings.find_pages(stretches) == []
+    assert findings.judged_pages([said for day in days for said in findings.judge_day(day)]) == []
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_sick_day_pages_and_is_critical() -> None:
     overload = healthy.Spell(50_000.0, 57_200.0, 8.0)
     sick = course.run(quiet(bursts=(overload,)), 400_000)
     assert sick.simulated.all()
-    found = pages.judged_pages(findings.judge_day(sick))
+    found = findings.judged_pages(findings.judge_day(sick))
     assert {page.alert for page in found} & {"queue_wait", "saturation", "clients_refused", "interpreter_bound"}
     assert all(page.hurt.is_felt for page in found)
     critical = [each for each in findings.judge_day(sick) if each.severity == "critical"]
@@ -82,7 +82,7 @@ def test_a_sick_day_pages_and_is_critical() -> None:
 def test_a_restart_that_hangs_pages() -> None:
     """A server that is away for ten minutes is down."""
     hangs = healthy.Away(36_000.0, 36_600.0, "restart")
-    found = pages.find_pages(list(pages.find_stretches(course.run(quiet(away=(hangs,))))))
+    found = findings.find_pages(list(findings.find_stretches(course.run(quiet(away=(hangs,))))))
     assert "UwsgiDown" in {page.alert for page in found}
 
 
@@ -133,7 +133,7 @@ def test_the_report_has_pages_and_misses() -> None:
     day, none = healthy.draw(1), course.Hurt(0.0, 0, 0, 0.0)
     miss = findings.Episode(1, "queue_wait", "critical", "Requests wait.", "1 s.", 3600.0, 3660.0, none)
     right = replace(miss, hurt=course.Hurt(0.1, 50, 0, 0.1))
-    page = pages.Page(1, "UwsgiDown", 0.0, 3600.0, 4, none)
+    page = findings.Page(1, "UwsgiDown", 0.0, 3600.0, 4, none)
     part = Verdicts([day], [miss, right], [page])
     whole = join([part, replace(part, days=[healthy.draw(2)], episodes=[], pages=[])])
     assert whole.unexplained == [miss]

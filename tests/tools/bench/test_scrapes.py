@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.bench.accuracy.rules import RULES
+from tools.bench.accuracy.judge import RULES
 from tools.bench.accuracy.scrapes import Scrape, Span, window
 
 TEXT = """\

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from tools.scenarios.everything import vary
-from tools.scenarios.judge import Seen, differences, read_document
-from tools.scenarios.report import full_text
+from tools.scenarios.__main__ import full_text
+from tools.scenarios.checking import Seen, differences, read_document
 from tools.scenarios.rows import ROWS, find_rows
-from tools.scenarios.run import Result
+from tools.scenarios.run import Result, vary
 from tools.scenarios.scenario import Expected, Scenario, Server
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.stats_trial import following
+from tools.stats_trial import trial
 
 PRINTED = """\
 blog: uWSGI 2.0.31, 2 workers
@@ -43,7 +43,7 @@ To watch them all:
 
 def test_steps_are_commands_lines_of_a_file_or_advice() -> None:
     """Lines are indented by four; headings go on with less; what follows the last step belongs to none."""
-    blog, shop, other = following.blocks(PRINTED)
+    blog, shop, other = trial.blocks(PRINTED)
     make, add, reload, look = shop.steps
     assert (blog.name, blog.steps, shop.name, other.name, other.steps) == ("blog", (), "shop", "other", ())
     assert make.lines.splitlines() == [
@@ -60,6 +60,6 @@ def test_steps_are_commands_lines_of_a_file_or_advice() -> None:
 
 def test_the_command_that_watches_is_read_over_its_lines() -> None:
     """Its addresses are those that are tried afterwards."""
-    assert following.stats_addresses(PRINTED) == {"blog": "unix:///run/uwsgi/app/blog/stats", "cart 2": "/run/cart"}
-    assert following.watch_command(PRINTED)[:2] == ["uwsgi-headroom", "--stats"]
-    assert following.watch_command("No uWSGI master runs here.") == []
+    assert trial.stats_addresses(PRINTED) == {"blog": "unix:///run/uwsgi/app/blog/stats", "cart 2": "/run/cart"}
+    assert trial.watch_command(PRINTED)[:2] == ["uwsgi-headroom", "--stats"]
+    assert trial.watch_command("No uWSGI master runs here.") == []

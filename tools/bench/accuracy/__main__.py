@@ -11,15 +11,12 @@ one second on and one second off, with as many clients as fill that part of the 
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.support import monitoring
-from tests.support.real_uwsgi import free_port, uwsgi
+from tests.support.real_uwsgi import sized, uwsgi
 from tools.bench import table
 from tools.bench.accuracy import judge, percentiles
 from tools.bench.accuracy.generator import APP, Load, generator
@@ -27,24 +24,12 @@ from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
 from tools.bench.table import Line
 
-QUICK = 8.0
 WAIT_MS, CPU_MS = 200.0, 1.0
 LISTEN = 100
 WARM_UP = 3.0  # seconds: fifteen mean waits
 AROUND = 1.4  # seconds of closer scrapes; the one-minute window of the last scrape begins within them
 SCRAPE_EVERY = 5.0
 """Seconds between scrapes, a common setting: scrapes are much rarer than samples and do not affect them."""
-
-
-@contextlib.contextmanager
-def _beside(port: int, *, prometheus: bool) -> Iterator[Callable[[], Iterator[Line]]]:
-    """Runs a Prometheus that scrapes the exporter from its beginning, or nothing; yields a function that compares."""
-    if not prometheus:
-        yield lambda: iter(())
-        return
-    with monitoring.prometheus([port]) as running:
-        running.wait_for("up")
-        yield lambda: judge.prometheus_gauges(running)
 
 
 @dataclass(frozen=True)
@@ -61,9 +46,9 @@ class Case:
 
     @property
     def options(self) -> list[str]:
-        options = ["--processes", str(self.processes), "--listen", str(LISTEN), "--disable-logging"]
-        options += ["--threads", str(self.threads)] if self.threads > 1 else []
-        return [*options, "--http-socket", "web"]  # in uWSGI's directory: HTTP on a UNIX socket
+        size = sized(self.processes, self.threads)
+        # `web` is in uWSGI's directory: HTTP on a UNIX socket.
+        return [*size, "--listen", str(LISTEN), "--disable-logging", "--http-socket", "web"]
 
 
 def every() -> Iterator[Case]:
@@ -84,11 +69,10 @@ def every() -> Iterator[Case]:
     yield Case("4x8 queue full, UNIX", 4, 8, replace(over, clients=32 + LISTEN + 40), overload=True)
 
 
-def run(case: Case, seconds: float, *, prometheus: bool) -> list[Line]:
-    port = free_port()
-    with uwsgi(*case.options, app=APP) as server, _beside(port, prometheus=prometheus) as other:
+def run(case: Case, seconds: float) -> list[Line]:
+    with uwsgi(*case.options, app=APP) as server:
         address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        with exporting(server.stats, port=port) as (_, scraper), generator(case.load, address) as load:
+        with exporting(server.stats) as (_, scraper), generator(case.load, address) as load:
             time.sleep(0.5)
             before = scraper.scrape()
             load.go()
@@ -96,12 +80,11 @@ def run(case: Case, seconds: float, *, prometheus: bool) -> list[Line]:
             start = scraper.scrape()
             middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
             end = scraper.scrapes[-1]
-            more = list(other())
             truth = load.stop()
             time.sleep(0.3)  # the exporter may answer a scrape from a reading up to 0.1 s old
             after = scraper.scrape()
     measured = Measured(truth, scraper.scrapes, before, start, end, after)
-    return [*_judge(case, measured, middle), *more]
+    return list(_judge(case, measured, middle))
 
 
 def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scrape:
@@ -127,24 +110,16 @@ def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m tools.bench.accuracy", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="length of each case (default %(default)g)")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} s per case, for development")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
-    parser.add_argument("--prometheus", action="store_true", help="evaluate the rules in a real Prometheus, too")
-    options = parser.parse_args()
-    if options.prometheus:
-        try:
-            monitoring.find("prometheus")
-        except RuntimeError as error:
-            parser.error(str(error))
-    seconds = QUICK if options.quick else options.seconds
+    options = table.parse_options("accuracy", __doc__, 60)
     print(table.render_table(table.LINE_HEAD, []), flush=True)
     lines: list[Line] = []
     runs = [
-        *((case.name, partial(run, case, seconds, prometheus=options.prometheus)) for case in every()),
-        *((kind.name, partial(percentiles.run, kind, seconds)) for kind in percentiles.every()),
-        *((queued.name, partial(percentiles.run_queue, queued, seconds)) for queued in percentiles.every_queue()),
+        *((case.name, partial(run, case, options.seconds)) for case in every()),
+        *((kind.name, partial(percentiles.run, kind, options.seconds)) for kind in percentiles.every()),
+        *(
+            (queued.name, partial(percentiles.run_queue, queued, options.seconds))
+            for queued in percentiles.every_queue()
+        ),
     ]
     for name, measure in runs:
         if options.only in name:

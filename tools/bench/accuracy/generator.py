@@ -192,11 +192,11 @@ class Truth:
         return mean_level(((record.enter, record.leave) for record in self.records), window)
 
     def in_client(self, window: tuple[float, float]) -> float:
-        """Returns the mean number of requests that clients waited for, including those in the listen queue."""
+        """The mean number of requests that clients waited for, including those in the listen queue."""
         return mean_level(((record.connected, record.end) for record in self.records), window)
 
     def completed(self, window: tuple[float, float]) -> float:
-        """Returns concurrency by Little's law: application time of the requests that ended in the window, divided by
+        """Concurrency by Little's law: application time of the requests that ended in the window, divided by
         its length."""
         time = sum(record.leave - record.enter for record in self._ended(window))
         return time / SECOND / (window[1] - window[0])
@@ -215,7 +215,7 @@ class Truth:
 
 
 def mean_level(intervals: Iterable[tuple[int, int]], window: tuple[float, float]) -> float:
-    """Returns how many intervals (in nanoseconds) cover a moment of the window (in seconds), on average."""
+    """How many intervals (in nanoseconds) cover a moment of the window (in seconds), on average."""
     start, end = round(window[0] * SECOND), round(window[1] * SECOND)
     covered = sum(max(0, min(late, end) - max(early, start)) for early, late in intervals)
     return covered / (end - start)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.promql import histogram_quantile
-from tests.support.real_uwsgi import uwsgi
+from tests.support.real_uwsgi import sized, uwsgi
 from tools.bench.accuracy.generator import APP, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
@@ -46,6 +46,7 @@ class Case:
     threads: int
     load: Load
     by_log: bool = False
+    tcp: bool = False
 
 
 def every() -> Iterator[Case]:
@@ -59,8 +60,7 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    options = ["--processes", str(case.processes), "--listen", "100", "--http-socket", "web"]
-    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+    options = [*sized(case.processes, case.threads), "--listen", "100", "--http-socket", "web"]
     options += ["--log-format", "%(micros)", "--req-logger", "file:micros"]
     with uwsgi(*options, app=APP) as server, contextlib.ExitStack() as stack:
         more = ["--window", "1h", "--waits", "false", "--samples-per-second"]
@@ -139,27 +139,17 @@ THRESHOLD = 0.5
 SECOND = 1e9
 
 
-@dataclass(frozen=True)
-class QueueCase:
-    """A server whose queue fills and empties at random, and its load."""
-
-    name: str
-    processes: int
-    threads: int
-    load: Load
-    tcp: bool
-
-
-def every_queue() -> Iterator[QueueCase]:
+def every_queue() -> Iterator[Case]:
+    """Servers whose queue fills and empties at random."""
     for place, tcp in (("UNIX", False), ("TCP", True)):
-        yield QueueCase(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp)
-        yield QueueCase(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp)
-        yield QueueCase(f"2x2 bursts, {place}", 2, 2, Load(clients=24, io_ms=40, think_ms=200, burst=1.5), tcp)
+        yield Case(f"1x1 queue, {place}", 1, 1, Load(clients=10, io_ms=60, think_ms=500), tcp=tcp)
+        yield Case(f"2x2 queue, {place}", 2, 2, Load(clients=60, io_ms=80, think_ms=900), tcp=tcp)
+        yield Case(f"2x2 bursts, {place}", 2, 2, Load(clients=24, io_ms=40, think_ms=200, burst=1.5), tcp=tcp)
 
 
-def run_queue(case: QueueCase, seconds: float) -> list[Line]:
-    options = ["--processes", str(case.processes), "--listen", "100", "--disable-logging", "--http-socket", "web"]
-    options += ["--threads", str(case.threads)] if case.threads > 1 else []
+def run_queue(case: Case, seconds: float) -> list[Line]:
+    size = sized(case.processes, case.threads)
+    options = [*size, "--listen", "100", "--disable-logging", "--http-socket", "web"]
     with (
         uwsgi(*options, app=APP) as server,
         exporting(server.stats, "--window", "1h", "--slo", "500ms:95%") as (_, scraper),

@@ -85,9 +85,9 @@ class Scraper:
 
 
 @contextlib.contextmanager
-def exporting(stats: str, *options: str, port: int = 0) -> Iterator[tuple[Exporter, Scraper]]:
-    """Runs the exporter of a stats socket, from its first reading on. port: 0 for any."""
-    with exporter("--stats", f"{SERVER}={stats}", "--log.level", "warning", *options, port=port) as running:
+def exporting(stats: str, *options: str) -> Iterator[tuple[Exporter, Scraper]]:
+    """Runs the exporter of a stats socket, from its first reading on."""
+    with exporter("--stats", f"{SERVER}={stats}", "--log.level", "warning", *options) as running:
         scraper = Scraper(running)
         wait_until(lambda: scraper.scrape().samples.get("uwsgi_threads_available"), what="the exporter to read")
         yield running, scraper
@@ -109,7 +109,7 @@ class Span:
 
 
 def first_reading(scrapes: Sequence[Scrape]) -> float:
-    """Returns the monotonic time of the exporter's first reading, to a few milliseconds.
+    """The monotonic time of the exporter's first reading, to a few milliseconds.
 
     A reading comes before the response of its scrape is complete, so each scrape gives an upper bound. The scrape that
     was answered soonest after its reading gives the tightest.

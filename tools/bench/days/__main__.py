@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from tools.bench.days import course, findings, healthy, pages
-from tools.bench.days.findings import Episode
+from tools.bench.days import course, findings, healthy
+from tools.bench.days.findings import Episode, Page
 from tools.bench.days.healthy import Day
-from tools.bench.days.pages import Page
 from tools.bench.table import render_table
 
 TOGETHER = 25
@@ -44,13 +43,13 @@ def main() -> int:
 def simulate(seeds: Iterable[int]) -> Verdicts:
     days: list[healthy.Day] = []
     episodes: list[findings.Episode] = []
-    stretches: list[pages.Stretch] = []
+    stretches: list[findings.Stretch] = []
     for seed in seeds:
         ran = course.run(healthy.draw(seed))
         days.append(ran.day)
         episodes += findings.judge_day(ran)
-        stretches += pages.find_stretches(ran)
-    return Verdicts(days, episodes, [*pages.judged_pages(episodes), *pages.find_pages(stretches)])
+        stretches += findings.find_stretches(ran)
+    return Verdicts(days, episodes, [*findings.judged_pages(episodes), *findings.find_pages(stretches)])
 
 
 SHOWN = 12

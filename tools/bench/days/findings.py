@@ -1,22 +1,32 @@
-"""Judges a simulated day as the exporter does, from windows of a history, and holds findings as `watch` does.
+"""What would have been said of a simulated day: findings by the judge, and pages by the shipped rules.
 
 A day has 17,280 judgements. Those are made in whose window a figure comes near a threshold of a CRITICAL finding, and
-one in ten minutes besides.
+one in ten minutes besides. Findings are held as `watch` does.
+
+promtool evaluates the rules that page every minute, over the stretches of a day in which a figure comes near a
+threshold of a page (about half of it) or the server is away, with the time before them that windows and holds need: a
+whole day would take it many seconds.
 """
 
 from __future__ import annotations
 
+import re
+import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from tests.support import promtool
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
+from tools.tables import list_rows
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings, hold
 from uwsgi_headroom.analysis.findings.evenness import LOADED
 from uwsgi_headroom.analysis.littles_law import SEVERE
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_objective
@@ -77,12 +87,35 @@ FIGURES = (
 """The figures of a course that the exporter sees."""
 
 
+class _Counters:
+    """The counters of a day: their values at its start, and after each step of so many marks."""
+
+    def __init__(self, course: Course, step: int = 1) -> None:
+        self._course, self._step = course, step
+        self._kept: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._kept:
+            self._kept[name] = self._course.total(name)[..., :: self._step]
+        return self._kept[name]
+
+    def grown(self, name: str, steps: int) -> Array:
+        """The growth of a figure of the server over so many steps, at the start and after each step."""
+        total = self[name] if self[name].ndim == 1 else self[name].sum(axis=0)
+        return np.asarray(total - total[np.maximum(0, np.arange(len(total)) - steps)])
+
+    def burn(self, steps: int) -> Array:
+        """The burn rate over so many steps."""
+        bad = self.grown("slow", steps) + self.grown("late", steps)
+        return np.asarray(bad / np.maximum(1, self.grown("requests", steps)) / (1 - OBJECTIVE))
+
+
 class _Judge:
     """Judges one day. Times are seconds of the day."""
 
     def __init__(self, course: Course) -> None:
         self.course, self.day = course, course.day
-        self.totals = {name: course.total(name) for name in FIGURES}
+        self.totals = _Counters(course)
         self._spawns = [
             [away.end for away in course.day.away if away.worker in (None, worker)]
             for worker in range(course.day.processes)
@@ -100,37 +133,28 @@ class _Judge:
             can_reload_workers=True,
         )
 
-    def grown(self, name: str, marks: int) -> Array:
-        """How much a figure of the server has grown over this many marks, at each mark from the first on."""
-        total = self.totals[name] if self.totals[name].ndim == 1 else self.totals[name].sum(axis=0)
-        return np.asarray(total[1:] - total[np.maximum(0, np.arange(1, MARKS + 1) - marks)])
-
     def choose_marks(self) -> list[int]:
         """The marks at which the server is judged: those at which a figure of the last minute comes near a threshold of
         a CRITICAL finding, and one in ten minutes. Where only the CPUs of the host are nearly full, as beside a busy
         neighbour for an hour, one in half a minute."""
         day = self.day
-        requests, queue, seen = self.grown("requests", WINDOW), self.grown("queue", WINDOW), WINDOW * STEP
+        grown, seen = self.totals.grown, WINDOW * STEP
+        requests, queue = grown("requests", WINDOW), grown("queue", WINDOW)
         near = (queue / np.maximum(requests, 1) >= SEVERE[0] / 2) & (queue > 0)
-        near |= self.grown("queue_full", WINDOW) > 0
-        near |= self.grown("busy", WINDOW) >= 0.75 * day.capacity * seen
-        near |= self.grown("respawns", WINDOW) >= 2
-        near |= self.grown("reloads", WINDOW) > 0
+        near |= grown("queue_full", WINDOW) > 0
+        near |= grown("busy", WINDOW) >= 0.75 * day.capacity * seen
+        near |= grown("respawns", WINDOW) >= 2
+        near |= grown("reloads", WINDOW) > 0
         cpu = self.totals["cpu"]
         hottest = (cpu[:, WINDOW:] - cpu[:, :-WINDOW]).max(axis=0) / seen
-        near[WINDOW - 1 :] |= hottest >= LOADED[0]
+        near[WINDOW:] |= hottest >= LOADED[0]
         if day.threshold:
-            near |= np.minimum(*[self.burn(seconds) for seconds in BURN_WINDOWS]) >= FAST_BURN / 2
-        full = self.grown("idle", WINDOW) <= 0.1 * day.cpus * seen
-        full &= np.arange(MARKS) % 6 == 0
-        marks = {*(np.flatnonzero(near | full) + 1).tolist(), *range(REST, MARKS + 1, REST)}
+            burns = [self.totals.burn(int(seconds / STEP)) for seconds in BURN_WINDOWS]
+            near |= np.minimum(*burns) >= FAST_BURN / 2
+        full = grown("idle", WINDOW) <= 0.1 * day.cpus * seen
+        full &= np.arange(MARKS + 1) % 6 == 1
+        marks = {*np.flatnonzero(near | full).tolist(), *range(REST, MARKS + 1, REST)}
         return sorted(mark for mark in marks if mark >= WINDOW)
-
-    def burn(self, seconds: float) -> Array:
-        """The burn rate over the last seconds, at each mark."""
-        marks = int(seconds / STEP)
-        bad = self.grown("slow", marks) + self.grown("late", marks)
-        return np.asarray(bad / np.maximum(1, self.grown("requests", marks)) / (1 - OBJECTIVE))
 
     def judge(self, mark: int) -> list[Finding]:
         figures = self._figures(mark)
@@ -163,7 +187,7 @@ class _Judge:
         return self._with_objective(figures, window, mark) if self.day.threshold else figures
 
     def _total(self, mark: int) -> Totals:
-        of = {name: values[..., mark] for name, values in self.totals.items()}
+        of = {name: self.totals[name][..., mark] for name in FIGURES}
         since = 0.0
         workers = [
             WorkerTotals(
@@ -309,3 +333,160 @@ def _judge_once(course: Course) -> Iterator[Episode]:
             else:
                 shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt)
     yield from shown.values()
+
+
+SCRAPE = 60
+"""Seconds between two scrapes, and between two evaluations."""
+
+_MARKS = int(SCRAPE / STEP)
+
+BEFORE, AFTER = 20, 15
+"""Minutes of a stretch before and after what is near: the longest window and hold, and the time that a page stays."""
+
+PAGE_AFTER = {row.code: row.page_after for row in list_rows() if row.severity == "critical"}
+"""Seconds for which a critical finding must be seen before it pages."""
+
+_NO_PAGE = {"objective_missed"}
+"""Findings for which UwsgiErrorBudgetBurning pages."""
+
+_BURNS = ((5, 60, 14.4), (30, 360, 6.0))
+"""Minutes of the short and of the long window, and the burn rate that pages."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """An alert that pages: for how many minutes it fired in a stretch, whose first and last second of the day are start
+    and end. hurt: the users of the worst five minutes in it."""
+
+    seed: int
+    alert: str
+    start: float
+    end: float
+    minutes: int
+    hurt: Hurt
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Minutes of a day, from the first to the last one, and the series that an exporter shows in them."""
+
+    course: Course
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """The name of its server in the rules."""
+        return f"{self.course.day.seed} {self.first}"
+
+
+def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
+    """The pages of critical findings that were seen for long enough. The time for which they were held afterwards does
+    not count, or a burst of seconds would page."""
+    return [
+        Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
+        for each in episodes
+        if each.severity == "critical" and each.code not in _NO_PAGE
+        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, hold.PAGE_AFTER))
+    ]
+
+
+def find_stretches(course: Course) -> Iterator[Stretch]:
+    """The stretches in which a rule may page: the server is away, or its error budget burns."""
+    day, scrapes = course.day, _Counters(course, _MARKS)
+    near = np.zeros(len(scrapes["observed"]), dtype=bool)
+    for away in day.away:
+        if away.worker is None:
+            near[int(away.start // SCRAPE) : int(away.end // SCRAPE) + 2] = True
+    before = np.full(len(near), BEFORE)
+    for short, long, rate in _BURNS if day.threshold else ():
+        burns = np.minimum(scrapes.burn(short), scrapes.burn(long)) >= rate / 2
+        near |= burns
+        before[burns] = np.maximum(before[burns], long + 5)
+    last = len(near) - 1
+    stretches: list[tuple[int, int]] = []
+    for minute in np.flatnonzero(near).tolist():
+        first, end = max(0, minute - int(before[minute])), min(last, minute + AFTER)
+        if stretches and first <= stretches[-1][1]:
+            stretches[-1] = min(first, stretches[-1][0]), end
+        else:
+            stretches.append((first, end))
+    for first, end in stretches:
+        yield Stretch(course, first, end)
+
+
+class _Exposition:
+    """The series of an exporter in a stretch that the rules for pages read."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+        self._day, self._scrapes = stretch.course.day, _Counters(stretch.course, _MARKS)
+        self._scraped = np.arange(len(self._scrapes["observed"])) * float(SCRAPE)
+        self._up = np.ones(len(self._scraped))
+        for away in self._day.away:
+            if away.kind == "restart":
+                self._up[(self._scraped >= away.start) & (self._scraped < away.end)] = 0
+
+    def series(self) -> Iterator[tuple[str, str]]:
+        """Yields the series and their values as promtool reads them, from the first minute on."""
+        yield self._one("up", 1)
+        yield self._one("uwsgi_up", self._up)
+        if self._day.threshold:
+            yield from self._of_objective()
+
+    def _one(self, name: str, values: Array | float, **labels: str) -> tuple[str, str]:
+        first, last = self._stretch.first, self._stretch.last
+        pairs = {"job": "uwsgi", "instance": "web1:9238", "server": self._stretch.name, **labels}
+        selector = ",".join(f'{key}="{value}"' for key, value in pairs.items())
+        if isinstance(values, (int, float)):
+            text = f"{values:g}x{last - first}"
+        else:
+            text = " ".join(f"{round(float(value), 4):.15g}" for value in values[first : last + 1])
+        return f"{name}{{{selector}}}", text
+
+    def _of_objective(self) -> Iterator[tuple[str, str]]:
+        scrapes, one = self._scrapes, self._one
+        yield one("uwsgi_slo_objective_ratio", OBJECTIVE)
+        yield one("uwsgi_slo_threshold_seconds", self._day.threshold)
+        yield one("uwsgi_slo_requests_total", scrapes["requests"].sum(axis=0))
+        yield one("uwsgi_slo_bad_requests_total", scrapes["slow"], reason="slow")
+        yield one("uwsgi_slo_bad_requests_total", scrapes["late"], reason="waited")
+
+
+def find_pages(stretches: Sequence[Stretch]) -> list[Page]:
+    """Evaluates the rules over stretches, together those of about the same length."""
+    by_length: dict[int, list[Stretch]] = defaultdict(list)
+    for stretch in stretches:
+        by_length[-(-(stretch.last - stretch.first) // 30)].append(stretch)
+    with tempfile.TemporaryDirectory() as directory:
+        rules = _write_rules(Path(directory))
+        return [page for alike in by_length.values() for page in _evaluate(Path(directory), rules, alike)]
+
+
+def _write_rules(directory: Path) -> list[Path]:
+    """Writes the rules of the alerts that page and the recorded series that they read."""
+    files = sorted(promtool.RULES.glob("*.yaml"))
+    rules = promtool.list_rules(files)
+    pages = [rule["alert"] for rule in rules if rule.get("labels", {}).get("severity") == "critical"]
+    return promtool.write_rules(directory, files, promtool.rules_read(files, (), pages))
+
+
+def _evaluate(directory: Path, rules: Sequence[Path], stretches: Sequence[Stretch]) -> Iterator[Page]:
+    length = max(stretch.last - stretch.first for stretch in stretches)
+    series = dict(pair for stretch in stretches for pair in _Exposition(stretch).series())
+    fired = 'count_over_time(ALERTS{alertstate="firing",severity="critical"}[1d])'
+    asked = {"expr": f"sum by (alertname, server) ({fired})", "eval_time": f"{length}m", "exp_samples": []}
+    said = promtool.evaluate(directory, series, f"{SCRAPE}s", [asked], rules)
+    by_name = {stretch.name: stretch for stretch in stretches}
+    found = re.findall(r'\{alertname="(\w+)", server="([^"]+)"\} ([\d.E+]+)', said)
+    if said and not found:
+        raise RuntimeError(f"promtool: {said[:2000]}")
+    for alert, name, minutes in found:
+        yield _page(by_name[name], alert, round(float(minutes)))
+
+
+def _page(stretch: Stretch, alert: str, minutes: int) -> Page:
+    course = stretch.course
+    ends = range(stretch.first + 5, stretch.last + 1)
+    hurt = max(course.hurt((end - 5) * _MARKS, end * _MARKS) for end in ends)
+    return Page(course.day.seed, alert, stretch.first * SCRAPE, stretch.last * SCRAPE, minutes, hurt)

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import (
-    coroutines,
-    cpu,
-    facts,
-    kernel,
-    outside,
-    own_threads,
-    queues,
-    refused,
-    threads,
-    waits,
-    workers,
-)
+from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, workers
 from tools.scenarios.scenario import Scenario, Twin
 
-_THEMES = (threads, coroutines, queues, workers, cpu, waits, kernel, own_threads, outside, facts, refused)
+_THEMES = (threads, coroutines, queues, workers, waits, complaints)
 
 ROWS: tuple[Scenario, ...] = tuple(
     each
@@ -36,7 +24,7 @@ def find_twin(row: Scenario) -> Scenario | None:
 
 
 def find_rows(names: list[str]) -> list[Scenario]:
-    """Returns the rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
+    """The rows whose name contains one of the texts, or all for no text. Raises LookupError for a text in no
     name."""
     for name in names:
         if not any(name.lower() in row.name.lower() for row in ROWS):

@@ -1,17 +1,33 @@
 """What threads wait for: locks, backends, clients, work without the interpreter lock; and checks from elsewhere.
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
-shows what is said without it.
+shows what is said without it. The application asks stand-ins, or real servers with real clients: psycopg2, SQLAlchemy
+and Django on PostgreSQL, redis-py, requests, and nginx in front. Rows of DNS also need the right to serve port 53.
 """
 
 from __future__ import annotations
 
-from tools.scenarios.scenario import Expected, Load, Scenario, Server, healthy
+from pathlib import Path
+
+from tools.scenarios.beside import needs
+from tools.scenarios.scenario import NO_MORE, Expected, Load, Scenario, Server, healthy
 
 SERVER = Server(2, 8)
 
 SWINGING = Load(clients=80, fewest=8, period=10.0, think_ms=1000, path="/backend")
 """About 8 requests a second, up to 80 and back, in 10 s."""
+APP = Path(__file__).parents[1] / "outside_app.py"
+
+REAL_APP = Path(__file__).parents[1] / "real_app.py"
+POSTGRES = ("initdb", "postgres")
+
+
+def _server(client: str, beside: str, processes: int = 2, threads: int = 4) -> Server:
+    """Lazy applications, as their clients' guides ask for: each worker has its own connections."""
+    options = ("--pythonpath", "{clients}", "--env", f"CLIENT={client}")
+    lazy = () if client == "django" else ("--lazy-apps",)  # Django's creates its table once
+    return Server(processes, threads, (*options, *lazy), app=REAL_APP, beside=(beside,))
+
 
 ROWS = (
     Scenario(
@@ -31,7 +47,7 @@ ROWS = (
             ("saturation",),
             also=("queue_wait",),
             words=("sudo", "a lock of the application", "a backend", "slow clients"),
-            not_words=("raise `threads`", "raise `processes`"),
+            not_words=NO_MORE,
             limits=("threads",),
         ),
         (Load(clients=60, path="/lock", io_ms=40),),
@@ -58,7 +74,7 @@ ROWS = (
             "critical",
             ("cpu_bound",),
             also=("computes_outside_the_lock",),
-            not_words=("raise `threads`", "raise `processes`"),
+            not_words=NO_MORE,
             limits=("cpu",),
         ),
         (Load(clients=6, path="/hash", cpu_ms=50),),
@@ -73,7 +89,7 @@ ROWS = (
             "warning",
             ("backend_saturated",),
             words=("backend", "faster", "saturated"),
-            not_words=("raise `threads`", "raise `processes`"),
+            not_words=NO_MORE,
             limits=("other", None),
         ),
         (SWINGING,),
@@ -101,7 +117,7 @@ ROWS = (
             "critical",
             ("queue_wait", "clients_refused"),
             words=("keep connections open", "http11-socket", "at least"),
-            not_words=("raise `threads`", "raise `processes`"),
+            not_words=NO_MORE,
         ),
         (Load(clients=4, io_ms=50, think_ms=1000, keep_alive=True), Load(rate=4, io_ms=50, most=50, start=1.0)),
         seconds=20.0,
@@ -128,5 +144,168 @@ ROWS = (
         lead=5.0,
         why="The other vassals serve; the application of this one is down, and only its emperor's log says why.",
         twin=healthy("", server={"files": {"vassals/good.ini": "[uwsgi]\nmaster = true\nhttp-socket = %dweb\n"}}),
+    ),
+    Scenario(
+        "2x4, two backends, one of them slow",
+        Server(2, 4, app=APP, beside=("answer:0.4", "answer:0.02")),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("the threads wait for 127.0.0.1:", "queries", "more `threads` help only if"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, path="/ask?n=0&n=1&timeout=30"),),
+        seconds=15.0,
+        twin=healthy(
+            "2x4, two backends that answer",
+            Load(rate=20, path="/ask?n=0&n=1&timeout=30"),
+            server=Server(2, 4, app=APP, beside=("answer:0.02", "answer:0.02")),
+        ),
+    ),
+    Scenario(
+        "2x4, a backend that does not answer",
+        Server(2, 4, app=APP, beside=("hole",)),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("does not answer", "127.0.0.1:", "timeout"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, path="/new?n=0&timeout=2"),),
+        seconds=15.0,
+        quick=True,
+        why="Its queue of connections is full, as behind a firewall that drops packets: six threads hang until their "
+        "timeout of two seconds.",
+        twin=healthy(
+            "2x4, a backend that answers to new connections",
+            Load(rate=20, path="/new?n=0&timeout=2"),
+            server=Server(2, 4, app=APP, beside=("answer:0.02",)),
+        ),
+    ),
+    Scenario(
+        "2x4, a lock around a backend that does not answer",
+        Server(2, 4, app=APP, beside=("hole",)),
+        Expected(
+            "critical",
+            ("waits_for_backend",),
+            words=("does not answer", "127.0.0.1:", "that one of these threads holds", "timeout"),
+            not_words=(*NO_MORE, "holds the lock for less time"),
+        ),
+        (Load(clients=12, path="/locked?n=0&timeout=1"),),
+        seconds=15.0,
+        why="As with a log handler whose host is gone: one thread of each worker waits for its connection, with the "
+        "lock that the other three wait for. What ends the wait ends both.",
+        twin=healthy("", Load(rate=20, path="/locked?n=0&timeout=1"), server={"beside": ("answer:0.02",)}),
+    ),
+    Scenario(
+        "2x4, slow DNS",
+        Server(2, 4, app=APP, beside=("dns:0.5",)),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("dns at 127.0.9.", "resolver with a cache"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=4, path="/lookup?n=0&timeout=5"),),
+        seconds=15.0,
+        twin=healthy(
+            "2x4, DNS that answers",
+            Load(rate=20, path="/lookup?n=0&timeout=5"),
+            server=Server(2, 4, app=APP, beside=("dns:0.002",)),
+        ),
+    ),
+    Scenario(
+        "psycopg2 and a slow query",
+        _server("psycopg2", "postgres"),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("the threads wait for postgres at 127.0.9.", ":5432", "queries"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=400),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("psycopg2-binary", servers=POSTGRES),
+        why="Seven of eight threads wait for their query: libpq waits in poll(2) for a socket that it has made "
+        "non-blocking.",
+        twin=healthy("psycopg2 and a fast query", Load(rate=20, io_ms=10)),
+    ),
+    Scenario(
+        "SQLAlchemy's pool of five",
+        _server("sqlalchemy", "postgres", threads=16),
+        Expected(
+            "warning",
+            ("pool_exhausted",),
+            words=("one of the 5 places in a pool", "pool_size"),
+            not_words=("one request at a time", *NO_MORE),
+        ),
+        (Load(clients=28, io_ms=100),),
+        seconds=15.0,
+        lead=5.0,
+        skip=needs("psycopg2-binary", "sqlalchemy", servers=POSTGRES),
+        twin=healthy("SQLAlchemy's pool with room", Load(clients=4, io_ms=100)),
+    ),
+    Scenario(
+        "Django and a row that all requests lock",
+        _server("django", "postgres"),
+        Expected(
+            "warning",
+            ("waits_for_backend", "backend_saturated"),
+            words=("postgres at 127.0.9.", ":5432"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=50),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("psycopg2-binary", "django", servers=POSTGRES),
+        twin=healthy("Django and rows that nobody waits for", Load(rate=5, io_ms=20)),
+    ),
+    Scenario(
+        "redis-py and a blocked Redis",
+        _server("redis", "redis"),
+        Expected(
+            "warning",
+            ("waits_for_backend", "backend_saturated"),
+            words=("redis at 127.0.9.", ":6379"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, io_ms=50),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("redis", servers=("redis-server",)),
+        why="Redis does one command at a time, and each takes 50 ms: seven of eight threads wait for it, on sockets "
+        "with a timeout.",
+        twin=healthy("redis-py and a Redis that answers", Load(rate=20, io_ms=1)),
+    ),
+    Scenario(
+        "requests and a server that does not answer",
+        _server("requests", "hole"),
+        Expected(
+            "warning", ("waits_for_backend",), words=("does not answer", "127.0.0.1:", "timeout"), not_words=NO_MORE
+        ),
+        (Load(clients=6, io_ms=2000),),
+        seconds=15.0,
+        lead=4.0,
+        skip=needs("requests"),
+        twin=healthy(
+            "requests and an nginx that answers",
+            Load(rate=10, io_ms=2000),
+            server=_server("requests", "nginx"),
+            skip=needs("requests", servers=("nginx",)),
+        ),
+    ),
+    Scenario(
+        "nginx gives up before the answer",
+        Server(4, 2, nginx="proxy_read_timeout 100ms;"),
+        Expected(
+            "warning",
+            ("clients_left",),
+            words=("clients disconnect", "proxy_read_timeout"),
+            not_words=("traceback", *NO_MORE),
+        ),
+        (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
+        skip=needs(servers=("nginx",)),
+        twin=healthy("nginx that waits for the answer", server=Server(4, 2, nginx="proxy_read_timeout 5s;")),
     ),
 )

@@ -1,4 +1,4 @@
-"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: see `tools.python_layouts`."""
+"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines, as their headers say."""
 
 OFFSETS = """
                         3.9 3.10 3.11 3.12

@@ -1,12 +1,11 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
-import { steer, stepped } from "./cursor.js";
+import { colour, hatching, onColours } from "./canvas.js";
+import { listen, steer, stepped } from "./cursor.js";
 import { afterFrame, el, mark } from "./dom.js";
 import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
 import { slice, tick } from "./moments.js";
-import { colour, hatching, onColours } from "./palette.js";
-import { listen } from "./touch.js";
 import { heights } from "./waits.js";
 
 const HEIGHT = 190;

@@ -1,7 +1,6 @@
 // The load of an earlier time, to compare with: an hour or a day before, or before the last reload.
 
-import * as address from "./address.js";
-import { offer } from "./controls.js";
+import { offer, recall, remember } from "./controls.js";
 import { el, say } from "./dom.js";
 import { History } from "./history.js";
 import { reach } from "./ranges.js";
@@ -21,7 +20,7 @@ export class Comparison {
   #past; // the history of the earlier time
   #asked = ""; // what of it was requested
   #until = 0; // up to which instant
-  #wanted = address.recall("vs") ?? NONE.value;
+  #wanted = recall("vs") ?? NONE.value;
   #chosen = NONE; // what is wanted, if it is offered
   #choice = el("div", {});
   #trouble = el("p", { class: "age trouble", role: "status" });
@@ -47,7 +46,7 @@ export class Comparison {
     this.node.hidden = !kept.length;
     offer(this.#choice, "vs", [NONE, ...kept], this.#chosen.value, ({ value }) => {
       this.#wanted = value;
-      address.remember("vs", value);
+      remember("vs", value);
       this.now(document, history, reload);
     });
     const { columns } = this.#past;

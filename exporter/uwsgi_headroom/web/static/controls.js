@@ -1,4 +1,4 @@
-// The page's controls: a choice of options, a toggle, a button with feedback.
+// The page's controls, keys with their help, and the choices that a copied URL brings along.
 
 import { el } from "./dom.js";
 import * as format from "./format.js";
@@ -54,3 +54,38 @@ export function action(name, act) {
   }, name);
   return button;
 }
+
+/** keys: [key, what it does, act]; more: [gesture, what it does]. Returns the button that opens the dialog. */
+export function help(keys, more = []) {
+  const rows = [...keys, ["?", "this help"], ...more].map(([key, words]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)]);
+  const close = el("form", { method: "dialog" }, el("button", {}, "Close"));
+  const dialog = el("dialog", { class: "help", "aria-label": "Help" }, el("h2", {}, "Keys and gestures"), el("dl", {}, ...rows.flat()), close);
+  const open = () => {
+    if (!dialog.isConnected) document.body.append(dialog);
+    if (!dialog.open) dialog.showModal();
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input:not([type=radio]), textarea, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [, , act] = event.key === "?" ? ["?", "", open] : (keys.find(([key]) => key === event.key) ?? []);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  return el("button", { type: "button", "aria-label": "Help", title: "Keys and gestures (?)", click: open }, "?");
+}
+
+const chosen = new URLSearchParams(location.search);
+
+/** The value chosen for a key, or null. */
+export const recall = (key) => chosen.get(key);
+
+/** Write a choice into the URL; null removes it. */
+export function remember(key, value) {
+  if (value === null || value === "") chosen.delete(key);
+  else chosen.set(key, value);
+  history.replaceState(null, "", location.pathname + query());
+}
+
+/** All choices, as the query of a URL. */
+export const query = () => (chosen.size ? `?${chosen}` : "");

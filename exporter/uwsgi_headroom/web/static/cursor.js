@@ -1,4 +1,4 @@
-// Moves the pointer of a chart by keyboard, for readers without a mouse: a slider, whose text has the values.
+// Moves the pointer of a chart without a mouse: by keyboard, as a slider whose text has the values, or by touch.
 
 import { mark } from "./dom.js";
 
@@ -34,3 +34,29 @@ export function steer(node, move, leave) {
 
 /** A place after a step from another, or from beyond the last; null: none yet. */
 export const stepped = (place, step, last) => Math.max(0, Math.min(last, (place ?? (step < 0 ? last + 1 : last)) + step));
+
+/** Handle touch on a plot. A vertical swipe still scrolls the page (`touch-action` in the style sheet). */
+export function listen(plot, timeline) {
+  const fingers = new Map();
+  const place = (event) => event.clientX - plot.over.getBoundingClientRect().left;
+  const only = (act) => (event) => event.pointerType === "touch" && act(event);
+  plot.over.addEventListener("pointerdown", only((event) => {
+    fingers.set(event.pointerId, place(event));
+    point(event);
+  }));
+  plot.over.addEventListener("pointermove", only((event) => {
+    if (!fingers.has(event.pointerId)) return;
+    fingers.set(event.pointerId, place(event));
+    point(event);
+  }));
+  plot.over.addEventListener("pointercancel", only((event) => fingers.delete(event.pointerId)));
+  plot.over.addEventListener("pointerup", only(() => {
+    const two = fingers.size === 2 ? [...fingers.values()].map((left) => plot.posToVal(left, "x")) : null;
+    fingers.clear();
+    if (two) timeline.zoom(...two);
+  }));
+
+  function point(event) {
+    if (fingers.size === 1) plot.setCursor({ left: place(event), top: 1 }, true, true);
+  }
+}

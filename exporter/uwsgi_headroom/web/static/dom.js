@@ -1,6 +1,8 @@
 // Builds elements. Text is never parsed as HTML, and what would hide or turn text around is shown as its escape, because
 // names and paths come from monitored servers.
 
+import { STATUS } from "./words.js";
+
 const HIDDEN = /(?!\n)[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const SPOKEN = new Set(["title", "aria-label"]);
 const escaped = (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
@@ -65,3 +67,33 @@ export const marked = (text) => visible(text).split("`").map((part, at) => (at %
 
 /** A text without its backticks. */
 export const unmarked = (text) => text.replaceAll("`", "");
+
+const SHORT = 9; // letters: longer figures are smaller, so that they fit in one line
+
+/** A figure with its name, and a note below it. */
+export class Tile {
+  /** key: finds the figure on the page; title: an explanation, or null. */
+  constructor(name, key, title = null) {
+    this.name = el("dt", {}, name);
+    this.figure = el("b", { "data-figure": key });
+    this.note = el("small", {});
+    this.node = el("div", { title }, this.name, el("dd", {}, this.figure, this.note));
+  }
+
+  /** Give the figure another name. */
+  rename(name) {
+    say(this.name, name);
+  }
+
+  show(figure, note) {
+    say(this.figure, figure);
+    mark(this.figure, "data-long", figure.length > SHORT);
+    say(this.note, note);
+  }
+
+  /** tone: `warning`, `critical` or null. A sign says the same as its colour. */
+  warn(tone) {
+    mark(this.node, "data-tone", tone);
+    mark(this.figure, "data-sign", tone ? `${STATUS[tone][0]} ` : null);
+  }
+}

@@ -1,11 +1,10 @@
 // The key figures: four below the banner, which say whether users are hurt, and a panel of all others. What may be normal,
 // such as a long request, has a colour only beside a verdict that is not ok.
 
-import { el, panel } from "./dom.js";
+import { el, panel, Tile } from "./dom.js";
 import * as format from "./format.js";
 import { goal, judge } from "./objective.js";
 import { figure, HOW, interval, name, SHARES } from "./percentiles.js";
-import { Tile } from "./tile.js";
 
 /** The tone of the queue wait, by how much users notice it. */
 export const WAITING = { noticed: "warning", severe: "critical" };

@@ -1,6 +1,6 @@
 // Draws events and limits onto a chart.
 
-import { colour } from "./palette.js";
+import { colour } from "./canvas.js";
 import { TONES } from "./words.js";
 
 const NEAR = 8; // pixels

@@ -1,9 +1,8 @@
 // The service level objective: whether it is met, how fast its error budget burns, and at what load it is missed.
 
-import { el, mark, panel, retitle, say } from "./dom.js";
+import { el, mark, panel, retitle, say, Tile } from "./dom.js";
 import * as format from "./format.js";
 import { HOW } from "./percentiles.js";
-import { Tile } from "./tile.js";
 import { STATUS } from "./words.js";
 
 const WINDOWS = [[300, "5 min"], [3600, "hour"]];

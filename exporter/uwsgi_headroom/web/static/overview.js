@@ -1,10 +1,9 @@
 // Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
-import { recall, remember } from "./address.js";
+import { help, recall, remember } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { amount } from "./headline.js";
-import { help } from "./help.js";
 import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";

@@ -4,6 +4,7 @@ import { code } from "./code.js";
 import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
 import * as format from "./format.js";
+import { line } from "./identity.js";
 import { figures } from "./keys.js";
 import { objective } from "./objective.js";
 import { emperor, router } from "./others.js";
@@ -12,8 +13,6 @@ import { about } from "./ranges.js";
 import { requestBar } from "./request_bar.js";
 import { Residency } from "./residency.js";
 import * as routes from "./routes.js";
-import { setup } from "./setup.js";
-import { sockets } from "./sockets.js";
 import { load } from "./stack.js";
 import { Table } from "./table.js";
 import * as timelines from "./timelines.js";
@@ -113,3 +112,57 @@ function list(node, unknown) {
   node.dataset.unknown = sentences.join();
   node.replaceChildren(...sentences.map((text) => el("li", {}, `Not known: ${text}.`)));
 }
+
+const CONCURRENCY = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
+
+function setup() {
+  const which = el("p", { class: "which" });
+  const sentence = el("p", { class: "hint" });
+  const list = el("dl", { class: "options" });
+  let shown = "";
+  return {
+    node: folding("Setup", "options that advice depends on, and where each is set", which, list, sentence),
+    now(server) {
+      say(which, [server.address, line(server)].filter(Boolean).join(" · "));
+      const text = JSON.stringify([server.setup, server.thunder_lock]);
+      if (text === shown) return;
+      shown = text;
+      say(sentence, describe(server));
+      list.replaceChildren(...Object.entries(server.setup?.options ?? {}).map(option));
+    },
+  };
+}
+
+const option = ([name, { value, source }]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, written(value)), " ", el("small", {}, source)));
+
+const written = (value) => (Array.isArray(value) ? value.join(" ") : value === true ? "on" : value === false ? "off" : String(value));
+
+function describe({ setup: known, thunder_lock: lock }) {
+  if (!known) return "Not known: the configuration is not visible to the exporter.";
+  return [
+    `Concurrency: ${CONCURRENCY[known.concurrency_kind] ?? format.NOT_KNOWN}.`,
+    lock === null ? "" : `Thunder lock: ${lock ? "on" : "off"}.`,
+    known.mapped ? "Workers take requests from some sockets only (map-socket)." : "",
+    known.somaxconn === null ? "" : `net.core.somaxconn: ${known.somaxconn}.`,
+    known.options_changed ? "A configuration file has changed since a running worker started: uWSGI still uses the earlier options." : "",
+    known.options_complete ? "" : "Parts of the configuration cannot be read, so more options may be set.",
+  ].filter(Boolean).join(" ");
+}
+
+function sockets() {
+  const list = new Table("Sockets", SOCKETS, { key: (socket) => socket.name });
+  return {
+    node: folding("Every socket", "connections waiting to be accepted, and for how long", list.node),
+    now: (document) => list.show(document.sockets),
+  };
+}
+
+const SOCKETS = [
+  { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
+  { head: "Waiting", wraps: true, title: "connections waiting now, and how many fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
+  { head: "Mean", title: "mean number of waiting connections over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
+  { head: "Wait", title: "mean time a request waited; known only if its workers serve no other socket", value: (socket) => socket.queue_wait, text: (socket) => format.least(format.duration(socket.queue_wait), socket.wait_is_floor) },
+  { head: "Oldest", title: "for how long the oldest request in the queue has waited", value: (socket) => socket.oldest_wait ?? null, text: (socket) => format.duration(socket.oldest_wait) },
+];
+
+const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);

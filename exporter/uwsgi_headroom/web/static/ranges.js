@@ -1,7 +1,6 @@
 // The choice of the time that the charts show, as far as the history reaches, and a sentence about that history.
 
-import * as address from "./address.js";
-import { offer } from "./controls.js";
+import { offer, recall, remember } from "./controls.js";
 import { el, mark, say } from "./dom.js";
 import { duration } from "./format.js";
 import { between, dated } from "./moments.js";
@@ -67,9 +66,9 @@ export class Ranges {
   /** Show the range of the URL, or the shortest one that covers what there is. */
   start(server) {
     const ranges = offered(server);
-    this.#range = ranges.find((range) => String(range.seconds) === address.recall("range")) ?? rangeFor(reach(server));
+    this.#range = ranges.find((range) => String(range.seconds) === recall("range")) ?? rangeFor(reach(server));
     this.now(server);
-    const zoom = parse(address.recall("zoom"));
+    const zoom = parse(recall("zoom"));
     if (zoom) this.zoom(zoom);
     else this.#begin(this.#range);
   }
@@ -81,14 +80,14 @@ export class Ranges {
     if (!ranges.includes(this.#range)) ranges.push(this.#range); // what was kept of it may be deleted by now
     offer(this.#choice, "Last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
       this.#range = range;
-      address.remember("range", range.seconds);
+      remember("range", range.seconds);
       this.whole();
     });
   }
 
   /** Show a stretch of the past. */
   zoom(stretch) {
-    address.remember("zoom", written(stretch));
+    remember("zoom", written(stretch));
     say(this.#zoomed, `Zoomed: ${between(stretch.from, stretch.until)} ✕`);
     this.#zoomed.hidden = false;
     this.#begin(stretch);
@@ -97,7 +96,7 @@ export class Ranges {
   /** Show the whole range again. */
   whole() {
     if (!this.#range) return;
-    address.remember("zoom", null);
+    remember("zoom", null);
     this.#zoomed.hidden = true;
     this.#begin(this.#range);
   }

@@ -1,8 +1,7 @@
 // Draws the CPUs that workers may run on, and did run on: a row per worker, a column per CPU.
 
-import { channels, colour } from "./palette.js";
+import { channels, colour, Surface } from "./canvas.js";
 import { el, say } from "./dom.js";
-import { Surface } from "./surface.js";
 
 const LEFT = 34;
 const TOP = 18;

@@ -1,13 +1,11 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
-import * as address from "./address.js";
 import { Comparison } from "./comparison.js";
-import { action, choice, toggle, windowsOf } from "./controls.js";
+import { action, choice, help, query, recall, remember, toggle, windowsOf } from "./controls.js";
 import { afterFrame, el, mark, say, visible } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
-import { help } from "./help.js";
 import { History } from "./history.js";
 import { brief, line } from "./identity.js";
 import { Keys } from "./keys.js";
@@ -48,15 +46,15 @@ export function show(main, { path, page, servers }) {
   let laid = null;
   let paused = false;
   let drawing = null; // the panels whose charts are still to be drawn; null before the first figures
-  let window_ = address.recall("window");
+  let window_ = recall("window");
 
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const pausing = toggle("Pause", "Resume", pause);
   const marking = toggle("Marks", "Marks", (isOn) => {
-    address.remember("marks", isOn ? null : "off");
+    remember("marks", isOn ? null : "off");
     happened();
-  }, address.recall("marks") !== "off");
+  }, recall("marks") !== "off");
   const KEYS = [
     ["p", "pause or resume", () => pausing.click()],
     ["m", "charts: marks of events on or off", () => marking.click()],
@@ -94,7 +92,7 @@ export function show(main, { path, page, servers }) {
     over.replaceChildren(
       choice("Over", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
-        address.remember("window", chosen.value);
+        remember("window", chosen.value);
         if (!paused) listen();
       }),
     );
@@ -248,7 +246,7 @@ export function show(main, { path, page, servers }) {
     if (document_) redraw();
   }
 
-  const url = () => location.origin + page + address.query();
+  const url = () => location.origin + page + query();
   async function snapshot() {
     return (await copy(text(document_, url(), trouble()))) ? "Copied" : "Copy";
   }

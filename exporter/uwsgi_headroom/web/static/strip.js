@@ -1,12 +1,11 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
+import { channels, colour, Surface } from "./canvas.js";
 import { aim } from "./charts.js";
 import { steer, stepped } from "./cursor.js";
 import { el, say } from "./dom.js";
 import { drawEvents } from "./marks.js";
 import { edge, slice } from "./moments.js";
-import { channels, colour } from "./palette.js";
-import { Surface } from "./surface.js";
 
 const LEFT = 34;
 const BOTTOM = 18;

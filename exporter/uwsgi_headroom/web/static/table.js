@@ -1,6 +1,6 @@
 // A table that sorts by the column whose heading is clicked, and rewrites only cells that differ.
 
-import { recall, remember } from "./address.js";
+import { recall, remember } from "./controls.js";
 import { afterFrame, el, mark, say } from "./dom.js";
 
 const AT_ONCE = 24; // rows that are new: more in one frame would take longer than a frame may

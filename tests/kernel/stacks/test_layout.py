@@ -1,25 +1,23 @@
-"""`python3 -m tools.python_layouts FOLDER...`: writes where CPython 3.9 to 3.12 keep what a stack is made of.
-
-Each folder has the headers of one version, such as `/usr/include/python3.11`; those of all four are needed. The C
-compiler is asked for the offsets. From 3.13 on, a process says them itself.
-"""
+"""Where CPython keeps things is as its headers, or the process, say; anything else is refused."""
 
 from __future__ import annotations
 
-import re
+import shutil
+import struct
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
-from tools.environments import ROOT
-from uwsgi_headroom.kernel.stacks.layout import Layout, Version
+import pytest
 
-TABLE = ROOT / "exporter" / "uwsgi_headroom" / "kernel" / "stacks" / "layout_table.py"
+from tests.kernel.stacks.pythons import find_python, planted_stacks
+from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, LAYOUTS, Layout, Version, find_runtime, read_debug_offsets
+from uwsgi_headroom.kernel.waits.memory import read_pieces
 
 VERSIONS: tuple[Version, ...] = ((3, 9), (3, 10), (3, 11), (3, 12))
+"""From 3.13 on, a process says them itself."""
 
 _FIELDS: Mapping[str, str | Mapping[Version, str | None]] = {
     "interpreters_head": "offsetof(_PyRuntimeState, interpreters.head)",
@@ -69,21 +67,11 @@ _PROGRAM = """
 int main(void) {{ printf("{form}\\n", {values}); }}
 """
 
-_HEAD = (
-    '"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: see `tools.python_layouts`."""\n'
-)
+_HEADERS = "import sysconfig; print(sysconfig.get_path('include'))"
 
 
-def read_version(headers: Path) -> Version:
-    text = (headers / "patchlevel.h").read_text()
-    major, minor = (re.search(rf"#define PY_{part}_VERSION\s+(\d+)", text) for part in ("MAJOR", "MINOR"))
-    if not major or not minor:
-        raise ValueError(f"{headers} has no headers of CPython")
-    return int(major[1]), int(minor[1])
-
-
-def ask_compiler(headers: Path) -> Layout:
-    version = read_version(headers)
+def ask_compiler(headers: Path, version: Version) -> Layout:
+    """The offsets that a C program prints which is compiled with these headers."""
     asked = {field.name: _question(field.name, version) for field in fields(Layout)}
     known = {name: question for name, question in asked.items() if question}
     program = _PROGRAM.format(
@@ -94,9 +82,8 @@ def ask_compiler(headers: Path) -> Layout:
         source.write_text(program)
         subprocess.run(["cc", "-w", f"-I{headers}", f"-I{headers}/internal", "-o", made, source], check=True)
         answer = subprocess.run([made], check=True, capture_output=True, text=True).stdout
-    numbers: dict[str, int | None] = dict.fromkeys(asked)
-    numbers.update(zip(known, map(int, answer.split()), strict=True))
-    return Layout(**numbers)  # type: ignore[arg-type]
+    numbers = dict(zip(known, map(int, answer.split()), strict=True))
+    return Layout(**{name: numbers.get(name) for name in asked})
 
 
 def _question(name: str, version: Version) -> str | None:
@@ -106,23 +93,36 @@ def _question(name: str, version: Version) -> str | None:
     return question[max(since for since in question if since <= version)]
 
 
-def render(layouts: Mapping[Version, Layout]) -> str:
-    """The module with the table: a row for each field, a column for each version."""
-    rows = [("", *(f"{major}.{minor}" for major, minor in sorted(layouts)))]
-    for field in fields(Layout):
-        values = [getattr(layouts[version], field.name) for version in sorted(layouts)]
-        rows.append((field.name, *("-" if value is None else str(value) for value in values)))
-    lines = "".join(f"    {name:<18}{''.join(f'{value:>5}' for value in values)}\n" for name, *values in rows)
-    return f'{_HEAD}\nOFFSETS = """\n{lines}"""\n'
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_table_is_that_of_the_headers(version: Version) -> None:
+    """The committed offsets are those that the C compiler finds."""
+    path = find_python(version[1])
+    headers = path and Path(
+        subprocess.run([path, "-c", _HEADERS], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    if not headers or not (headers / "Python.h").exists() or not shutil.which("cc"):
+        pytest.skip(f"the headers of Python 3.{version[1]} or a C compiler are not here")
+    assert ask_compiler(headers, version) == LAYOUTS[version]
 
 
-def main(folders: Iterable[Path]) -> str | None:
-    layouts = {read_version(folder): ask_compiler(folder) for folder in folders}
-    if missing := [".".join(map(str, version)) for version in VERSIONS if version not in layouts]:
-        return f"the headers of {', '.join(missing)} are missing"
-    TABLE.write_text(render({version: layouts[version] for version in VERSIONS}))
-    return None
-
-
-if __name__ == "__main__":
-    sys.exit(main(map(Path, sys.argv[1:])))
+@pytest.mark.integration
+@pytest.mark.parametrize("minor", [13, 14])
+def test_the_table_of_a_process(minor: int) -> None:
+    """It is believed with its cookie, its version, an interpreter lock and offsets of a possible size only."""
+    path = find_python(minor)
+    if path is None:
+        pytest.skip(f"there is no Python 3.{minor} here: set PYTHON3_{minor} to its path")
+    with planted_stacks(path) as planted:
+        runtime = find_runtime(planted.process.pid)
+        (table,) = read_pieces(planted.process.pid, [(runtime.address, DEBUG_BYTES)])
+    assert table
+    version = 3, minor
+    assert read_debug_offsets(version, table) == runtime.layout
+    assert read_debug_offsets((3, 27 - minor), table) is None
+    assert read_debug_offsets((3, 12), table) is None
+    assert read_debug_offsets(version, table[:100]) is None
+    assert read_debug_offsets(version, b"y" + table[1:]) is None
+    for place, number in ((16, 1), (24 + 8 * 2, 1 << 40)):  # free-threaded; an offset that cannot be
+        changed = bytearray(table)
+        struct.pack_into("<Q", changed, place, number)
+        assert read_debug_offsets(version, bytes(changed)) is None

@@ -1,29 +1,41 @@
-"""Runs real servers during a scenario: PostgreSQL, Redis and nginx that its application asks, and nginx in front of it.
+"""Runs the servers beside a uWSGI: real ones that its application asks, nginx in front of it, and stand-ins.
 
-Each listens on a loopback address of its own, at its well-known port, by which the verdict knows its name. The servers
-are installed, or unpacked from Debian's packages; the clients are in `.venv-clients`, where uWSGI finds them by
-`pythonpath`. The first row that needs one unpacks or installs it, which takes no root and starts no service.
+PostgreSQL, Redis and nginx listen on a loopback address of their own each, at the well-known port, by which the verdict
+knows their names. They are installed, or unpacked from Debian's packages; the clients are in `.venv-clients`, where
+uWSGI finds them by `pythonpath`. The first row that needs one unpacks or installs it, which takes no root and starts no
+service.
+
+`python3 -m tools.scenarios.beside KIND HOST PORT [SECONDS]` stands in for another server. It writes a line once it is
+ready, and runs until it is ended.
+
+    answer   answers each byte with one byte after SECONDS
+    hole     takes no connection: its queue is full, so that the kernel drops whoever connects
+    dns      answers each UDP datagram with itself after SECONDS
+    backend  answers each line, a number of milliseconds, with one byte after that time. It works on SECONDS requests at
+             once, on one of each connection; the others wait, first come, first served
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import glob
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.real_uwsgi import accepts, running
 from tools import debian
-from tools.commands import CommandError
+from tools.commands import CommandError, show_step
 from tools.environments import PYTHON, ROOT, Environment, SetupError
-from tools.progress import show_step
 
 ENVIRONMENT = Environment(ROOT / ".venv-clients")
 PACKAGES = ENVIRONMENT.path / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -196,3 +208,79 @@ def _found(program: str) -> Path:
     if path is None:
         raise AssertionError(f"{program} is not available")
     return path
+
+
+def _ready() -> None:
+    print("ready", flush=True)
+
+
+async def _respond(
+    host: str,
+    port: int,
+    read: Callable[[asyncio.StreamReader], Awaitable[bytes]],
+    work: Callable[[bytes], Awaitable[None]],
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while asked := await read(reader):
+                await work(asked)
+                writer.write(b".")
+        writer.close()
+
+    server = await asyncio.start_server(serve, host, port, backlog=256)
+    _ready()
+    await server.serve_forever()
+
+
+async def answer(host: str, port: int, seconds: float) -> None:
+    await _respond(host, port, lambda reader: reader.read(1), lambda _: asyncio.sleep(seconds))
+
+
+async def backend(host: str, port: int, at_once: float) -> None:
+    free = asyncio.Semaphore(round(at_once))
+
+    async def work(line: bytes) -> None:
+        async with free:
+            await asyncio.sleep(int(line) / 1000)
+
+    await _respond(host, port, lambda reader: reader.readline(), work)
+
+
+class Echo(asyncio.DatagramProtocol):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, address: object) -> None:
+        asyncio.get_running_loop().call_later(self.seconds, self.transport.sendto, data, address)  # type: ignore[attr-defined]
+
+
+async def dns(host: str, port: int, seconds: float) -> None:
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: Echo(seconds), local_addr=(host, port))
+    _ready()
+    await asyncio.Event().wait()
+
+
+def hole(host: str, port: int) -> None:
+    with socket.create_server((host, port), backlog=0), contextlib.ExitStack() as stack:
+        for _ in range(4):  # the queue takes one or two
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect((host, port))
+        _ready()
+        threading.Event().wait()
+
+
+def main(kind: str, host: str, port: str, seconds: str = "0") -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        if kind == "hole":
+            hole(host, int(port))
+        else:
+            asyncio.run({"answer": answer, "dns": dns, "backend": backend}[kind](host, int(port), float(seconds)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

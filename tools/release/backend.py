@@ -1,0 +1,16 @@
+"""Builds the project with setuptools, after it has written the manual pages that setup.cfg installs.
+
+pip and `build` run it in an environment that has only setuptools: the command line needs no other package.
+"""
+
+import sys
+from pathlib import Path
+
+from setuptools.build_meta import *  # type: ignore[import-untyped,unused-ignore]  # noqa: F403  (the hooks of PEP 517)
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "exporter")]
+
+from tools import man_pages  # noqa: E402
+
+man_pages.write()
