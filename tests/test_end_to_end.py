@@ -289,10 +289,7 @@ def test_shares_equal_uwsgitops() -> None:
     """Shares computed from the metrics equal the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
     assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m tools.prepare test"
-    with (
-        uwsgi("--processes", "4", "--threads", "2") as server,
-        exporter("--stats", f"shop={server.stats}") as running,
-    ):
+    with uwsgi("--processes", "4", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=3", times=137, at_once=6)
 
         def rows_of(lines: list[str]) -> list[list[str]]:

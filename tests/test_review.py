@@ -119,11 +119,7 @@ def test_a_file_with_parts_that_cannot_be_followed(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [
-        ("missing.ini", "missing.ini"),
-        ("app.py", "only ini files can be read"),
-        ("999999999", "is no uWSGI master"),
-    ],
+    [("missing.ini", "missing.ini"), ("app.py", "only ini files can be read"), ("999999999", "is no uWSGI master")],
 )
 def test_a_subject_that_cannot_be_read(
     name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -322,7 +322,4 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> 
     running.post(over(ended))
     slack = running.slack("of half", count=2)
     assert slack["title"] == "CRITICAL: UwsgiUsersHurt of half on 10.0.0.2:9238."
-    assert slack["text"].splitlines()[-2:] == [
-        "*Resolved meanwhile:*",
-        "• UwsgiUsersHurt of half on 10.0.0.1:9238.",
-    ]
+    assert slack["text"].splitlines()[-2:] == ["*Resolved meanwhile:*", "• UwsgiUsersHurt of half on 10.0.0.1:9238."]

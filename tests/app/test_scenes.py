@@ -15,13 +15,7 @@ from typing import Any
 import flask
 import pytest
 
-from app.demo_programs import (
-    Stage,
-    load_program,
-    neighbour_programs,
-    refuse_without_needs,
-    uwsgi_program,
-)
+from app.demo_programs import Stage, load_program, neighbour_programs, refuse_without_needs, uwsgi_program
 from app.happenings import Happenings
 from app.listener import PREFIX
 from app.loopback import address, free_port, get

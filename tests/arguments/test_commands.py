@@ -55,12 +55,7 @@ def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2", Threshold(2.0, None)),
-        ("2:1.2", Threshold(2.0, 1.2)),
-        (":1.2x", Threshold(None, 1.2)),
-    ],
+    ("text", "expected"), [("2", Threshold(2.0, None)), ("2:1.2", Threshold(2.0, 1.2)), (":1.2x", Threshold(None, 1.2))]
 )
 def test_a_minimum(text: str, expected: Threshold) -> None:
     """Either half may be left out."""

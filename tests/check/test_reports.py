@@ -301,11 +301,7 @@ def test_a_plugins_line() -> None:
 
 @pytest.mark.parametrize(
     ("server", "value"),
-    [
-        (with_waits(busy_server()), "2.2"),
-        (with_waits(busy_server(), waits({"sleep": 1.0})), "0"),
-        (busy_server(), "U"),
-    ],
+    [(with_waits(busy_server()), "2.2"), (with_waits(busy_server(), waits({"sleep": 1.0})), "0"), (busy_server(), "U")],
 )
 def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server: Server, value: str) -> None:
     """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""

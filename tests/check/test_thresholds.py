@@ -114,11 +114,7 @@ def test_an_idle_server_is_within_every_limit() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "status"),
-    [
-        (Threshold(0.4, 2.0), "warning"),
-        (Threshold(None, 0.45), "critical"),
-        (Threshold(0.5), "ok"),
-    ],
+    [(Threshold(0.4, 2.0), "warning"), (Threshold(None, 0.45), "critical"), (Threshold(0.5), "ok")],
 )
 def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
     """The estimate counts; its interval is the evidence."""

@@ -63,12 +63,7 @@ log:
         300.0,
     )
     assert (globbed.address, globbed.pattern, globbed.timeout) == (None, "/run/uwsgi/*.stats", 1.0)
-    assert (api.name, api.address, api.timeout, api.size_cap) == (
-        "api",
-        Http("::1", 1717),
-        TIMEOUT_SECONDS,
-        SIZE_CAP,
-    )
+    assert (api.name, api.address, api.timeout, api.size_cap) == ("api", Http("::1", 1717), TIMEOUT_SECONDS, SIZE_CAP)
     assert read.listen == (("127.0.0.1", 9238), ("::1", 9238), ("", 9239))
     assert (read.log_level, read.log_format) == ("debug", "json")
 

@@ -71,12 +71,7 @@ def discovered() -> str:
 
 @pytest.mark.parametrize(
     "does",
-    [
-        {"claims": {"arg": GIGABYTES}},
-        {"claims": {"env": GIGABYTES}},
-        {"claims": {"arg": 0}},
-        {"epoll": (400, 400)},
-    ],
+    [{"claims": {"arg": GIGABYTES}}, {"claims": {"env": GIGABYTES}}, {"claims": {"arg": 0}}, {"epoll": (400, 400)}],
     ids=["command line", "environment", "empty command line", "epolls"],
 )
 def test_what_a_process_claims_costs_nothing(does: dict[str, Any]) -> None:

@@ -134,10 +134,7 @@ def test_two_names_of_one_file(
     first, second = tmp_path / "shop.ini", tmp_path / "blog.ini"
     first.write_text(INI.format(directory=tmp_path).replace("/app", "/%n"))
     link(first, second)
-    with (
-        without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)),
-        without_stats("", "--ini", str(second)),
-    ):
+    with without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)), without_stats("", "--ini", str(second)):
         run()
         printed = " ".join(capsys.readouterr().out.split())
     assert f"2 uWSGIs use {second}, under this name or another" in printed

@@ -205,10 +205,7 @@ def test_no_cores_and_no_host_facts() -> None:
     assert (socket.queue, socket.measurable, socket.reason, socket.mean_queue) == (None, False, "hidden", None)
     assert {
         (unknown.what, unknown.why, unknown.socket) for unknown in document.unknown if unknown.what != "threads"
-    } == {
-        ("processes", "another host", None),
-        ("queue", "hidden", "app.sock"),
-    }
+    } == {("processes", "another host", None), ("queue", "hidden", "app.sock")}
     assert "stats-no-cores" in next(unknown.why for unknown in document.unknown if unknown.what == "threads")
 
 
@@ -434,8 +431,7 @@ def test_which_server_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mountpoints", "application"),
-    [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)],
+    ("mountpoints", "application"), [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)]
 )
 def test_an_application_that_no_option_names(mountpoints: tuple[str, ...], application: str | None) -> None:
     """The application is named after its mountpoint, if there is only one and not `/`."""

@@ -32,14 +32,7 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.littles_law import (
-    IDLE_WHILE_WAITING,
-    LEAST_WAIT,
-    MOST_WAIT,
-    SEVERE,
-    STANDING,
-    WAIT_RATIO,
-)
+from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, LEAST_WAIT, MOST_WAIT, SEVERE, STANDING, WAIT_RATIO
 from uwsgi_headroom.analysis.objective import FAST_BURN, SLOW_BURN
 from uwsgi_headroom.analysis.shortages import CPU_FULL, CPU_WAIT
 from uwsgi_headroom.config.defaults import STUCK_SECONDS

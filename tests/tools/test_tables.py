@@ -32,11 +32,7 @@ def test_imports_are_read_by_folder(tmp_path: Path) -> None:
     }.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
-    assert read_imports(package) == {
-        "low": set(),
-        "wide": {"low", "high"},
-        "high": {"wide"},
-    }
+    assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
 
 
 def test_no_two_folders_import_each_other() -> None:

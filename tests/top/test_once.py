@@ -21,8 +21,7 @@ NOWHERE = "unix:///nowhere/stats"
 
 
 @pytest.mark.parametrize(
-    ("states", "status"),
-    [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)],
+    ("states", "status"), [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)]
 )
 def test_the_status_is_3_if_a_server_could_not_be_read(states: list[State], status: int) -> None:
     """As for `check`, one server that is down or stale is enough, and so is an empty list."""

@@ -22,10 +22,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(chromium: Browser) -> Iterator[Tab]:
     """The page of a replayed server, whose modules can be imported."""
-    with (
-        serving(replayed("threads_4x8_busy"), sampling=True) as port,
-        tab(chromium, port, bypass_csp=True) as shown,
-    ):
+    with serving(replayed("threads_4x8_busy"), sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
         shown.open("/")
         shown.until("JSON.parse(heard)?.window")  # figures, which need two readings
         yield shown

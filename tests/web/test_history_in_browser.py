@@ -59,10 +59,7 @@ def test_the_time_that_the_charts_show(chromium: Browser) -> None:
     """They begin with the first figures, but are no narrower than five slices. What is empty is counted: slices
     without figures and times without slices, but not what is before the first figures, nor a late sample."""
     times = [1000.0 + 2 * place for place in range(200)]
-    with (
-        serving(SHOP, sampling=True) as port,
-        tab(chromium, port, bypass_csp=True) as shown,
-    ):
+    with serving(SHOP, sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
         shown.open("/")
 
         def measure(times: list[float], rates: list[float | None]) -> tuple[float, float]:

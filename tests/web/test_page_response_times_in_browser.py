@@ -99,10 +99,7 @@ def test_the_longest_percentiles(page: Tab) -> None:
     [
         ("response_times: null, flow: { ...server.flow, requests: 0 }", "needs 100 requests"),
         ("response_times: null, flow: null", "not known"),
-        (
-            "response_times: null, flow: { ...server.flow, requests: 0 }, threads: { configured: null }",
-            "not known",
-        ),
+        ("response_times: null, flow: { ...server.flow, requests: 0 }, threads: { configured: null }", "not known"),
     ],
 )
 def test_without_percentiles_there_are_dashes(page: Tab, document: str, note: str) -> None:
@@ -145,11 +142,7 @@ def test_percentiles_over_time(page: Tab, requests: int, legend: list[str]) -> N
         chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: {{ threshold: 1.5 }} }});
         return [texts(".legend b"), texts(".limit"), without];
     }}"""
-    assert part(page, "percentiles.js", script) == [
-        [*legend, "50 ms", "160 ms"],
-        ["objective: within 1.5 s"],
-        True,
-    ]
+    assert part(page, "percentiles.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]
 
 
 PANEL = """({ objective }, status = "ok") => {
@@ -192,10 +185,7 @@ def test_the_objective_comes_and_goes(page: Tab) -> None:
             objective(burn(7.0), burn(8.0), level="slow"),
             "▲ WARNING The error budget burns: at least 6 times as fast as the objective permits, in both windows.",
         ),
-        (
-            objective(burn(0.5), burn(1.5)),
-            "i INFO More requests were bad than the objective permits in the last hour.",
-        ),
+        (objective(burn(0.5), burn(1.5)), "i INFO More requests were bad than the objective permits in the last hour."),
         (
             objective(burn(1.5), burn(1.5)),
             "i INFO More requests were bad than the objective permits in the last 5 min and in the last hour.",

@@ -173,7 +173,4 @@ def test_the_snapshot_says_where_the_time_goes(page: Tab) -> None:
     """The longest part comes first; without known parts there is no such line."""
     script = f"""({{ text }}) => [{waits({"cpu": 0.02, "backend": 0.06})}, null].map((waits) =>
         text({{ ...JSON.parse(heard), waits }}, "/").split("\\n").filter((line) => line.startsWith("Where")))"""
-    assert part(page, "snapshot.js", script) == [
-        ["Where the 80 ms go: backend 60 ms, CPU 20 ms"],
-        [],
-    ]
+    assert part(page, "snapshot.js", script) == [["Where the 80 ms go: backend 60 ms, CPU 20 ms"], []]

@@ -90,11 +90,7 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
         bad_servers.answers("unix", document("minified")) as shop,
         bad_servers.answers("unix", document("threads_4x8_busy")) as other,
         probing(
-            tmp_path,
-            f"{Path(other).parent}/*",
-            "127.0.0.9:1",
-            servers=[{"name": "shop", "stats": shop}],
-            history=True,
+            tmp_path, f"{Path(other).parent}/*", "127.0.0.9:1", servers=[{"name": "shop", "stats": shop}], history=True
         ) as running,
     ):
         hosts = [

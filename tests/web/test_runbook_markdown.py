@@ -7,13 +7,7 @@ from html import escape
 import pytest
 
 from tools.environments import ROOT
-from uwsgi_headroom.web.runbook_markdown import (
-    Style,
-    UnknownMarkdownError,
-    render_blocks,
-    render_inline,
-    split_runbook,
-)
+from uwsgi_headroom.web.runbook_markdown import Style, UnknownMarkdownError, render_blocks, render_inline, split_runbook
 
 STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"/r/{name}")
 
@@ -31,10 +25,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
             '<ol><li><p>a</p><pre class="sh"><code>x | y</code></pre><li><p>b</p></ol>',
         ),
         ("```promql\nup\n\ndown\n```", '<pre class="promql"><code>up</code>\n<code></code>\n<code>down</code></pre>'),
-        (
-            "| a | b |\n|---|---|\n| `c` | d |",
-            "<table><thead><tr><th>a<th>b<tbody><tr><td><code>c</code><td>d</table>",
-        ),
+        ("| a | b |\n|---|---|\n| `c` | d |", "<table><thead><tr><th>a<th>b<tbody><tr><td><code>c</code><td>d</table>"),
         ("a\n\nb", "<p>a</p><p>b</p>"),
     ],
 )

@@ -229,16 +229,7 @@ def test_the_runbooks_are_listed(port: int) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "None.md",
-        "None",
-        "UwsgiDown.md.md",
-        "../app.py",
-        "..%2Fapp.py.md",
-        "%2e%2e%2fapp.md",
-        "/etc/passwd.md",
-        ".md",
-    ],
+    ["None.md", "None", "UwsgiDown.md.md", "../app.py", "..%2Fapp.py.md", "%2e%2e%2fapp.md", "/etc/passwd.md", ".md"],
 )
 def test_nothing_else_is_served(port: int, path: str) -> None:
     """A name that is not a runbook's is not found, whatever path it contains."""

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.lab.clients import Answers, Load
-from app.lab.results import (
-    Observed,
-    Outcome,
-    ResultsError,
-    Setup,
-    Spread,
-    open_results,
-    spread,
-)
+from app.lab.results import Observed, Outcome, ResultsError, Setup, Spread, open_results, spread
 from app.lab.run import Planned
 from app.lab.series import interleave, run_series
 

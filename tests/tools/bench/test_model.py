@@ -31,12 +31,7 @@ def _row(load: float | None, most: float, time: float | None) -> Row:
 
 def test_misses_are_marked_and_counted() -> None:
     """A prediction beyond the tolerance is a miss, and so is a load that the model takes for too much."""
-    rows = [
-        _row(None, 114.0, 0.1),
-        _row(None, 116.0, 0.1),
-        _row(0.5, 100.0, 0.13),
-        _row(0.8, 1.0, None),
-    ]
+    rows = [_row(None, 114.0, 0.1), _row(None, 116.0, 0.1), _row(0.5, 100.0, 0.13), _row(0.8, 1.0, None)]
     lines = report(rows).splitlines()[2:]
     assert "114.0 → 100.0 (+14%) |" in lines[0]
     assert "116.0 → 100.0 (+16% ✗)" in lines[1]

@@ -191,10 +191,7 @@ def test_a_missing_bcrypt_is_named(
 def test_the_page_in_a_browser(behind: Exporter, directory: Path) -> None:
     """A browser that has the login shows figures: scripts, styles, the API and the event stream need no more."""
     login = {"username": "prometheus", "password": PASSWORD}
-    with (
-        browser() as chromium,
-        tab(chromium, behind.port, http_credentials=login, ignore_https_errors=True) as shown,
-    ):
+    with browser() as chromium, tab(chromium, behind.port, http_credentials=login, ignore_https_errors=True) as shown:
         shown.page.goto(f"https://127.0.0.1:{behind.port}/servers/shop")
         shown.page.wait_for_selector("main[data-time]")
         shown.until("heard")

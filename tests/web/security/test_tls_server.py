@@ -15,15 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.real_uwsgi import wait_until
-from tests.web.security.secure_server import (
-    HASH,
-    PASSWORD,
-    TLS,
-    USERS,
-    SecureServer,
-    basic,
-    secure_server,
-)
+from tests.web.security.secure_server import HASH, PASSWORD, TLS, USERS, SecureServer, basic, secure_server
 from uwsgi_headroom.web import bounds
 
 LOGIN = f"prometheus:{PASSWORD}"
