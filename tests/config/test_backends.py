@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import parse_backends
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from tests.support.exporter import exporter, run
 from tests.support.real_uwsgi import free_port, wait_until
 from uwsgi_headroom.config import yaml_file

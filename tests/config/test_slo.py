@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from uwsgi_headroom.config.slo import Slo, parse_objective, parse_slo, parse_threshold
 from uwsgi_headroom.errors import ConfigError
 

@@ -1,13 +1,22 @@
-"""The images have one base, no build tools in the last stage, and run without root."""
+"""Container images, compose, and a machine without either."""
 
 from __future__ import annotations
 
+import configparser
+import importlib.util
+import json
 import re
+import socket
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from tests.deploy.files import APP_CONTAINERFILE, CONTAINERFILE, ROOT, instructions, last_stage
+from app import load
+from tests.deploy.files import APP_CONTAINERFILE, COMPOSE, CONTAINERFILE, DEPLOY, ROOT, instructions, last_stage
+from tests.deploy.files import load as load_yaml
+from uwsgi_headroom.service.systemd import take_sockets, watchdog_seconds
 
 images = pytest.mark.parametrize("path", [CONTAINERFILE, APP_CONTAINERFILE], ids=["exporter", "app"])
 
@@ -53,3 +62,137 @@ def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
 def test_packages_have_the_extras_for_top_and_login() -> None:
     """`top` works in the image, and passwords are checked."""
     assert any("'.[top,login]'" in argument for name, argument in instructions(CONTAINERFILE) if name == "RUN")
+
+
+DOCUMENT: dict[str, Any] = load_yaml(COMPOSE)
+SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
+
+services = pytest.mark.parametrize("name", SERVICES)
+
+
+@services
+def test_mounts_exist(name: str) -> None:
+    """Files of the repository that a service mounts are there, and read-only; other mounts are declared volumes."""
+    for mount in SERVICES[name].get("volumes", ()):
+        source, _, mode = mount.split(":", 2) if mount.count(":") > 1 else (*mount.split(":"), "rw")
+        if source.startswith("."):
+            assert (COMPOSE.parent / source).exists(), mount
+            assert mode == "ro", mount
+        else:
+            assert source in DOCUMENT["volumes"], mount
+
+
+@services
+def test_ports_are_published_on_loopback(name: str) -> None:
+    """No other machine reaches them."""
+    for port in SERVICES[name].get("ports", ()):
+        assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+", port)
+
+
+@services
+def test_services_are_locked_down(name: str) -> None:
+    """Read-only, without capabilities, and without a way to get any."""
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+@services
+def test_images_are_built_here_or_have_a_complete_name_with_a_version(name: str) -> None:
+    """`latest` would change without notice."""
+    image = SERVICES[name]["image"]
+    assert image in ("uwsgi-headroom", "uwsgi-headroom-demo-app") or re.fullmatch(r"docker\.io/\w+/\w+:v?[\d.]+", image)
+    if build := SERVICES[name].get("build"):
+        assert (COMPOSE.parent / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_the_exporter_shares_what_it_needs() -> None:
+    """The processes and the network of the application, and the volume with the stats socket."""
+    app, exporter = SERVICES["app"], SERVICES["exporter"]
+    assert exporter["pid"] == f"container:{app['container_name']}"
+    assert exporter["network_mode"] == "service:app"
+    assert "run:/run/uwsgi" in app["volumes"]
+    assert "run:/run/uwsgi" in exporter["volumes"]
+
+
+def test_no_image_is_checked_for_what_it_does_not_run() -> None:
+    """A service with another entry point than its image's has no use for the image's health check: it would fail."""
+    for name, service in SERVICES.items():
+        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
+            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
+
+
+def test_the_load_is_understood() -> None:
+    """The argument of the service `load` is one of `app.load`, and goes to the application."""
+    ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
+    assert address == ("app", 8000)
+    assert requests.rate > 0
+
+
+def test_grafana_finds_what_is_mounted() -> None:
+    """The provider reads the directory that compose mounts; the data source takes the variable that compose sets."""
+    provider = load_yaml(DEPLOY / "grafana" / "provisioning" / "dashboards" / "uwsgi-headroom.yaml")["providers"][0]
+    mounts = dict(mount.split(":")[:2] for mount in SERVICES["grafana"]["volumes"])
+    assert mounts["../../dashboards/out"] == provider["options"]["path"]
+    assert json.dumps(SERVICES["grafana"]["environment"]).count("PROMETHEUS_URL") == 1
+    source = load_yaml(DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yaml")["datasources"][0]
+    assert source["url"] == "$PROMETHEUS_URL"
+
+
+FOLDER = DEPLOY / "standalone"
+LOADER, PROGRAM = 4711, 4712
+
+
+def _loaded() -> ModuleType:
+    """The entry point, which is not part of a package."""
+    spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+launcher = _loaded()
+
+
+def test_the_watchdog_of_the_loader_is_fed() -> None:
+    """systemd sets WATCHDOG_PID to the process that it starts, and would end an exporter that does not report."""
+    environment = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(LOADER)}
+    assert watchdog_seconds(environment, PROGRAM) is None
+    launcher.take_over(environment, PROGRAM, LOADER)
+    assert watchdog_seconds(environment, PROGRAM) == 30
+
+
+def test_the_sockets_of_the_loader_are_taken() -> None:
+    """The same with LISTEN_PID."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        environment = {"LISTEN_FDS": "1", "LISTEN_PID": str(LOADER)}
+        assert take_sockets(environment, PROGRAM, first=listener.fileno()) == []
+        launcher.take_over(environment, PROGRAM, LOADER)
+        (taken,) = take_sockets(environment, PROGRAM, first=listener.fileno())
+        assert taken.detach() == listener.fileno()
+
+
+def test_variables_for_another_process_stay() -> None:
+    """The program may be started by something that has a watchdog of its own."""
+    environment = {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
+    launcher.take_over(environment, PROGRAM, LOADER)
+    assert environment == {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
+
+
+def test_the_drop_in_changes_the_program_alone() -> None:
+    """The command is that of the unit, and messages of the child are accepted."""
+    text = (FOLDER / "one-file.conf").read_text()
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(text)
+    unit = (DEPLOY / "systemd/uwsgi-headroom.service").read_text()
+    command = parser["Service"]["ExecStart"]
+    assert "ExecStart=\n" in text  # a second command instead of another one is an error for Type=notify
+    assert f"ExecStart={command.replace('/usr/local/bin', '/opt/uwsgi-headroom/bin')}\n" in unit
+    assert parser["Service"]["NotifyAccess"] == "all"
+    readme = (FOLDER / "README.md").read_text()
+    assert "/usr/local/bin/uwsgi-headroom " in readme
+    assert " deploy/standalone/one-file.conf /etc/systemd/system/uwsgi-headroom.service.d/" in readme

@@ -1,12 +1,15 @@
-"""Each way to install has a README of one form."""
+"""What the deployment's pages tell a person to write."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
-from tests.deploy.files import DEPLOY, OURS
+from tests.deploy.files import DEPLOY, OURS, ROOT, load, sidecar_patch
+from tests.support import promtool
+from tests.support.monitoring import find
 
 CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
 
@@ -30,3 +33,69 @@ def test_links_lead_somewhere(folder: str) -> None:
 def test_it_says_what_was_not_tried(folder: str) -> None:
     """Limits of the trials are stated."""
     assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
+
+
+PROMETHEUS = ("prometheus/prometheus.yml", "compose/prometheus.yml")
+ALERTMANAGER = ("prometheus/alertmanager.yml", "compose/alertmanager.yml")
+
+
+@pytest.mark.parametrize("name", PROMETHEUS)
+def test_promtool_accepts(name: str) -> None:
+    """The syntax is right; files on other machines are not looked for."""
+    assert promtool.complaints("check", "config", "--syntax-only", DEPLOY / name) == ""
+
+
+@pytest.mark.parametrize("name", ALERTMANAGER)
+def test_amtool_accepts(name: str) -> None:
+    """amtool exits with 0."""
+    ran = subprocess.run([find("amtool"), "check-config", DEPLOY / name], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("name", [*PROMETHEUS, "prometheus/kubernetes.yml"])
+def test_jobs_have_names_that_the_rules_expect(name: str) -> None:
+    """UwsgiExporterDown asks for jobs that begin with uwsgi."""
+    jobs = [job["job_name"] for job in load(DEPLOY / name)["scrape_configs"]]
+    assert jobs
+    assert all(job.startswith("uwsgi") for job in jobs)
+    assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+
+
+def test_pods_are_found_by_the_name_of_the_sidecars_port() -> None:
+    """The job for pods keeps the port that the sidecar has."""
+    (job,) = load(DEPLOY / "prometheus" / "kubernetes.yml")["scrape_configs"]
+    assert job["relabel_configs"][0]["regex"] == sidecar_patch()["ports"][0]["name"]
+
+
+def test_the_route_takes_every_alert() -> None:
+    """All names of alerts match the matcher of the route."""
+    names = {
+        rule["alert"]
+        for path in (ROOT / "alerts" / "rules").glob("*.yaml")
+        for group in load(path)["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    route = load(DEPLOY / "prometheus" / "alertmanager.yml")["route"]["routes"][0]
+    pattern = re.fullmatch(r'alertname =~ "(.+)"', route["matchers"][0])
+    assert pattern
+    assert len(names) > 10
+    assert all(re.fullmatch(pattern[1], name) for name in names)
+
+
+def test_links_in_alerts_of_compose_lead_to_the_published_port() -> None:
+    """The rules link to `instance`, and no browser knows the name of a container."""
+    assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()
+    (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
+    ports = load(DEPLOY / "compose/compose.yaml")["services"]["app"]["ports"]
+    host, _, port = job["static_configs"][0]["labels"]["instance"].rpartition(":")
+    assert host == "localhost"
+    assert any(published.endswith(f"{port}}}:{port}") for published in ports)
+
+
+def test_compose_leaves_out_rules_for_a_migration_only() -> None:
+    """Its patterns match every rule file but one."""
+    folder = ROOT / "alerts" / "rules"
+    patterns = [name.rpartition("/")[2].replace("[^", "[!") for name in load(DEPLOY / PROMETHEUS[1])["rule_files"]]
+    matched = {path.name for pattern in patterns for path in folder.glob(pattern)}
+    assert {path.name for path in folder.glob("*.yaml")} - matched == {"compat-uwsgi-exporter.yaml"}

@@ -1,15 +1,17 @@
-"""Environments are created once, recreated when they no longer fit, and missing programs are named."""
+"""The environments that development needs, and how they are made."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tools import commands, environments
+from tools import commands, debian, environments, lab_environment, prepare
 from tools.commands import CommandError
 from tools.environments import PYTHON, ROOT, Environment, SetupError
+from tools.lab_environment import COMPILED, Package, why_missing
 
 FAKE_PYTHON = f"""\
 #!/bin/sh
@@ -190,3 +192,116 @@ def test_a_link_to_the_environment_of_another_checkout_is_replaced(tmp_path, mon
     Environment(link).ensure()
     assert (other / "bin").is_dir()
     assert not link.is_symlink()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose pip only notes what it is asked for."""
+    python = tmp_path / ".venv-lab" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "fibonacci.py").touch()
+    packages = (Package("gevent"), Package("granian"), Package("bjoern", headers=("no-such.h",), advice="install it"))
+    monkeypatch.setattr(lab_environment, "PACKAGES", packages)
+    return tmp_path
+
+
+def test_what_cannot_be_installed_is_left_out(root: Path) -> None:
+    """A failing pip and a missing header are reasons; the rest is installed."""
+    (root / ".venv-lab" / "bin" / "refused").write_text("granian")
+    lab_environment.prepare(root)
+    environment = lab_environment.lab_environment(root)
+    assert why_missing(environment, "gevent") is None
+    assert why_missing(environment, "granian") == "it cannot be installed: ERROR: No matching distribution found"
+    assert why_missing(environment, "bjoern") == "this machine lacks no-such.h; install it"
+
+
+def test_a_later_installation_forgets_the_reason(root: Path) -> None:
+    """What was missing is tried again each time."""
+    refused = root / ".venv-lab" / "bin" / "refused"
+    refused.write_text("granian")
+    lab_environment.prepare(root)
+    refused.unlink()
+    lab_environment.prepare(root)
+    assert why_missing(lab_environment.lab_environment(root), "granian") is None
+
+
+def test_without_cython_the_compiled_module_is_missing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its step is left out of E1, with the reason."""
+    monkeypatch.setattr(lab_environment, "PACKAGES", (Package("cython"),))
+    lab_environment.prepare(root)
+    reason = why_missing(lab_environment.lab_environment(root), COMPILED)
+    assert reason
+    assert reason.startswith("Cython cannot compile it: ")
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of everything that was prepared, on a machine without a browser."""
+    made: list[str] = []
+
+    def project(extras: str) -> Environment:
+        made.append(extras)
+        return Environment(tmp_path)
+
+    monkeypatch.setattr(environments, "project", project)
+    monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: made.append("uwsgi"))
+    monkeypatch.setattr(debian, "ensure_programs", lambda _directory: made.append("prometheus"))
+    monkeypatch.setattr(prepare, "NAMES", ("no-such-browser",))
+    return made
+
+
+def test_lint_needs_the_project_alone(prepared: list[str]) -> None:
+    """`lint` needs neither uWSGI nor Prometheus nor a browser."""
+    assert prepare.main(["lint"]) is None
+    assert prepared == [prepare.EXTRAS]
+
+
+def test_tests_need_a_browser(prepared: list[str]) -> None:
+    """All tests include those of the page, so a missing browser is reported before anything runs."""
+    assert "this machine lacks Chromium" in str(prepare.main(["test"]))
+    assert "prometheus" not in prepared
+
+
+def test_chosen_tests_need_no_browser(prepared: list[str]) -> None:
+    """Tests that somebody chooses may have nothing to do with the page."""
+    assert prepare.main(["chosen-tests"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
+
+
+def test_simulated_days_need_no_uwsgi(prepared: list[str]) -> None:
+    """They are judged by promtool, which comes with Prometheus."""
+    assert prepare.main(["bench-days"]) is None
+    assert prepared == [prepare.EXTRAS, "prometheus"]
+
+
+def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lab` needs uWSGI and the servers that it is compared with, and no browser."""
+    monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
+    assert prepare.main(["lab"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
+
+
+def _program(directory: Path, name: str) -> Path:
+    path = directory / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("name", ["chromium", "google-chrome"])
+def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Debian's name and Google's are known."""
+    path = _program(tmp_path, name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert prepare.find_browser() == str(path)
+
+
+def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install; nothing is skipped."""
+    _program(tmp_path, "firefox")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):
+        prepare.find_browser()

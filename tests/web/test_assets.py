@@ -1,4 +1,4 @@
-"""The files of the page: compressed, cached by browsers, and the only files served from the disk."""
+"""The files of the page: how they are served, the script that its modules become, and its colours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 import pytest
 
 from tests.support.web_server import get, serving
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.web import live_page
+from uwsgi_headroom.web.live_page import join
+from uwsgi_headroom.words.colours import contrast
 
 LARGEST_PAGE = 150_000  # bytes, compressed
 SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECASE)
@@ -76,3 +79,122 @@ def test_the_library_comes_with_its_licence() -> None:
     folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
     assert "1.6" in (folder / "README.md").read_text()
+
+
+MODULES = {
+    "main": 'import { two as twice } from "./two.js";\nimport * as one from "./one.js";\n\ntwice(one.NAME);\n',
+    "one": "// A module.\n\n/**\n * The name: \"*\".\n */\nexport const NAME = 'https://one'; // its name\n",
+    "two": 'import { NAME } from "./one.js";\n\nexport async function two() {\n  // says\n  return NAME;\n}\n',
+    "alone": "",
+}
+
+JOINED = """\
+const $one = (() => {
+
+const NAME = 'https://one'; // its name
+return { NAME };
+})();
+const $two = (() => {
+const { NAME } = $one;
+
+async function two() {
+  return NAME;
+}
+return { two };
+})();
+const $main = (() => {
+const { two: twice } = $two;
+const one = $one;
+
+twice(one.NAME);
+})();
+"""
+
+
+def test_modules_run_once_after_those_that_they_import() -> None:
+    """Each is a function of its own, so names may repeat; comments that fill lines are left out."""
+    assert join(MODULES) == JOINED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'import "./one.js";',
+        'import one from "./one.js";',
+        'import { NAME } from "../one.js";',
+        "import { NAME }",
+        "export default 1;",
+        "export let count = 0;",
+        'export { NAME } from "./one.js";',
+        'const one = await import("./one.js");',
+        "const here = import.meta.url;",
+    ],
+)
+def test_other_forms_of_imports_and_exports_are_refused(line: str) -> None:
+    """A line that would mean something else in a function is an error, not a page that does not work."""
+    with pytest.raises(ValueError, match="main: the page's script cannot have this line"):
+        join({**MODULES, "main": f"{line}\n"})
+
+
+def test_imports_without_an_export_are_refused() -> None:
+    """They would be undefined, and fail only when they are used."""
+    with pytest.raises(ValueError, match="two imports NAME, which one does not export"):
+        join({**MODULES, "one": "const NAME = 1;\n"})
+
+
+def test_modules_that_import_each_other_are_refused() -> None:
+    """There would be no order in which to run them."""
+    with pytest.raises(ValueError, match="import each other: main, one"):
+        join({"main": MODULES["main"], "two": "", "one": 'import * as main from "./main.js";\n'})
+    with pytest.raises(ValueError, match="main imports two, which is missing"):
+        join({"main": MODULES["main"], "one": ""})
+
+
+def test_every_module_is_in_the_script() -> None:
+    """A module that nobody imports is found here."""
+    script = live_page.load_assets()[live_page.SCRIPT].plain.decode()
+    assert [path.stem for path in live_page.FOLDER.glob("*.js") if f"const ${path.stem} = (" not in script] == []
+
+
+TEXT = [
+    *(
+        (ink, ground)
+        for ink in ("ink", "dim", "accent", "warning", "critical", "ok", "unknown")
+        for ground in ("panel", "bg")
+    ),
+    ("panel", "accent"),
+    ("panel", "unknown"),
+    ("panel", "warning"),
+    ("panel", "critical"),
+    ("panel", "ok"),
+    ("on-alarm", "alarm"),
+    ("alarm", "on-alarm"),
+    ("bg", "ink"),
+]
+LINES = [
+    (line, "panel")
+    for line in ("blue", "orange", "green", "purple", "sky", "vermillion", "hot", "accent", "off", "cell-high")
+]
+AREAS = [(f"wait-{part.replace('_', '-')}", "panel") for part in (*STATES, *(f"named-{number}" for number in range(4)))]
+LABELS = [(f"on-{part}", part) for part, _ in AREAS]
+"""Text on the parts of the time bar."""
+
+
+def palettes() -> dict[str, dict[str, str]]:
+    """The colour variables of the style sheet, by theme."""
+    light, dark = re.findall(r":root \{(.*?)\}", (live_page.FOLDER / "page.css").read_text(), re.DOTALL)[:2]
+    colours = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
+    return {"light": colours[0], "dark": colours[1]}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("pairs", "least"), [(TEXT, 4.5), (LABELS, 4.5), (LINES, 3.0), (AREAS, 3.0)])
+def test_contrast(theme: str, pairs: list[tuple[str, str]], least: float) -> None:
+    """Text has a contrast of 4.5 to 1 (1.4.3), graphics 3 to 1 (1.4.11)."""
+    colours = palettes()[theme]
+    poor = {
+        pair: round(contrast(*(colours[name] for name in pair)), 2)
+        for pair in pairs
+        if contrast(*(colours[name] for name in pair)) < least
+    }
+    assert poor == {}

@@ -1,13 +1,18 @@
-"""Comparisons go beyond the ranges of the repetitions."""
+"""The figures of the lab, and the page that they are on."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from app.lab import document, processes, published
+from app.lab.__main__ import EXPERIMENTS
 from app.lab.clients import Answers
+from app.lab.experiment import Length, load_label
 from app.lab.figures import compare_change, error_rate, order, ratio
 from app.lab.results import Outcome, Spread, spread
-from tests.app.lab.made_up import outcome
+from tests.app.lab.made_up import machine, outcome
 
 
 @pytest.mark.parametrize(
@@ -63,3 +68,33 @@ def test_the_error_rate_counts_all_kinds() -> None:
 
 def test_a_single_run_has_a_range_of_one_value() -> None:
     assert spread([2.0]) == Spread(2.0, 2.0, 2.0, 1)
+
+
+def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:
+    """The page from these outcomes."""
+    return document.render(EXPERIMENTS, outcomes, machine(), directory, Length())
+
+
+def test_the_page_says_what_was_run_and_what_was_not(tmp_path: Path) -> None:
+    """An experiment without results names the command that runs it."""
+    load = load_label("E2", processes.FOUR)
+    runs = [
+        outcome(name, load, n, rate=rate, cpus=(0.6, 0.6 + n))
+        for name, rate in (("1x1", 10), ("2x1", 20))
+        for n in (0, 1)
+    ]
+    page = written(tmp_path, {"E2": runs})
+    assert "\n## E2" in page
+    assert "\n## E1" not in page
+    assert "4 runs of the short lab, 0 of them without a result, on 2 CPUs" in page
+    assert "in the median run, and 1.10 in the worst" in page
+    assert "* Agrees: throughput of 2 processes beside 1." in page
+    assert 'not in this report: `make lab ARGS="--only E1"`' in page
+
+
+def test_every_published_experiment_is_listed(tmp_path: Path) -> None:
+    """Also those that are gone, with the reason."""
+    page = written(tmp_path, {})
+    for experiment in published.EXPERIMENTS:
+        assert f"| {experiment.key} | {experiment.name} | no | " in page
+    assert "| the server FAPWS3 | no | its last release, of 2012, is for Python 2" in page

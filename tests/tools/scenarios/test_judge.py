@@ -1,12 +1,15 @@
-"""Results are compared with expectations: outcome, first finding, words and first limit."""
+"""What the judge of scenarios accepts, and how it is checked."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tools.scenarios.checking import BEGUN, Terminal
 from tools.scenarios.everything import vary
 from tools.scenarios.judge import Seen, differences, read_document
 from tools.scenarios.report import full_text
@@ -105,3 +108,15 @@ def test_rows_are_found_by_a_part_of_their_name() -> None:
     """A text selects all rows whose name contains it; without a text, the whole table of over 40 rows is selected."""
     assert [row.name for row in find_rows(["KILL -9 of the master"])] == ["kill -9 of the master"]
     assert len(find_rows([])) == len(ROWS) >= 40
+
+
+def test_all_that_is_written_is_read() -> None:
+    """Output larger than a terminal's buffer is read, including the progress in it."""
+    terminal = Terminal()
+    program = "print('x' * 200_000 + 'watching for 2 s more', end='')"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=terminal.fd)
+    terminal.start()
+    assert process.wait(60) == 0
+    terminal.close()
+    assert len(terminal.text) == 200_000 + len("watching for 2 s more")
+    assert BEGUN in terminal.text

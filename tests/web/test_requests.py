@@ -1,11 +1,13 @@
-"""The HTTP server with requests that are too large, too slow or too many."""
+"""The HTTP server's requests: their heads, those that are too large, too slow or too many, and their turns."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -13,9 +15,141 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.support.cancellation import cancelled_everywhere
 from tests.support.real_uwsgi import wait_until
 from tests.support.web_server import LimitedServer, limited_server
 from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.bounds import BODY_BYTES, HEAD_BYTES, HEAD_LINES, LINE_BYTES
+from uwsgi_headroom.web.connection_slots import RequestTurns
+from uwsgi_headroom.web.request_head import RefusedHeadError, measure, parse
+from uwsgi_headroom.web.request_values import PiecewiseResponse
+
+FIRST = b"GET / HTTP/1.1\r\n"
+
+
+def fed(data: bytes, size: int) -> int:
+    """The status of the refusal of this much of a head, received in parts of `size` bytes; 0 without one."""
+    received = bytearray()
+    try:
+        for start in range(0, len(data), size):
+            seen = len(received)
+            received += data[start : start + size]
+            assert measure(received, seen) == 0
+    except RefusedHeadError as refused:
+        return refused.status
+    return 0
+
+
+def line(length: int) -> bytes:
+    return b"X: " + b"a" * (length - 5) + b"\r\n"
+
+
+@pytest.mark.parametrize("size", [1, 100, 65536])
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (FIRST + line(LINE_BYTES), 0),
+        (FIRST + line(LINE_BYTES + 1), 431),
+        (FIRST + b"a" * (LINE_BYTES + 1), 431),
+        (line(LINE_BYTES), 0),
+        (line(LINE_BYTES + 1), 414),
+        (line(8) * HEAD_LINES, 0),
+        (line(8) * HEAD_LINES + b"\r", 431),
+        (b"\n" * HEAD_LINES, 0),
+        (b"\n" * HEAD_LINES + b"G", 431),
+        (line(1024) * (HEAD_BYTES // 1024), 0),
+        (line(1024) * (HEAD_BYTES // 1024) + b"\r", 431),
+    ],
+)
+def test_bounds(head: bytes, status: int, size: int) -> None:
+    """A line and a head may be as long as the bounds and not a byte longer, in any parts."""
+    assert fed(head, size) == status
+
+
+@pytest.mark.parametrize("empty_lines", [b"", b"\r\n", b"\n\r\n"])
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_a_head_ends_at_its_empty_line(empty_lines: bytes, end: bytes) -> None:
+    """Empty lines before it do not count as that line, and what follows is not looked at."""
+    head = empty_lines + FIRST + b"Host: x\r\n" + end
+    assert measure(head) == len(head)
+    assert measure(head + b"\n" * 10 * HEAD_BYTES) == len(head)
+    assert not any(measure(head[:length]) for length in range(len(head)))
+
+
+@pytest.mark.parametrize(
+    ("headers", "length"),
+    [
+        (b"", 0),
+        (b"Content-Length: 65536\r\n", BODY_BYTES),
+        (b"Content-Length: 65537\r\n", 413),
+        (b"Transfer-Encoding: chunked\r\n", 411),
+        (b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),
+        (b"Content-Length: 1\r\nContent-Length: 2\r\n", 400),
+        (b"Content-Length: -1\r\n", 400),
+        (b"Content-Length: 99999999999999999999\r\n", 400),
+    ],
+)
+def test_the_length_of_a_body(headers: bytes, length: int) -> None:
+    """It comes from a header. A body without a length is refused, and so is a head with two."""
+    if length in (400, 411, 413):
+        with pytest.raises(RefusedHeadError) as refused:
+            parse(FIRST + headers + b"\r\n")
+        assert refused.value.status == length
+    else:
+        assert parse(FIRST + headers + b"\r\n").body_bytes == length
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"G\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET \xff HTTP/1.1\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\n\r\n",
+        FIRST + b"no colon\r\n\r\n",
+        FIRST + b"a\0b: c\r\n\r\n",
+        FIRST + b" folded: c\r\n\r\n",
+        FIRST + b"a: b\r\n c\r\n\r\n",
+        FIRST + b"a: b\0c\r\n\r\n",
+        FIRST + b"Content-Length:\r\n\r\n",
+        FIRST + b"Host: x\r\nhost: x\r\n\r\n",
+        b"\x00\x01\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n",
+    ],
+)
+def test_what_is_no_request(data: bytes) -> None:
+    """It is refused."""
+    with pytest.raises(RefusedHeadError) as refused:
+        parse(data)
+    assert refused.value.status == 400
+
+
+def test_a_request() -> None:
+    """What the application sees of it: names in lower case, the path decoded, the query as it is."""
+    head = parse(b"POST /a%20b?c=%20d HTTP/1.0\r\nHOST: x\r\nX-Y:  Z\r\n\r\n")
+    assert (head.method, head.http_version, head.raw_path, head.path) == ("POST", "1.0", b"/a%20b", "/a b")
+    assert (head.query, head.headers) == (b"c=%20d", [(b"host", b"x"), (b"x-y", b"Z")])
+    assert not head.keeps_alive
+    assert parse(FIRST + b"\r\n").keeps_alive
+    for ending in (b"Connection: close", b"Connection: Upgrade\r\nUpgrade: h2c", b"Expect: 100-continue"):
+        assert not parse(FIRST + ending + b"\r\n\r\n").keeps_alive
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (b"http://shop.example/x", b"shop.example"),
+        (b"http://shop.example:9238/x", b"shop.example:9238"),
+        (b"http://[::1]:9238/x", b"[::1]:9238"),
+        (b"http://user:word@[::1]", b"[::1]"),
+    ],
+)
+def test_an_absolute_target(target: bytes, host: bytes) -> None:
+    """Its host and port override the Host header, in the form of that header."""
+    head = parse(b"GET %b HTTP/1.1\r\nHost: other\r\n\r\n" % target)
+    assert head.headers == [(b"host", host)]
+
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 OK = b"HTTP/1.1 200 OK"
@@ -251,3 +385,152 @@ def test_an_absolute_target_goes_before_the_header(target: str, host: str) -> No
     with serving() as server:
         answer = answers(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     assert answer.endswith(b"\r\n\r\n" + host.encode())
+
+
+SCOPE: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
+
+
+async def receive() -> Any:
+    return await asyncio.Event().wait()
+
+
+async def send(_message: object) -> None:
+    pass
+
+
+class Loop:
+    """Counts the turns of the event loop, and what happens in each."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.events: Counter[int] = Counter()
+
+    def note(self) -> None:
+        self.events[self.turn] += 1
+
+    def count(self) -> None:
+        self.turn += 1
+        self._handle = asyncio.get_running_loop().call_soon(self.count)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+def test_few_requests_begin_in_a_turn() -> None:
+    """200 requests at once begin two by two, in their order."""
+    order: list[int] = []
+
+    async def run() -> None:
+        loop = Loop()
+
+        async def app(scope: Any, _receive: object, _send: object) -> None:
+            order.append(scope["number"])
+            loop.note()
+
+        turns = RequestTurns(app)
+        requests = [asyncio.create_task(turns({**SCOPE, "number": n}, receive, send)) for n in range(200)]
+        loop.count()
+        await asyncio.gather(*requests)
+        loop.stop()
+        assert max(loop.events.values()) <= bounds.REQUESTS_IN_A_TURN
+        assert loop.turn <= 200 / bounds.REQUESTS_IN_A_TURN + 5
+        await asyncio.sleep(0.01)
+        assert not turns._is_counting  # an idle exporter has no turns of its own
+
+    asyncio.run(run())
+    assert order == list(range(200))
+
+
+def test_pieces_of_large_responses_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large body is sent in pieces, each a place in a turn, and arrives whole."""
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
+    body = bytes(range(95))
+    received: dict[int, list[Any]] = {}
+
+    async def run() -> None:
+        loop = Loop()
+        turns = RequestTurns(PiecewiseResponse(body))
+
+        async def one(number: int) -> None:
+            async def send(message: Any) -> None:
+                received.setdefault(number, []).append(message)
+                if message.get("more_body"):
+                    loop.note()
+
+            await turns(SCOPE, receive, send)
+
+        requests = [asyncio.create_task(one(number)) for number in range(20)]
+        loop.count()
+        await asyncio.gather(*requests)
+        loop.stop()
+        assert max(loop.events.values()) <= bounds.REQUESTS_IN_A_TURN
+
+    asyncio.run(run())
+    for start, *pieces in received.values():
+        assert (start["status"], dict(start["headers"])[b"content-length"]) == (200, b"95")
+        assert b"".join(piece["body"] for piece in pieces) == body
+        assert [piece["more_body"] for piece in pieces] == [True] * 9 + [False]
+        assert max(len(piece["body"]) for piece in pieces) == 10
+
+
+def test_a_large_response_does_not_wait_behind_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside 200 requests that wait to begin, each piece of a response waits for two turns at most."""
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
+
+    async def run() -> None:
+        loop = Loop()
+        large = PiecewiseResponse(bytes(95))
+        begun: list[int] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            begun.append(scope["number"])
+            if scope["number"] == 0:
+                await large(scope, receive, send)
+
+        turns = RequestTurns(app)
+        first = asyncio.create_task(turns({**SCOPE, "number": 0}, receive, send))
+        crowd = [asyncio.create_task(turns({**SCOPE, "number": n}, receive, send)) for n in range(1, 201)]
+        loop.count()
+        await first
+        assert loop.turn <= 2 * 10 + 2
+        await asyncio.gather(*crowd)
+        loop.stop()
+        assert begun == list(range(201))
+
+    asyncio.run(run())
+
+
+def test_head_of_a_large_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of exactly one piece is sent at once, and an empty one too."""
+    monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
+    for size in (0, 10):
+        sent: list[Any] = []
+
+        async def note(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        asyncio.run(PiecewiseResponse(bytes(size))(SCOPE, receive, note))
+        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+
+
+def test_cancelled_anywhere() -> None:
+    """A request that ends while it waits takes no place from those behind it."""
+
+    async def run() -> None:
+        async def app(_scope: object, _receive: object, _send: object) -> None:
+            await asyncio.sleep(0)
+
+        turns = RequestTurns(app)
+
+        async def crowd() -> None:
+            await asyncio.gather(*(turns(SCOPE, receive, send) for _ in range(7)))
+
+        async def check() -> None:
+            await asyncio.wait_for(turns(SCOPE, receive, send), 60)
+
+        assert await cancelled_everywhere(crowd, check) >= 1
+        await asyncio.sleep(0.01)
+        assert not turns._requests
+        assert not turns._pieces
+
+    asyncio.run(run())
