@@ -34,7 +34,6 @@ def fits(writer: BackgroundWriter, text: bytes) -> bool:
 
 
 def test_texts_are_written_in_order() -> None:
-    """Once `finish` has returned, everything is in the pipe, and the writer is not busy."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         for text in (b"one ", b"two ", b"three"):
@@ -80,7 +79,6 @@ def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
 
 
 def test_an_unbounded_writer_refuses_nothing() -> None:
-    """Texts wait as long as nobody reads."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -103,7 +101,6 @@ def test_a_reader_that_is_gone_is_reported() -> None:
 
 
 def test_a_failed_write_is_ignored_by_default() -> None:
-    """Without a callback the text is dropped, and the next is tried."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         reader.close()

@@ -32,7 +32,6 @@ def test_budgets_are_only_lowered() -> None:
 
 
 def test_rooms() -> None:
-    """Folders of the package are rooms; other text than Python counts by itself."""
     package = "exporter/uwsgi_headroom"
     names = [f"{package}/web/static/a.js", f"{package}/web/b.py", f"{package}/record.py", "tests/web/a.py", "Makefile"]
     assert [budgets.find_room(name) for name in names] == [

@@ -36,7 +36,6 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")])
 def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
-    """The program prints its version."""
     assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
 
 
@@ -61,7 +60,6 @@ def test_abbreviated_flags_are_refused(
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Help names the commands, and those name their flags and variables."""
     assert "discover" in ended(capsys, "--help")[1]
     text = ended(capsys, "serve", "--help")[1]
     for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):
@@ -242,19 +240,16 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
 
 
 def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
-    """The help has the statuses for the setup of a monitoring system."""
     text = " ".join(ended(capsys, "check", "--help")[1].split())
     assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
 
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message repeats a wrong argument with escapes."""
     assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
 def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A mistake in the configuration ends the program at its start; the message names the line."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stat: /a\n")
     status, _, err = ended(capsys, "--config", str(path))
@@ -263,7 +258,6 @@ def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names a port that is taken, and the flag that changes it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
@@ -273,7 +267,6 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_mistake_prints_no_traceback() -> None:
-    """A separate process ends the same way."""
     ran = run("--stats", "shop")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
@@ -291,7 +284,6 @@ def test_a_mistake_prints_no_traceback() -> None:
     ],
 )
 def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:
-    """SIGINT during imports, including those of a command, ends the process without a traceback."""
     program = f"""
 import signal, sys
 from uwsgi_headroom.__main__ import main
@@ -310,7 +302,6 @@ main()
 
 @pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
 def test_help_imports_no_command(command: str) -> None:
-    """--help works without the libraries that the commands need."""
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
         capture_output=True,
@@ -354,7 +345,6 @@ def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
-    """A JSON line is one object with the same fields."""
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
     assert line.isascii()
@@ -365,7 +355,6 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program ends at its start, and suggests the name that was probably meant."""
     monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
     status, _, err = ended(capsys, "serve")
     assert (status, err) == (
@@ -405,7 +394,6 @@ def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None
 def test_a_listener_on_loopback_is_no_warning(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener on loopback causes no warning; an exposed one causes one line with its address."""
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
     interrupt = signal.getsignal(signal.SIGINT)
     try:

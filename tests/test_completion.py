@@ -86,7 +86,6 @@ def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("shell", EACH_SHELL)
 def test_a_script_is_one_of_its_shell(shell: str, folder: Path) -> None:
-    """The shell's own syntax check accepts the script."""
     ran = subprocess.run([shell, "-n", folder / f"script.{shell}"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -101,7 +100,6 @@ def test_values_of_settings_are_offered(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_it(shell: str) -> None:
-    """Every command and option of the command line is in the script."""
     line = make_command_line()
     script = render_script(line, shell)
     for name, parser in line.commands.items():

@@ -116,7 +116,6 @@ def known() -> set[str]:
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.name)
 def test_queries(path: Path, known: set[str]) -> None:
-    """Rules, the queries within their texts, and dashboards."""
     if path.suffix == ".json":
         names = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
     else:
@@ -142,7 +141,6 @@ def test_texts(path: Path, known: set[str]) -> None:
 
 
 def test_something_is_read() -> None:
-    """The test looks where names are."""
     assert {"recording.yaml", "alerts.yaml"} <= {path.name for path in QUERIES}
     assert {"README.md", "MIGRATION.md"} <= {path.name for path in TEXTS}
     assert len(recorded()) > 20

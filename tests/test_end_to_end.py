@@ -377,7 +377,6 @@ def test_a_hangup_is_harmless_at_any_moment(endings: dict[str, tuple[int, str]],
 
 
 def test_a_port_that_is_taken() -> None:
-    """The message names a port that is taken and the flag that changes it, and the status is 2."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
@@ -388,7 +387,6 @@ def test_a_port_that_is_taken() -> None:
 
 
 def test_several_addresses_to_listen_on() -> None:
-    """The exporter listens on each given address."""
     port = free_port()
     with exporter("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}") as running:
         assert running.scrape()
@@ -483,7 +481,6 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
 
 
 def test_it_has_a_command() -> None:
-    """`uwsgi-headroom` is on PATH in its environment, and runs the module."""
     command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
     assert command, "the package is not installed: python3 -m tools.prepare test"
     assert run("--version").stdout.startswith("uwsgi-headroom ")

@@ -46,13 +46,11 @@ def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
 
 
 def test_a_section_is_replaced_between_its_marks() -> None:
-    """The text around it stays."""
     text = "a\n<!-- t -->\nold\n<!-- /t -->\nb\n"
     assert replace_section(text, "t", "new\n") == "a\n<!-- t -->\nnew\n<!-- /t -->\nb\n"
 
 
 @pytest.mark.parametrize("text", ["", "<!-- t -->\n", "<!-- /t -->"])
 def test_missing_marks_are_an_error(text: str) -> None:
-    """A table is not lost because a mark was."""
     with pytest.raises(ValueError, match="'t'"):
         replace_section(text, "t", "new")

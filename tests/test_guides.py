@@ -47,7 +47,6 @@ def named_modules(text: str) -> Iterator[str]:
 
 @guides
 def test_modules_exist(guide: Path) -> None:
-    """Those that a page names without the folder that all of them are in."""
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
 
@@ -71,21 +70,18 @@ def test_the_drawing_has_every_folder() -> None:
 
 @guides
 def test_tests_exist(guide: Path) -> None:
-    """A test that proves something is there by that name."""
     for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
         assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
 
 
 @guides
 def test_constants_exist(guide: Path) -> None:
-    """A constant stands in the file that a page says."""
     for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
         path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
         assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
 
 
 def test_something_is_read() -> None:
-    """The pages name what is looked for."""
     text = "\n".join(map(prose, GUIDES))
     assert len(set(named_modules(text))) > 50
     assert len(set(quoted_messages())) > 60

@@ -55,13 +55,11 @@ def test_passwords_that_bcrypt_would_not_keep(
 
 @pytest.mark.parametrize("cost", ["3", "21", "x", "²"])
 def test_costs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cost: str) -> None:
-    """Only those that the web configuration accepts."""
     assert hashed(monkeypatch, b"x\n", "--cost", cost) == 2
     assert "4 to 20" in capsys.readouterr().err
 
 
 def test_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one, there is no password."""
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["hash-password"]) == 2
     assert "the password is empty" in capsys.readouterr().err

@@ -29,7 +29,6 @@ def test_pythons_own_handler_steps_aside() -> None:
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda _signal, _frame: None])
 def test_another_handler_stays(handler: Callable[..., object] | signal.Handlers) -> None:
-    """Any other handler of SIGINT, or its being ignored, stays in place."""
     signal.signal(signal.SIGINT, handler)
     with interrupts.ending_the_process():
         assert signal.getsignal(signal.SIGINT) == handler

@@ -29,7 +29,6 @@ def test_the_last_lines_get_out() -> None:
 
 
 def test_json() -> None:
-    """The JSON style has the same fields."""
     done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
     assert '"msg": "a line", "number": 0' in done.stderr
 
@@ -57,7 +56,6 @@ def test_nobody_waits_for_a_full_pipe() -> None:
 
 
 def test_dropped_lines_are_counted() -> None:
-    """The first line that is written again says how many were dropped."""
     reader, writer = os.pipe()
     script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
     program = [sys.executable, "-c", script, "logfmt", "5000"]

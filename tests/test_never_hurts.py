@@ -240,7 +240,6 @@ def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situati
 
 @situations
 def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """After the situation, the exporter samples as before."""
     with stoppable_exporter(server.stats) as running:
         with situation(running):
             time.sleep(0.5)

@@ -133,7 +133,6 @@ def test_a_subject_that_cannot_be_read(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_file_that_this_user_may_not_read(tmp_path: Path) -> None:
-    """The error says so; there is no empty review."""
     file = tmp_path / "shop.ini"
     file.write_text(BARE)
     file.chmod(0o600)

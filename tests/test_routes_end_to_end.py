@@ -141,7 +141,6 @@ def test_on_only_routes_are_shown(server: Uwsgi, broken: Path) -> None:
 
 
 def test_off_nothing_is_shown(server: Uwsgi, broken: Path) -> None:
-    """Without the flag, not even the routes are."""
     with exporter(*arguments(server, broken)) as running:
         wait_until(lambda: json.loads(running.get("/api/v1/servers/app")[1])["window"])
         document = json.loads(running.get("/api/v1/servers/app")[1])

@@ -56,13 +56,11 @@ def test_a_command_stays_on_one_line() -> None:
 
 @given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
 def test_text_that_can_be_read_stays(text: str) -> None:
-    """Names in any script are printed as they are."""
     assert escape_text(text) == text
 
 
 @given(st.lists(ANY_TEXT, max_size=4), st.sampled_from(["utf-8", "ascii", "latin-1"]))
 def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
-    """The output has as many lines as the input, in any encoding of standard output."""
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
     print_lines(lines, output)
     output.seek(0)

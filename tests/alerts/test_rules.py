@@ -69,7 +69,6 @@ def test_an_alert_has_its_cases(name: str) -> None:
 
 
 def test_alerts_are_few() -> None:
-    """Nobody reads more."""
     assert len(ALERTS) <= MOST_ALERTS
     severities = {alert["labels"]["severity"] for alert in ALERTS if alert["alert"] != "UwsgiServersMissing"}
     assert severities == {"critical", "warning", "info"}

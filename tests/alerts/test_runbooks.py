@@ -59,7 +59,6 @@ def test_an_alert_has_a_runbook(alert: str) -> None:
 
 
 def test_runbooks_are_short() -> None:
-    """All can be read in an hour."""
     assert sum(len(book.read_text().splitlines()) for book in BOOKS) <= MOST_LINES
 
 
@@ -92,7 +91,6 @@ def test_placeholders_can_be_filled_in(book: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_queries_parse(book: Path, tmp_path: Path) -> None:
-    """Prometheus understands each line of a PromQL block."""
     queries = [line for block in blocks(book.read_text(), "promql") for line in block.splitlines()]
     rules = tmp_path / "rules.yaml"
     recorded = [{"record": f"query:{place}", "expr": query} for place, query in enumerate(queries)]
@@ -104,7 +102,6 @@ def test_queries_parse(book: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_commands_are_shell(book: Path) -> None:
-    """A shell can parse every command."""
     for command in blocks(book.read_text(), "sh"):
         checked = subprocess.run(["sh", "-n"], input=command, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, f"{command}: {checked.stderr}"
@@ -112,7 +109,6 @@ def test_commands_are_shell(book: Path) -> None:
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
-    """Every runbook that it links exists, and every alert that it names."""
     text = book.read_text()
     assert set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem} <= {*NAMES, *(runbook.stem for runbook in BOOKS)}
     linked = re.findall(r"\[(Uwsgi\w+)\]\((Uwsgi\w+)\.md\)", text)

@@ -79,7 +79,6 @@ def test_slow_waits_without_cpu(client):
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e9", "much", "1,5"])
 @pytest.mark.parametrize(("route", "name"), [("/mixed", "cpu_ms"), ("/mixed", "io_ms"), ("/slow", "s")])
 def test_nonsense_is_refused_by_name(client, route, name, text):
-    """A parameter that is not a number within its limits gets status 400, and the message names it."""
     refused = client.get(f"{route}?{name}={text}")
     assert refused.status_code == 400
     assert refused.text.startswith(f"{name} must be a number from 0 to ")

@@ -40,7 +40,6 @@ def test_work_of_a_request_is_within_its_spread():
 
 
 def test_loads_survive_the_command_line():
-    """A scenario's load, too; fields that only scenarios have are left out."""
     loads = [(Load(clients=3, socket="second"), ("127.0.0.1", 80)), (Load(rate=2.0, path="/x?y=1"), "/run/web")]
     assert load.from_json(load.as_json(loads)) == loads
     ((restored, _),) = load.from_json(load.as_json([(ScenarioLoad(part=0.5, rate=7.0), "/run/web")]))
@@ -100,7 +99,6 @@ def test_exception_is_a_request_without_an_answer(served):
 
 
 def test_load_outlives_a_server_that_is_away():
-    """Refused clients retry."""
     port = real_uwsgi.free_port()
     assert run_until_at(port, [Load(clients=1)], lambda tally: tally.refused > 2).answered == 0
 
@@ -139,7 +137,6 @@ def run_until_at(port, loads, enough) -> Tally:
 
 
 def test_clients_that_keep_their_connections() -> None:
-    """Each makes its requests on one connection, and connects again when the server closes it."""
     connections = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -41,7 +41,6 @@ def test_a_kernel_that_gives_all_ports_gives_a_port(monkeypatch):
 
 
 def test_several_ports_are_different(monkeypatch):
-    """Also if the same port is chosen twice."""
     chosen = iter([15_000, 15_000, 15_000, 15_001])
     monkeypatch.setattr(loopback, "free_port", lambda: next(chosen))
     assert sorted(loopback.free_ports(2)) == [15_000, 15_001]

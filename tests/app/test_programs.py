@@ -94,7 +94,6 @@ def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
 
 
 def test_end_is_said(tmp_path, capsys):
-    """The end may take seconds, so it is announced."""
     with running([lasting("a", tmp_path / "diary")], tmp_path, tmp_path, ending="ending"):
         assert "ending" not in capsys.readouterr().out
     assert capsys.readouterr().out.startswith("  ending  ")

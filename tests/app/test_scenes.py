@@ -181,7 +181,6 @@ def test_reload_is_named(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_chain_reload_replaces_all_workers(quick):
-    """The workers are replaced one after the other."""
     shown = quick["reload"]
     shown.wait(lambda document: document["state"] == "up", "uWSGI to be up")
     before = {worker["pid"] for worker in shown.document()["workers"]}
@@ -252,7 +251,6 @@ def test_stuck_requests_are_the_verdict():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_neighbours_take_the_cpu():
-    """uWSGI may use one CPU, which is never idle."""
     with showing([find_scene("neighbours")]) as shown:
         shown["neighbours"].wait(lambda document: set(codes(document, "critical", "warning")) & NO_CPU, "neighbours")
         cpu = shown["neighbours"].document()["cpu"]
@@ -262,7 +260,6 @@ def test_neighbours_take_the_cpu():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_cheaper_mode_follows_the_load():
-    """Workers start as the load grows, and end as it falls."""
     with showing([find_scene("cheaper")]) as shown:
         cheaper = shown["cheaper"]
         cheaper.wait(lambda document: document["threads"]["available"] >= 4, "workers to come")
@@ -270,7 +267,6 @@ def test_cheaper_mode_follows_the_load():
 
 
 def test_every_scene_has_its_test():
-    """Fails if a new scene has no test."""
     tested = {*STEADY, *SLOW, "hot", "reload", "down", "emperor", "async"}
     assert {scene.name for scene in SCENES} == tested
 
@@ -302,7 +298,6 @@ def test_unknown_scene_lists_all_with_the_nearest():
 
 
 def test_happenings_come_again(tmp_path):
-    """A happening runs once when it is due, and again when it is due again."""
     touched = Happening("touched", "touch", first=0, every=0.05, file="file")
     happenings = Happenings([touched], Running(tmp_path, tmp_path), Program("x", "", [], lambda: True), tmp_path)
     assert happenings.run_due() == ["touched"]

@@ -27,7 +27,6 @@ def test_figures_are_shares_busy_threads_and_headroom():
     ],
 )
 def test_figures_that_are_not_known_are_left_out(change, line):
-    """Unknown figures are not shown as 0."""
     assert status_line.figures(json.dumps(DOCUMENT | change)) == line
 
 

@@ -45,7 +45,6 @@ def test_stats_are_for_the_user_and_the_group(served):
     ],
 )
 def test_mistakes_are_refused(tmp_path, change, complaint):
-    """A misspelt option or a missing variable ends uWSGI at once, and its message names it."""
     changed = tmp_path / "uwsgi.ini"
     changed.write_text((ROOT / "app" / "uwsgi.ini").read_text().replace(*change))
     ended = subprocess.run(

@@ -33,7 +33,6 @@ KINDS = (
 
 @pytest.mark.parametrize(("flag", "words", "value"), KINDS, ids=lambda each: getattr(each, "form", str(each)))
 def test_a_row_is_parsed(flag: Flag, words: list[str], value: object) -> None:
-    """The value has the name of the row, or the row's default if the words have no value."""
     assert vars(Parser(flags=(flag,)).parse_args(words)) == {flag.name: value}
 
 
@@ -63,7 +62,6 @@ def test_names_and_the_metavar_are_those_of_the_form() -> None:
 
 
 def test_settings_keep_their_names() -> None:
-    """The parser gives the value of a setting the name under which the settings look for it."""
     assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
 
 
@@ -120,7 +118,6 @@ def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], mess
     ],
 )
 def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str) -> None:
-    """A mistyped option of a command is answered with the usage of that command."""
     assert refused(*arguments).usage.startswith(usage)
 
 
@@ -128,7 +125,6 @@ def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str
     ("text", "expected"), [("2", Threshold(2.0, None)), ("2:1.2", Threshold(2.0, 1.2)), (":1.2x", Threshold(None, 1.2))]
 )
 def test_a_minimum(text: str, expected: Threshold) -> None:
-    """Either half may be left out."""
     assert make_command_line().parse(["check", "/a", "--min-headroom", text]).min_headroom == expected
 
 

@@ -167,7 +167,6 @@ def test_every_thread_busy_is_critical() -> None:
 
 
 def test_an_idle_server_is_fine() -> None:
-    """Without requests nothing is concluded."""
     with uwsgi("--processes", "2") as server:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout
@@ -213,7 +212,6 @@ def test_interrupted_before_it_has_read_anything() -> None:
 
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
 def test_lengths_that_make_no_sense(seconds: str) -> None:
-    """A wrong length is refused with the allowed range."""
     ran = run("check", "/nowhere", "--seconds", seconds)
     assert ran.returncode == 3
     assert "--seconds" in ran.stderr
@@ -278,7 +276,6 @@ def test_an_application_is_no_stats_server() -> None:
 
 
 def test_a_relative_path_is_a_path() -> None:
-    """The path of an existing socket needs no `./`, nor does a glob."""
     with uwsgi("--processes", "1") as server:
         ran = subprocess.run(
             [*COMMAND, "check", "stats", f"../{server.directory.name}/st*ts", "--seconds", "2", "--format", "json"],
@@ -305,7 +302,6 @@ def test_several_servers_of_every_kind() -> None:
 
 
 def test_all_servers_of_this_machine() -> None:
-    """`--all` finds all servers, as the exporter does without any address."""
     with uwsgi("--processes", "1") as server:
         ran = run("check", "--all", "--seconds", "2", "--format", "json")
     found = {listed["address"]: listed["status"] for listed in json.loads(ran.stdout)["servers"]}

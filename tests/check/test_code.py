@@ -66,7 +66,6 @@ def _document(code: Code) -> Server:
 
 
 def test_code_is_for_servers_that_check_watches() -> None:
-    """A prefix without --code is refused."""
     ran = run("check", "/run/none", "--code-prefix", "/srv")
     assert ran.returncode == 3
     assert "--code-prefix needs --code" in ran.stderr

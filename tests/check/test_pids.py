@@ -150,7 +150,6 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
     ],
 )
 def test_unknown_workers_are_refused(numbers: tuple[int, ...], stuck: bool, why: str) -> None:
-    """With the numbers that there are."""
     with pytest.raises(HeadroomError, match=why):
         pids._choose(_hot(), numbers, stuck=stuck)
 

@@ -146,7 +146,6 @@ def test_a_server_that_is_down_says_what_to_do_first() -> None:
 
 
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
-    """Details of ok servers are left out; unreadable servers have none."""
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
@@ -270,7 +269,6 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
 
 
 def test_json_has_the_waits_of_the_api() -> None:
-    """The section is the one of the API, unchanged."""
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
 
@@ -286,12 +284,10 @@ def test_json_has_the_waits_of_the_api() -> None:
     ],
 )
 def test_the_worst(statuses: list[str], worst: str) -> None:
-    """In the order of the monitoring plugins: critical, warning, unknown, ok."""
     assert find_worst(statuses) == worst  # type: ignore[arg-type]
 
 
 def test_json_of_several_is_one_document() -> None:
-    """The document has the worst status, and the document of each server."""
     whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
     assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
     assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
@@ -333,7 +329,6 @@ def test_a_plugins_line_of_several() -> None:
 
 
 def test_a_plugins_line_of_an_emperor(tmp_path: Path) -> None:
-    """The line has the numbers of vassals."""
     server = emperor(tmp_path)
     assert server.emperor
     assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
@@ -416,7 +411,6 @@ def test_a_server_without_percentiles_has_the_mean_among_what_users_wait() -> No
 
 
 def test_json_has_the_response_times_and_the_objective_of_the_api() -> None:
-    """The sections are those of the API, unchanged."""
     server = with_objective(with_response_times(busy_server()), objective())
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES

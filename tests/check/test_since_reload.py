@@ -78,7 +78,6 @@ def test_one_that_is_worse_ends_the_waiting_for_others() -> None:
 
 
 def test_moments() -> None:
-    """A time of the day is the last one; a date and epoch seconds are what they are."""
     now = time.mktime((2026, 11, 26, 14, 30, 0, 0, 0, -1))
     assert parse_moment("14:02", now) == now - 28 * 60
     assert parse_moment("14:40", now) == now + 10 * 60 - 86_400

@@ -25,7 +25,6 @@ def with_headroom(server: Server, **figures: object) -> Server:
 
 
 def test_without_thresholds_nothing_changes() -> None:
-    """The document equals the exporter's."""
     server = busy_server()
     assert apply_thresholds(server, NO_THRESHOLDS) == server
 
@@ -59,7 +58,6 @@ def test_a_wait_above_its_maximum() -> None:
 
 
 def test_requests_that_take_too_long() -> None:
-    """The mean response time has a threshold too."""
     server = with_flow(busy_server(), response_time=3.0)
     judged = apply_thresholds(server, Thresholds(max_response_time=Threshold(0.1, 2.0)))
     assert (judged.status, judged.verdict) == (
@@ -69,7 +67,6 @@ def test_requests_that_take_too_long() -> None:
 
 
 def test_a_threshold_never_makes_a_verdict_better() -> None:
-    """A critical server stays critical, with its own verdict."""
     server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
@@ -86,7 +83,6 @@ def test_a_threshold_as_grave_as_the_verdict_keeps_the_verdict() -> None:
 
 
 def test_the_gravest_threshold_is_the_verdict() -> None:
-    """Of several exceeded thresholds, a critical one decides, in whatever order they are judged."""
     server = with_flow(busy_server(), queue_wait=0.25, response_time=3.0)
     limits = Thresholds(max_queue_wait=Threshold(0.1), max_response_time=Threshold(0.1, 2.0))
     judged = apply_thresholds(server, limits)
@@ -105,7 +101,6 @@ def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
 
 
 def test_an_idle_server_is_within_every_limit() -> None:
-    """Without requests none waits, and far limits are enough headroom."""
     idle = with_flow(with_headroom(busy_server(), factor=None, far=("threads",)), requests=0, queue_wait=None)
     idle = with_flow(idle, response_time=None)
     limits = Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1))
@@ -172,7 +167,6 @@ def test_a_percentile_that_the_mean_proves() -> None:
 
 
 def test_percentiles_of_an_idle_server_are_within_their_limits() -> None:
-    """Without requests none is slow."""
     idle = with_response_times(with_flow(busy_server(), requests=0), None)
     assert apply_thresholds(idle, Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(0.4))).status == "ok"
 

@@ -50,7 +50,6 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> No
 
 
 def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
-    """There is nothing to watch an emperor for."""
     path = tmp_path / "stats.json"
     path.write_bytes(document("emperor"))
     waited: list[float] = []
@@ -130,7 +129,6 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
 
 
 def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
-    """The document says that there was no reading."""
     watch = _Scripted(hanging=1)
 
     async def interrupted() -> Document:
@@ -146,7 +144,6 @@ def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
 
 
 def test_sampling_that_ends_is_said() -> None:
-    """A check whose sampling fails ends at once, without a judgement."""
     watch = _Scripted()
     watch.sampling = KeyError("workers")
     judged = asyncio.run(judge(watch, watch.clock, 3600))

@@ -108,7 +108,6 @@ def test_the_observed_setting_is_there_once() -> None:
 
 
 def test_a_refusal() -> None:
-    """The reason stands where the table would be, also in the list of several servers, for a server that is ok."""
     server = msgspec.structs.replace(
         busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
     )
@@ -126,7 +125,6 @@ def test_a_refusal() -> None:
     ],
 )
 def test_arguments_that_are_refused(settings: tuple[str, ...], form: Format, words: str) -> None:
-    """A wrong setting is a usage error, before anything is watched."""
     with pytest.raises(ConfigError, match=re.escape(words)):
         command.run(Request(("/nowhere/stats",), format=form, what_if=settings))
 

@@ -64,7 +64,6 @@ def test_accepted(text: str, expected: tuple[str, str]) -> None:
     ],
 )
 def test_refused(text: str) -> None:
-    """Anything else is refused with the place, the text and what to write."""
     with pytest.raises(ConfigError) as caught:
         parse_backends([(text, "--backends")])
     assert str(caught.value).startswith("--backends: ")
@@ -104,7 +103,6 @@ def test_flag_over_variable_over_file(tmp_path: Path) -> None:
 
 
 def test_messages_name_the_place() -> None:
-    """A flag and a variable are named as they are written."""
     assert refusal("--backends", "db:5432").startswith("--backends: ")
     assert refusal(BACKENDS="db:5432").startswith("UWSGI_HEADROOM_BACKENDS: ")
     assert refusal("--waits", "maybe").startswith("--waits: ")
@@ -113,7 +111,6 @@ def test_messages_name_the_place() -> None:
 
 @pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
 def test_no_backends(tmp_path: Path, text: str) -> None:
-    """An empty key leaves the default."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     assert yaml_file.load_file(path).settings == DEFAULT_SETTINGS
@@ -132,7 +129,6 @@ def test_no_backends(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, text: str, line: int, words: str) -> None:
-    """A message names the file and the line."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

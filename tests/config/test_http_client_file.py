@@ -54,7 +54,6 @@ def encoded(pair: str) -> str:
     ],
 )
 def test_logins(directory: Path, text: str, header: str) -> None:
-    """Each form of a login becomes one header; files lose the end of their line."""
     access = load(directory, text)
     assert access.authorization == header
     assert access.context is None
@@ -113,7 +112,6 @@ def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
     ],
 )
 def test_mistakes(directory: Path, text: str, words: str) -> None:
-    """Each is one sentence with the option, the file and the line, without a secret."""
     with pytest.raises(ConfigError) as error:
         load(directory, text)
     assert words in str(error.value)

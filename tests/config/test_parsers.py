@@ -51,7 +51,6 @@ def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
 def test_a_relative_path_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str, address: object, pattern: str
 ) -> None:
-    """A relative path needs no `./`, nor does a glob; an address stays an address, whatever files exist."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     for path in ("shop.stats", "run/shop.stats", "run/a:1", "shop:1"):
@@ -62,7 +61,6 @@ def test_a_relative_path_that_is_there(
 
 @pytest.mark.parametrize("text", ["shop", "run/none.stats", "*", "tpc://a*"])
 def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """The message lists the valid forms."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="use unix:///path"):
         parse_server_argument(text, "--stats")
@@ -82,5 +80,4 @@ def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    """Each form of a listen address is accepted."""
     assert parse_listen_address(text, "--web.listen-address") == address

@@ -40,7 +40,6 @@ def find(target: str, *patterns: str) -> Address | None:
     ],
 )
 def test_allowed(target: str, address: Address) -> None:
-    """An address that a pattern allows; only a name is guarded."""
     assert find(target) == address
 
 
@@ -140,7 +139,6 @@ def test_allowed(target: str, address: Address) -> None:
     ],
 )
 def test_refused(target: str) -> None:
-    """Everything that is not an allowed address in its one form."""
     assert find(target) is None
 
 
@@ -179,7 +177,6 @@ def test_refused(target: str) -> None:
     ],
 )
 def test_patterns_that_are_refused(pattern: str) -> None:
-    """A pattern with an open end is a mistake, named with its place and the forms that are valid."""
     with pytest.raises(ConfigError, match=r"^headroom.yml:3: .* is not a pattern .*10\.0\.3\.\*:1717") as caught:
         parse_pattern(pattern, "headroom.yml:3")
     assert "\n" not in str(caught.value)
@@ -207,7 +204,6 @@ def test_patterns_that_are_refused(pattern: str) -> None:
     ],
 )
 def test_wildcards(pattern: str, target: str, allowed: bool) -> None:
-    """`*` matches within one label, one number or one file name."""
     assert bool(find(target, pattern)) == allowed
 
 
@@ -260,7 +256,6 @@ def test_the_key_of_the_file(tmp_path: Path, text: str, expected: ProbeConfig | 
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, text: str, message: str) -> None:
-    """Each is named with its line."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

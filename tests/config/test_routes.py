@@ -89,7 +89,6 @@ def test_flags_and_variables() -> None:
     ],
 )
 def test_the_file(tmp_path: Path, text: str, expected: tuple[bool, tuple[str, ...], bool]) -> None:
-    """`routes` is true, or has keys of its own."""
     path = tmp_path / "config.yml"
     path.write_text(text)
     config = yaml_file.load_file(path)
@@ -107,7 +106,6 @@ def test_the_file(tmp_path: Path, text: str, expected: tuple[bool, tuple[str, ..
     ],
 )
 def test_mistakes_in_the_file_have_a_line(tmp_path: Path, text: str, words: str) -> None:
-    """A mistake is refused with its line and what is expected."""
     path = tmp_path / "config.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -63,7 +63,6 @@ _PATHS = st.lists(st.lists(_PARTS, min_size=1, max_size=3).map(lambda parts: "/"
 
 @given(_PATHS, st.lists(st.sampled_from(["/*", "/a*", "/*.b", "/a/*", "/*/b", "/*/*.b", "/*/*/*"]), min_size=1))
 def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> None:
-    """Every match of the patterns has a unique name that is valid in a label."""
     names = GlobNames(patterns, [])
     matched = {path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)}
     written = {names.name(path).encode() for path in matched}
@@ -81,7 +80,6 @@ def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> No
     ],
 )
 def test_a_server_that_was_found_without_a_pattern(address: Address, name: str) -> None:
-    """The server is named after its address, whichever others were found."""
     assert address_name(address) == name
 
 
@@ -107,7 +105,6 @@ def test_names_that_are_written_alike() -> None:
     ],
 )
 def test_the_path_of_a_name(patterns: list[str], name: str, path: str | None) -> None:
-    """A name leads back to the only path that has it, if a glob can find that path."""
     names = GlobNames(patterns)
     assert names.path(name, patterns[0]) == path
     assert path is None or names.name(path) == name
@@ -156,7 +153,6 @@ def test_names_or_a_number(tmp_path: Path, expect: str, names: tuple[str, ...], 
     ],
 )
 def test_mistakes(tmp_path: Path, server: str, part: str) -> None:
-    """A name that no socket can have would be down for as long as the exporter runs."""
     message = refusal(tmp_path, f"  - {server}")
     assert part in message
     assert "headroom.yml:2" in message

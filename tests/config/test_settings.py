@@ -56,7 +56,6 @@ SAMPLES = {
 
 
 def test_every_flag_has_its_variable(tmp_path: Path) -> None:
-    """Each flag of the parser has an environment variable, named in its help, that does the same."""
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error}\n")
     assert set(vars(parser().parse_args([]))) == set(SAMPLES)
@@ -90,7 +89,6 @@ def get(config: Config, field: str) -> object:
 
 @pytest.mark.parametrize("setting", FLAGS, ids=lambda setting: setting.name)
 def test_the_default_of_the_documents_is_the_default(setting: SettingRow) -> None:
-    """Documents and help show the values that hold without the flag."""
     shown = [(text, "docs") for text in re.findall("`([^`]+)`", setting.default)]
     if not setting.field:
         return
@@ -158,7 +156,6 @@ SERVICES = [
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) -> None:
-    """The message has the unknown name, and the one that was probably meant."""
     with pytest.raises(ConfigError) as caught:
         precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
     assert str(caught.value) == (
@@ -175,7 +172,6 @@ def test_names_of_orchestration_stop_nothing(name: str) -> None:
 
 
 def test_every_flag_is_a_known_variable() -> None:
-    """The known variables are those of the flags, and none of them counts as unknown."""
     assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
     assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
     assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
@@ -198,12 +194,10 @@ def refusal(*arguments: str, **environment: str) -> str:
 
 
 def test_nothing_said() -> None:
-    """Without flags, variables and file: no server, loopback, and logs of level info in logfmt."""
     assert resolved() == Config()
 
 
 def test_flags_go_before_variables_and_those_before_the_file(tmp_path: Path) -> None:
-    """A flag overrides its variable, the variable the file, and the file the default."""
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
     given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
@@ -239,7 +233,6 @@ def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice: str) -> None:
-    """A message about a wrong flag names the flag and the allowed values."""
     message = refusal(*arguments)
     assert message.startswith(f"{where}: ")
     assert advice in message
@@ -249,7 +242,6 @@ def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice
     ("name", "value"), [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("LOG_FORMAT", "x")]
 )
 def test_a_mistake_names_its_variable(name: str, value: str) -> None:
-    """A message about a wrong environment variable names the variable."""
     assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
 
 
@@ -266,7 +258,6 @@ def test_two_servers_of_one_name(tmp_path: Path) -> None:
 
 
 def test_the_file_and_a_flag_of_one_name(tmp_path: Path) -> None:
-    """A server of the file and one of a flag with the same name are refused too."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     message = refusal("--config", str(path), "--stats", "a=/b")

@@ -54,7 +54,6 @@ def test_an_objective_too_high_for_samples(text: str) -> None:
 
 
 def test_flag_and_variable() -> None:
-    """The flag overrides its variable."""
     assert resolved().settings.slo is None
     assert resolved(SLO="2s:95%").settings.slo == Slo(2.0, 0.95, "UWSGI_HEADROOM_SLO")
     assert resolved("--slo", "1s:99%", SLO="2s:95%").settings.slo == Slo(1.0, 0.99, "--slo")
@@ -70,7 +69,6 @@ def test_flag_and_variable() -> None:
     ],
 )
 def test_the_message_names_the_place(arguments: tuple[str, ...], environment: dict[str, str], start: str) -> None:
-    """Flag or variable."""
     assert refusal(*arguments, **environment).startswith(start)
 
 
@@ -98,7 +96,6 @@ def test_in_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, slo: str, message: str) -> None:
-    """The message has the line, and what is wrong in it."""
     path = tmp_path / "headroom.yml"
     path.write_text(f"servers:\n  - stats: /a\n    slo: {slo}\n")
     refused = refusal("--config", str(path))
@@ -125,6 +122,5 @@ def test_a_threshold_too_short_for_the_samples(slo: str, samples: str, least: st
 
 
 def test_the_shortest_threshold() -> None:
-    """Exactly two times between samples is enough."""
     assert resolved("--slo", "400ms:99%").settings.slo == Slo(0.4, 0.99, "--slo")
     assert resolved("--slo", "667ms:99%", "--samples-per-second", "3").settings.slo

@@ -32,17 +32,14 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_the_default_rate() -> None:
-    """Without a setting the default rate applies, with a file or without."""
     assert resolve().settings == DEFAULT_SETTINGS
 
 
 def test_a_rate_in_the_file(written):
-    """The file sets the rate."""
     assert yaml_file.load_file(written).settings.samples_per_second == 2
 
 
 def test_the_order_of_rates(written):
-    """A flag overrides the environment, which overrides the file."""
     variable = {"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "10"}
     assert resolve("--config", str(written)).settings.samples_per_second == 2
     assert resolve("--config", str(written), environment=variable).settings.samples_per_second == 10
@@ -52,25 +49,21 @@ def test_the_order_of_rates(written):
 
 @pytest.mark.parametrize("rate", ["0.25", "20"])
 def test_bounds_are_allowed(rate):
-    """The bounds themselves are valid."""
     assert resolve("--samples-per-second", rate).settings.samples_per_second == float(rate)
 
 
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
 def test_refused_rates(rate):
-    """A rate out of bounds is refused with a message that names the flag and the bounds."""
     with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is not a number from 0.25 to 20"):
         resolve(f"--samples-per-second={rate}")
 
 
 def test_environment_is_named() -> None:
-    """A message about a wrong environment variable names the variable."""
     with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
         resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
 
 
 def test_file_is_held_to_the_bounds(written):
-    """A number out of bounds in the file is refused with its line."""
     written.write_text("sampling:\n  samples_per_second: 21\n")
     with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
         yaml_file.load_file(written)
@@ -86,7 +79,6 @@ def test_other_flags_are_named_as_written() -> None:
 
 @pytest.mark.parametrize("empty", ["", "~", "[]"])
 def test_no_windows_are_the_default_ones(written, empty):
-    """A key without a value sets nothing."""
     written.write_text(f"sampling:\n  windows: {empty}\n")
     assert yaml_file.load_file(written).settings == DEFAULT_SETTINGS
 
@@ -154,7 +146,6 @@ def test_a_long_value_is_not_quoted_whole(tmp_path: Path) -> None:
 
 
 def test_no_log_is_read_by_default() -> None:
-    """A log has a URL for every request."""
     assert DEFAULT_SETTINGS.logs == ()
     assert resolved("--stats", "shop=/a").servers[0].log == ""
 
@@ -181,7 +172,6 @@ NO_UNITS = ("shop=journal:", "shop=journal:a b", "shop=journal:../a", "shop=jour
     "text", ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b", *NO_UNITS]
 )
 def test_refused_logs(text: str) -> None:
-    """Anything else is a mistake, whose message names the flag."""
     with pytest.raises(ConfigError, match=r"^--log: "):
         parse_logs([(text, "--log")])
 

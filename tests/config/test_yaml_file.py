@@ -34,7 +34,6 @@ def refusal(path: Path, text: str | bytes) -> str:
 
 
 def test_everything_there_is(path: Path) -> None:
-    """Every key is read."""
     read = loaded(
         path,
         """
@@ -72,7 +71,6 @@ log:
     "text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "{}\n", "servers:\nweb:\nlog:\n", "\ufeff"]
 )
 def test_a_file_that_says_nothing(path: Path, text: str) -> None:
-    """An empty configuration leaves the defaults: one address, on loopback."""
     read = loaded(path, text)
     assert read == Config()
     assert read.listen == (("127.0.0.1", 9238),)
@@ -133,7 +131,6 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
     ],
 )
 def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
-    """A mistake is reported with the file, the line and the expected value."""
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: ")
     assert advice in message
@@ -158,7 +155,6 @@ def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, a
     ],
 )
 def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str | bytes, line: int) -> None:
-    """A file that is not YAML is reported as such, with the line of the error, in one line."""
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: not valid YAML: ")
     assert "\n" not in message
@@ -166,12 +162,10 @@ def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str | bytes, l
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])
 def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
-    """Binary files are refused like any other mistake."""
     assert refusal(path, body).startswith(str(path))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, and a directory, are reported by name."""
     endless = Path("/dev/zero"), "larger than a megabyte"
     for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory"), endless):
         with pytest.raises(ConfigError) as caught:
@@ -233,7 +227,6 @@ _YAML = st.recursive(
 @given(_YAML | st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_anything(path: Path, text: str) -> None:
-    """Any file is either read or refused with ConfigError."""
     with contextlib.suppress(ConfigError):
         loaded(path, text.encode("utf-8", "surrogatepass"))
 

@@ -20,7 +20,6 @@ def run(*arguments: str) -> int:
 
 
 def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` says which file differs."""
     assert run("--out", str(tmp_path)) == 0
     assert run("--check", "--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")

@@ -127,7 +127,6 @@ def test_every_query_has_an_answer(grafana: GrafanaQueries, name: str) -> None:
 
 
 def test_the_list_of_empty_ones_is_true(grafana: GrafanaQueries) -> None:
-    """The list names only existing queries."""
     assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
 
 
@@ -141,7 +140,6 @@ def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
 
 
 def test_another_label_may_be_the_service(grafana: GrafanaQueries) -> None:
-    """Any label of Prometheus can define services; the name of the column stays the same."""
     query = grafana.query("fleet: Services, least headroom first A")
     by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
     (labels,) = grafana.prometheus.query(by_instance, grafana.now)
@@ -162,7 +160,6 @@ def test_ninety_days_are_read(grafana: GrafanaQueries) -> None:
 
 
 def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
-    """The trend grows by the same amount from each day to the next."""
     for points in grafana.series(grafana.query("capacity: Trend of the day's p95 B")).values():
         assert isinstance(points, list)
         steps = [after - before for (_, before), (_, after) in pairwise(points)]
@@ -180,7 +177,6 @@ def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
 
 
 def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
-    """Every day of every server is in one band."""
     bands = [query for query in grafana.queries("capacity") if query.where.startswith("capacity: Headroom, day by day")]
     assert abs(sum(_one(grafana.series(band)) for band in bands) - len(SERVERS) * DAYS) <= len(SERVERS)
 

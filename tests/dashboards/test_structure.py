@@ -75,7 +75,6 @@ def test_every_panel_says_what_it_is(name: str) -> None:
 
 
 def test_panels_do_not_overlap(name: str) -> None:
-    """Each panel has its own place within the 24 columns."""
     taken: dict[tuple[int, int], str] = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -133,7 +132,6 @@ def test_every_metric_exists(name: str) -> None:
 
 
 def test_only_the_capacity_review_needs_rules(name: str) -> None:
-    """The other dashboards work without this project's rules."""
     own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
     recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
     assert bool(recorded) is (name == "capacity")
@@ -153,7 +151,6 @@ def _links(document: dict[str, Any]) -> list[str]:
 
 
 def test_links_lead_somewhere(name: str) -> None:
-    """Links lead to existing dashboards, with variables that these have, and to each of the other dashboards."""
     by_uid = {uid: other for other, uid in UIDS.items()}
     links = set()
     for url in _links(board(name)):
@@ -215,7 +212,6 @@ def test_cells_are_drawn_alike_in_every_grafana(name: str) -> None:
 
 
 def test_verdicts_and_bars_are_drawn(name: str) -> None:
-    """A column with thresholds or coloured words shows them."""
     for panel in panels(board(name)):
         for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
             values = {value["id"]: value["value"] for value in override["properties"]}
@@ -280,7 +276,6 @@ def test_units_are_words_that_people_read(name: str) -> None:
 
 
 def test_the_heat_map_ends_at_all_threads() -> None:
-    """The last band is named 1, not +Inf."""
     (expression,) = [
         target["expr"]
         for panel in panels(board("server"))
@@ -291,7 +286,6 @@ def test_the_heat_map_ends_at_all_threads() -> None:
 
 
 def test_it_is_json_as_written(name: str) -> None:
-    """Keys are sorted, so that diffs are small."""
     text = (OUT / f"{name}.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

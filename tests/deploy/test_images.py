@@ -39,7 +39,6 @@ def test_the_last_stage_installs_nothing_and_is_not_root(path: Path) -> None:
 
 @images
 def test_health_check_and_start_need_no_shell(path: Path) -> None:
-    """Both are lists of words."""
     stage = dict(last_stage(path))
     assert " CMD [" in stage["HEALTHCHECK"]
     assert stage["ENTRYPOINT"].startswith("[")
@@ -72,7 +71,6 @@ services = pytest.mark.parametrize("name", SERVICES)
 
 @services
 def test_mounts_exist(name: str) -> None:
-    """Files of the repository that a service mounts are there, and read-only; other mounts are declared volumes."""
     for mount in SERVICES[name].get("volumes", ()):
         source, _, mode = mount.split(":", 2) if mount.count(":") > 1 else (*mount.split(":"), "rw")
         if source.startswith("."):
@@ -100,7 +98,6 @@ def test_services_are_locked_down(name: str) -> None:
 
 @services
 def test_images_are_built_here_or_have_a_complete_name_with_a_version(name: str) -> None:
-    """`latest` would change without notice."""
     image = SERVICES[name]["image"]
     assert image in ("uwsgi-headroom", "uwsgi-headroom-demo-app") or re.fullmatch(r"docker\.io/\w+/\w+:v?[\d.]+", image)
     if build := SERVICES[name].get("build"):
@@ -124,7 +121,6 @@ def test_no_image_is_checked_for_what_it_does_not_run() -> None:
 
 
 def test_the_load_is_understood() -> None:
-    """The argument of the service `load` is one of `app.load`, and goes to the application."""
     ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
     assert address == ("app", 8000)
     assert requests.rate > 0

@@ -73,7 +73,6 @@ def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: 
 
 
 def test_no_rule_is_left_over(packed: Path, kustomize: Path) -> None:
-    """A rule file that was removed is not in the chart either; kustomize has all but those for a migration."""
     names = {path.name for path in RULES}
     assert {path.name for path in (packed / "files" / "rules").iterdir()} == names
     listed = set(load(kustomize / "rules" / "kustomization.yaml")["resources"])
@@ -111,14 +110,12 @@ def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) 
 
 
 def test_the_version_is_that_of_the_exporter() -> None:
-    """The default tag of the image is the chart's appVersion."""
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_values_fit_the_schema(path: Path) -> None:
-    """The schema accepts the shipped values and each example of others."""
     jsonschema.validate(merged(VALUES, load(path)), SCHEMA)
 
 
@@ -141,7 +138,6 @@ def test_values_fit_the_schema(path: Path) -> None:
     ],
 )
 def test_the_schema_refuses(change: dict[str, Any]) -> None:
-    """Misspelt names and values that cannot work."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(VALUES, change), SCHEMA)
 
@@ -191,7 +187,6 @@ def test_the_component_changes_only_what_the_sidecar_needs() -> None:
 
 
 def test_files_that_kustomize_names_exist(kustomize: Path) -> None:
-    """Resources, components and patches."""
     for path in kustomize.rglob("kustomization.yaml"):
         document = load(path)
         names = [*document.get("resources", ()), *document.get("components", ())]
@@ -218,7 +213,6 @@ def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, A
 
 @needs_helm
 def test_nothing_is_installed_unasked() -> None:
-    """As shipped, the chart has no object: its parts are switched on one by one."""
     assert rendered(CHART / "ci" / "default-values.yaml") == []
 
 
@@ -287,7 +281,6 @@ def test_an_exporter_of_its_own() -> None:
 
 @needs_helm
 def test_fewer_replicas_than_the_least_are_an_error() -> None:
-    """No autoscaler could obey."""
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
     assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
@@ -319,7 +312,6 @@ def test_the_notes_are_true(values: str, said: str, packed: Path, tmp_path: Path
 
 @needs_helm
 def test_a_target_is_required() -> None:
-    """An autoscaler without a Deployment is an error."""
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
     assert "autoscaling.target.name" in error.value.stderr

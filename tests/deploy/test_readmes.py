@@ -16,13 +16,11 @@ CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
 
 @pytest.mark.parametrize("folder", OURS)
 def test_the_chapters_are_in_order(folder: str) -> None:
-    """Prerequisites, Installation, Customization, Verification."""
     assert re.findall(r"^## (.+)$", (DEPLOY / folder / "README.md").read_text(), re.MULTILINE) == CHAPTERS
 
 
 @pytest.mark.parametrize("folder", OURS)
 def test_links_lead_somewhere(folder: str) -> None:
-    """Each relative link names a file or folder of the repository."""
     text = (DEPLOY / folder / "README.md").read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     assert links
@@ -31,7 +29,6 @@ def test_links_lead_somewhere(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", OURS)
 def test_it_says_what_was_not_tried(folder: str) -> None:
-    """Limits of the trials are stated."""
     assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
 
 
@@ -41,13 +38,11 @@ ALERTMANAGER = ("prometheus/alertmanager.yml", "compose/alertmanager.yml")
 
 @pytest.mark.parametrize("name", PROMETHEUS)
 def test_promtool_accepts(name: str) -> None:
-    """The syntax is right; files on other machines are not looked for."""
     assert promtool.complaints("check", "config", "--syntax-only", DEPLOY / name) == ""
 
 
 @pytest.mark.parametrize("name", ALERTMANAGER)
 def test_amtool_accepts(name: str) -> None:
-    """amtool exits with 0."""
     ran = subprocess.run([find("amtool"), "check-config", DEPLOY / name], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
@@ -68,7 +63,6 @@ def test_pods_are_found_by_the_name_of_the_sidecars_port() -> None:
 
 
 def test_the_route_takes_every_alert() -> None:
-    """All names of alerts match the matcher of the route."""
     names = {
         rule["alert"]
         for path in (ROOT / "alerts" / "rules").glob("*.yaml")

@@ -40,12 +40,10 @@ def variables(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_variables_exist(path: Path) -> None:
-    """The exporter would ignore or refuse any other."""
     assert variables(path) <= {setting.name for setting in FLAGS}
 
 
 def test_flags_exist() -> None:
-    """Flags that compose and the chart give to the exporter are understood."""
     line = make_command_line()
     compose = load(COMPOSE)["services"]["exporter"]["command"]
     chart = ["--stats", "app=/run/uwsgi/stats", *load(CHART / "ci" / "tls-values.yaml")["sidecar"]["args"]]
@@ -55,13 +53,11 @@ def test_flags_exist() -> None:
 
 
 def test_something_is_read() -> None:
-    """The search finds the variables that are there."""
     assert variables(COMPOSE) == {"stats", "web_listen_address", "history"}
     assert len(FILES) > 30
 
 
 def test_the_port_is_the_same() -> None:
-    """The exporter's default, the image, the health check, compose and Kubernetes have one port."""
     assert defaults.LISTEN_ADDRESS.endswith(f":{PORT}")
     assert ("EXPOSE", str(PORT)) in last_stage(CONTAINERFILE)
     assert f"DEFAULT_PORT = {PORT}\n" in (DEPLOY / "container" / "healthcheck.py").read_text()
@@ -92,7 +88,6 @@ def test_the_path_of_the_health_check_is_in_the_image() -> None:
 
 
 def test_files_that_an_image_copies_exist() -> None:
-    """Sources of COPY are in the repository."""
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         for line in re.findall(r"^COPY (?!--from)(.+)$", path.read_text(), re.MULTILINE):
             *sources, _ = line.split()

@@ -40,7 +40,6 @@ def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> No
 
 @pytest.mark.integration
 def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
-    """Discovery never connects to a listener that is not a uWSGI master's."""
     connections: list[object] = []
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
@@ -179,7 +178,6 @@ def test_a_vassal_is_one_with_its_file_and_directory() -> None:
 
 @pytest.mark.integration
 def test_workers_are_no_masters() -> None:
-    """A server with several workers is found once."""
     with uwsgi("--processes", "3") as server:
         masters = [
             master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)

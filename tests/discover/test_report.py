@@ -23,7 +23,6 @@ SHOP = FoundMaster(
 
 
 def test_nothing_found() -> None:
-    """Without any uWSGI, the report says how to give the address of one elsewhere."""
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
 
 
@@ -76,8 +75,6 @@ def test_one_command_serves_all() -> None:
 
 
 def test_names_differ() -> None:
-    """A name identifies the application best, and is unique."""
-
     def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
         return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
 

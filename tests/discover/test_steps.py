@@ -348,7 +348,6 @@ def test_what_lies_at_the_path_is_never_touched(tmp_path: Path) -> None:
 
 
 def test_why_a_directory_does_not_do(tmp_path: Path) -> None:
-    """A missing directory and a path that is too long are refused with the reason."""
     with pytest.raises(TrialError, match="No such file"):
         try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
     long = replace(LAUNCH, text="[uwsgi]\n")

@@ -142,7 +142,6 @@ def test_before_there_are_figures() -> None:
 
 
 def test_before_the_first_reading() -> None:
-    """A server that was not read yet is not a failure."""
     document = ScriptedWatch().document()
     assert (document.state, document.status) == ("stale", "unknown")
     assert (document.kind, document.age, document.error) == (None, None, None)
@@ -150,7 +149,6 @@ def test_before_the_first_reading() -> None:
 
 
 def test_down_from_the_start() -> None:
-    """Nothing is known except the reason."""
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
     assert document.error
@@ -253,7 +251,6 @@ def test_workers_that_were_never_spawned_or_left() -> None:
 
 
 def test_an_emperor_and_a_router() -> None:
-    """Each has a section of its own, and none of a server's."""
     document = replayed("emperor").document()
     assert (document.kind, document.router) == ("emperor", None)
     assert (document.threads, document.workers, document.host) == (None, (), None)
@@ -280,7 +277,6 @@ def test_an_address_that_changes_its_kind(other) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document(name: str) -> None:
-    """Every document encodes and decodes to the same value, so every field has its declared type."""
     document = replayed(name).document()
     assert document.state == "up"
     assert document.kind == kind(name)

@@ -56,7 +56,6 @@ def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
 
 
 def test_every_column_is_as_long_as_the_time() -> None:
-    """Every column has a value for each slice."""
     history = steady(120).history(120, 12)
     assert history.step == 10
     assert len(history.time) == 11
@@ -79,7 +78,6 @@ def test_percentiles_cover_half_a_minute() -> None:
 
 
 def test_no_history_yet() -> None:
-    """Without history, columns are missing or empty."""
     for watch in (
         ScriptedWatch(),
         ScriptedWatch().read(ReadError("refused", "nobody")),
@@ -398,7 +396,6 @@ def test_a_gap_is_empty(path: Path) -> None:
     ],
 )
 def test_the_tier(step: float, age: float, tier: object) -> None:
-    """The longest records that are not longer than a slice, and none that have been forgotten."""
     now = 1_800_000_000.0
     assert choose_tier(step, now - age, now) == tier
 

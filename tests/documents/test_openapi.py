@@ -36,7 +36,6 @@ def sent(document: object) -> Any:
 
 
 def test_every_schema_is_a_schema() -> None:
-    """Every schema is valid JSON Schema, and every reference in the description resolves."""
     description = described()
     schemas = description["components"]["schemas"]
     for schema in schemas.values():
@@ -49,7 +48,6 @@ def test_every_schema_is_a_schema() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_captured_documents_are_what_it_says(name: str) -> None:
-    """Every captured document matches the description."""
     document = replayed(name).document()
     validate(sent(document), "Server")
     validate(sent(build.build_server_list([document], replayed(name).clock)), "Servers")
@@ -71,7 +69,6 @@ def test_documents_with_figures_and_without_are_what_it_says() -> None:
 
 
 def test_a_wrong_document_is_found_out() -> None:
-    """A missing key, a wrong null or a wrong type is detected."""
     document = sent(ScriptedWatch().seconds(Server(), 5).document())
     for wrong in (
         {**document, "state": "fine"},

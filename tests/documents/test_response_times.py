@@ -112,7 +112,6 @@ def test_a_wait_beyond_the_threshold() -> None:
 
 
 def test_it_is_json() -> None:
-    """The document is decoded as it was encoded; every number is finite, as JSON needs."""
     document = watched(30).document()
     assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
 
@@ -130,7 +129,6 @@ def test_history() -> None:
 
 
 def test_history_of_long_requests() -> None:
-    """Percentiles of long requests are numbers."""
     server = Server(1, 1)
     watch = ScriptedWatch()
 
@@ -350,7 +348,6 @@ def test_requests_that_last_hide_those_that_are_completed() -> None:
 
 
 def test_without_a_request_in_service_there_is_nothing_to_split() -> None:
-    """An idle server has no parts."""
     assert split_request_time(waits({})) is None
 
 

@@ -25,7 +25,6 @@ FIGURES = WaitFigures(
 
 
 def test_most_threads_come_first() -> None:
-    """States and backends are sorted by their threads; a backend has its address."""
     waits = build_waits(FIGURES, Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
     assert [(row.state, row.threads, row.per_request) for row in waits.states] == [
         ("backend", 4, 0.4),
@@ -49,7 +48,6 @@ def test_unknown_at_the_end(now: Waits | None) -> None:
 
 
 def test_nothing_in_service() -> None:
-    """An idle server has no states, and no threads."""
     idle = WaitFigures({}, {}, {}, {}, 0.0, 0.0)
     waits = build_waits(idle, Waits())
     assert (waits.states, waits.backends, waits.total) == ((), (), 0)
@@ -73,7 +71,6 @@ def watched(names: tuple[str, ...] | None, seconds: int = SECONDS) -> ScriptedWa
 
 
 def test_routes_are_listed_most_threads_first() -> None:
-    """A route without busy threads in the window is left out."""
     routes = watched(("other", "GET /idle", "POST /export")).document().routes
     assert routes
     assert [(row.route, row.threads, round(row.share, 3), row.in_service) for row in routes] == [
@@ -84,7 +81,6 @@ def test_routes_are_listed_most_threads_first() -> None:
 
 
 def test_off_they_are_null() -> None:
-    """No section, and no history."""
     watch = watched(None)
     assert watch.document().routes is None
     assert watch.history().routes is None

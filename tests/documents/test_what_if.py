@@ -57,7 +57,6 @@ def test_the_document() -> None:
 
 
 def test_settings_around_the_observed_one() -> None:
-    """Without a request for settings, there is a grid."""
     document = _predict(_watch(70))
     assert 8 <= len(document.predictions) <= 12
     assert any(row.is_observed for row in document.predictions)
@@ -87,7 +86,6 @@ def test_the_load_is_that_of_the_busiest_minute() -> None:
     ids=["no requests", "never read", "one reading", "no cores", "no CPU", "down", "emperor", "replayed"],
 )
 def test_refusals(watch: ScriptedWatch, why: str) -> None:
-    """A sentence says why nothing can be predicted."""
     document = _predict(watch, Setting(8, 4))
     validate(sent(document), "WhatIf")
     assert why in (document.refusal or "")

@@ -65,7 +65,6 @@ def test_commands_are_understood(path: Path) -> None:
 
 @pytest.mark.parametrize("path", ABOUT_THE_PROGRAM, ids=name_of)
 def test_flags_exist(path: Path) -> None:
-    """A flag between backticks, with or without a value, is one of some command."""
     known = {flag for parser in COMMANDS.values() for flag in parser.options}
     named = {code.split()[0] for code in inline_code(path.read_text()) if code.startswith("--")}
     assert named <= known
@@ -73,7 +72,6 @@ def test_flags_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_targets_of_make_exist(path: Path) -> None:
-    """`make NAME` is a target of the Makefile, and `SCENE=` one of the demo's."""
     words = [word for command in commands(path.read_text()) if command[0] == "make" for word in command[1:]]
     assert {word for word in words if re.fullmatch(r"[a-z-]+", word)} <= TARGETS
     assert {word.removeprefix("SCENE=") for word in words if word.startswith("SCENE=")} <= SCENE_NAMES
@@ -81,7 +79,6 @@ def test_targets_of_make_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_modules_exist(path: Path) -> None:
-    """`python3 -m NAME` finds it."""
     for command in commands(path.read_text()):
         if re.fullmatch(r"python(3(\.\d+)?)?", command[0].rpartition("/")[2]) and "-m" in command:
             module = command[command.index("-m") + 1]
@@ -130,7 +127,6 @@ $ uwsgi-headroom check /e | head
 
 
 def test_every_command_is_shown_somewhere() -> None:
-    """The documents have an example of each command, so the tests above read what they should."""
     found = [arguments for path in DOCUMENTS for arguments in shown_arguments(path.read_text())]
     shown = {arguments[0] for arguments in found if arguments and arguments[0] in COMMANDS}
     assert shown == set(COMMANDS)

@@ -39,7 +39,6 @@ def rows(name: str, first: str) -> list[list[str]]:
 
 
 def test_the_readme_counts_the_alerts() -> None:
-    """All of them, and those that page."""
     alerts = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     names = {alert["alert"] for alert in alerts}
     paging = {alert["alert"] for alert in alerts if "critical" in alert["labels"]["severity"]}
@@ -97,7 +96,6 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
 
 
 def test_scenarios() -> None:
-    """There are over 150 situations."""
     assert len(ROWS) > 150
     assert "over 150 tested situations" in text_of("README.md")
     assert "over 150 situations" in text_of("docs/check.md")
@@ -123,13 +121,11 @@ def test_ranges_of_settings() -> None:
 
 
 def test_wait_states() -> None:
-    """The table has every state, in the order of the program."""
     shown = [row[0].strip("`") for row in rows("docs/waits.md", "state")]
     assert tuple(shown) == STATES
 
 
 def test_flags_with_their_variables() -> None:
-    """The table has every flag of `serve`, with the variable that stands in for it."""
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
     assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
@@ -138,14 +134,12 @@ def test_flags_with_their_variables() -> None:
 
 
 def test_thresholds_of_check() -> None:
-    """The table has the flags that take a threshold."""
     options = make_command_line().commands["check"].options
     shown = {row[0].strip("`").split()[0] for row in rows("docs/check.md", "flag")}
     assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
 
 
 def test_paths_of_the_api() -> None:
-    """The table has those of the description, and no others."""
     shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
     assert shown == set(describe_api()["paths"])
 

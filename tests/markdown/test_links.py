@@ -43,20 +43,17 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_paths_in_code_exist(path: Path) -> None:
-    """A path of this repository between backticks is one, with `*` for any name."""
     named = [code for code in inline_code(path.read_text()) if _PATH.fullmatch(code)]
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
 
 
 def test_documents_that_other_files_name_exist() -> None:
-    """A document that a docstring, a comment, a message, a runbook or the changelog names is there."""
     named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
     assert named
     assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
 
 
 def test_the_readme_leads_to_every_document() -> None:
-    """Each page of docs/ is linked from the README, so that nobody has to search for one."""
     linked = set(links((ROOT / "README.md").read_text()))
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
 
@@ -68,6 +65,5 @@ def test_a_heading_makes_the_anchor_that_github_makes() -> None:
 
 
 def test_links_in_code_are_none() -> None:
-    """Links, pictures, pictures that are links, and HTML; not code."""
     text = '[a](b.md#c) ![d](e.png "f") [![g](h.png)](i.md) `[j](k.md)`\n```\n[l](m.md)\n```\n<a href="n.md">\n'
     assert links(text) == ["b.md#c", "e.png", "h.png", "i.md", "n.md"]

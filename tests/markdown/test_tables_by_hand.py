@@ -31,7 +31,6 @@ def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read() -> Non
 
 
 def test_the_dependencies_are_those_of_setup_cfg() -> None:
-    """A row for each dependency of users, with its range."""
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
     listed = {"all": setup["options"]["install_requires"]}

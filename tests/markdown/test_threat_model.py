@@ -10,7 +10,6 @@ TEXT = (ROOT / "SECURITY.md").read_text()
 
 
 def test_every_named_test_exists() -> None:
-    """By its file and its name."""
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)
     assert len(named) > 30
     missing = [

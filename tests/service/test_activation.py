@@ -60,7 +60,6 @@ def test_a_listening_socket_is_taken(tmp_path: Path, kind: str) -> None:
 
 
 def test_several_sockets_in_their_order() -> None:
-    """All passed sockets are taken; names may be missing."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         first = 200
         os.dup2(one.fileno(), first)
@@ -91,7 +90,6 @@ def test_another_socket_is_refused(make: Callable[[], socket.socket], what: str)
 
 
 def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
-    """A file and a closed descriptor are refused."""
     descriptor = os.open(tmp_path / "file", os.O_CREAT)
     with pytest.raises(ConfigError, match=rf"descriptor {descriptor} is not a socket"):
         taken(descriptor)
@@ -102,7 +100,6 @@ def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", ["", "-1", "many", "1000000", "9" * 5000])
 def test_a_wrong_number_is_refused(count: str) -> None:
-    """LISTEN_FDS has to be a number that a service manager could pass."""
     with pytest.raises(ConfigError, match="LISTEN_FDS"):
         taken(3, LISTEN_FDS=count)
 

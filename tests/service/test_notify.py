@@ -44,12 +44,10 @@ def test_a_line_break_in_a_status_is_no_assignment() -> None:
     "address", ["", "/nowhere/socket", "@" + "x" * 300, "/" + "x" * 300, "relative", "/a\0b", "vsock:2:1", "@", "/"]
 )
 def test_an_address_where_nobody_listens(address: str) -> None:
-    """Sending to nobody does nothing."""
     Notifier(address).send(READY=1)
 
 
 def test_a_socket_that_nobody_empties(tmp_path: Path) -> None:
-    """A message that does not fit is dropped, and the sender does not wait."""
     path = tmp_path / "full"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(str(path))
@@ -91,7 +89,6 @@ def lost() -> Watch:
 
 
 def test_the_servers_in_a_sentence() -> None:
-    """The sentence counts servers, and those that cannot be read."""
     well = replayed("minified").watch
     never_read = ScriptedWatch("new").watch
     assert describe_servers([]) == "0 servers watched"
@@ -141,7 +138,6 @@ def test_a_failed_reload_is_in_the_status_until_one_succeeds() -> None:
 
 
 def test_nothing_follows_the_end() -> None:
-    """After STOPPING, no message claims that the exporter serves."""
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address, "WATCHDOG_USEC": "30000000"}, PID)
         one.stopping()

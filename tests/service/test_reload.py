@@ -55,7 +55,6 @@ def _the_log_of_the_tests_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
-    """The servers of the file are watched, and the log counts the changes."""
     caplog.set_level(logging.INFO)
     problem, fleet = reloaded(lambda: Config(servers=(SHOP, make_server("/run/api", name="api"))))
     assert problem == ""
@@ -194,7 +193,6 @@ def test_each_request_is_served() -> None:
 
 
 def test_requests_before_a_reload_begins_are_one() -> None:
-    """Several requests at once lead to one reload."""
     with manager() as heard:
         assert requested(heard, 5, between=False) == 1
 

@@ -72,13 +72,11 @@ def test_no_core_dump() -> None:
 
 
 def test_the_socket_is_the_default_address() -> None:
-    """The socket unit opens the port that the exporter would open."""
     assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
 
 
 @with_systemd
 def test_systemd_has_no_complaint(tmp_path: Path) -> None:
-    """`systemd-analyze verify` accepts the units, with the program that is installed here."""
     for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
         (tmp_path / unit).write_text((FOLDER / unit).read_text().replace(PROGRAM, "/bin/true"))
     ran = subprocess.run(

@@ -119,7 +119,6 @@ def test_what_is_missing_is_unpacked_once(machine):
 
 
 def test_package_that_apt_does_not_have_is_named(machine):
-    """The error has the reason and the command to run, and leaves out programs that are available."""
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin")
@@ -158,7 +157,6 @@ def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
 
 
 def test_promtool_may_be_in_a_package_of_its_own(machine):
-    """Debian 13 and later have a separate package."""
     (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
     package(machine, "promtool", "none", promtool=TOOL)
     debian.ensure_programs(machine / "venv" / "bin", ["prometheus", "promtool"])

@@ -40,27 +40,23 @@ def able(monkeypatch):
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("os_release", [DEBIAN, MINT, "ID=ubuntu\n"])
 def test_debian_ubuntu_and_what_is_like_them_can(os_release):
-    """There is no reason against these systems."""
     assert unavailable(os_release) is None
 
 
 @pytest.mark.usefixtures("able")
 def test_other_systems_cannot():
-    """Other systems have no apt."""
     assert unavailable(FEDORA) == "this machine is neither Debian nor Ubuntu"
     assert unavailable("") == "this machine is neither Debian nor Ubuntu"
 
 
 @pytest.mark.usefixtures("able")
 def test_an_ordinary_user_cannot(monkeypatch):
-    """Making a root needs root privileges."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root" in (unavailable(DEBIAN) or "")
 
 
 @pytest.mark.usefixtures("able")
 def test_missing_programs_are_named(monkeypatch):
-    """The reason names all missing programs."""
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
     assert unavailable(DEBIAN) == "this machine has no git, nsenter"
 

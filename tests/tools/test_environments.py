@@ -254,13 +254,11 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_lint_needs_the_project_alone(prepared: list[str]) -> None:
-    """`lint` needs neither uWSGI nor Prometheus nor a browser."""
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
 
 
 def test_tests_need_a_browser(prepared: list[str]) -> None:
-    """All tests include those of the page, so a missing browser is reported before anything runs."""
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))
     assert "prometheus" not in prepared
 
@@ -293,14 +291,12 @@ def _program(directory: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", ["chromium", "google-chrome"])
 def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Debian's name and Google's are known."""
     path = _program(tmp_path, name)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert prepare.find_browser() == str(path)
 
 
 def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install; nothing is skipped."""
     _program(tmp_path, "firefox")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):

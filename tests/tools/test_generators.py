@@ -26,7 +26,6 @@ PAGES = {path.name: text for path, text in pages()}
 
 
 def test_each_command_has_a_page_with_its_options() -> None:
-    """A new option is in the manual."""
     line = make_command_line()
     for name, parser in line.commands.items():
         text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
@@ -36,7 +35,6 @@ def test_each_command_has_a_page_with_its_options() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_understood(name: str) -> None:
-    """The examples in the manual are valid command lines."""
     for arguments, _ in EXAMPLES[name]:
         words = shlex.split(arguments.partition(">")[0])
         assert make_command_line().parse([name, *words]).command == name

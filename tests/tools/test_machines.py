@@ -33,7 +33,6 @@ def _signals_as_they_were():
 
 
 def test_packages_are_those_of_the_readme():
-    """packages() finds package names, and no options, in the current README."""
     names = packages(README)
     assert {"git", "make", "python3"} <= set(names)
     assert not any(name.startswith("-") for name in names)
@@ -62,7 +61,6 @@ def test_a_readme_without_the_line_is_a_failure(text):
 
 
 def test_requests_are_summed_over_workers():
-    """Only uwsgi_worker_requests_total counts."""
     text = (
         "# TYPE uwsgi_worker_requests_total counter\n"
         'uwsgi_worker_requests_total{server="demo",worker_id="1"} 12\n'
@@ -91,7 +89,6 @@ def test_a_whole_demo_is_not_complained_of():
     ],
 )
 def test_each_part_that_is_wrong_is_named(output, running, silence, later, complaint):
-    """Each fault causes one complaint that names it."""
     (only,) = complaints(output, running, silence, later)
     assert complaint in only
 
@@ -110,8 +107,6 @@ def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, c
     [(UnavailableError("no archive"), 75), (FailedError("the demo ended"), 1), (KeyboardInterrupt(), 130)],
 )
 def test_its_ends(monkeypatch, capsys, error, status):
-    """Each error has its own exit status, and is printed on standard error."""
-
     def check(suite):
         assert suite == "trixie"
         raise error
@@ -139,8 +134,6 @@ def test_without_podman_it_does_not_run(monkeypatch, capsys):
     [(UnavailableError("no archive"), 75), (FailedError("no reload"), 1), (KeyboardInterrupt(), 130)],
 )
 def test_the_ends_of_a_systemd_machine(monkeypatch, capsys, error, status):
-    """Each error has its own exit status, and is printed on standard error."""
-
     def check(suite):
         assert suite == "trixie"
         raise error
@@ -163,7 +156,6 @@ def test_a_process_with_a_path_in_its_command_line(tmp_path):
 
 
 def test_a_command_that_fails_shows_its_output():
-    """The error has the status, the script and what it printed."""
     assert HERE.output("echo well") == "well\n"
     with pytest.raises(FailedError, match=r"ended with 3: echo badly; exit 3\nbadly"):
         HERE.output("echo badly; exit 3")
@@ -181,7 +173,6 @@ def test_a_metric_is_one_series(monkeypatch):
 
 
 def test_waiting_ends_with_the_log(monkeypatch):
-    """What does not happen in time is a failure with the unit's log."""
     monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
     HERE.wait(lambda: True, 0, "at once")
     with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):

@@ -60,7 +60,6 @@ def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
 
 
 def test_narrow_terminal_cuts_the_sentence(monkeypatch):
-    """On a narrow terminal the text is cut, so that the line does not wrap."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stdout", terminal := Terminal())
     with progress.show_step("building something with a long name"):
@@ -76,8 +75,6 @@ def test_failed_step_is_not_done(monkeypatch):
 
 
 def test_work_is_done_although_nobody_reads(monkeypatch):
-    """A closed terminal does not prevent the work in a step."""
-
     class Gone(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
@@ -188,7 +185,6 @@ def test_these_have_one_try(test: str) -> None:
 
 
 def test_a_listed_one_has_one_try() -> None:
-    """A test that is known to be flaky fails the run until its cause is fixed."""
     listed = rerun.read_flaky(f"# a comment\n\n2026-11-28 884f29e2 {TEST}[two words]\n")
     assert rerun.refuse(_results(TEST), listed) == []
     assert "known to be flaky" in rerun.refuse(_results(f"{TEST}[two words]"), listed)[0]

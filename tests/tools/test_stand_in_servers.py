@@ -84,28 +84,24 @@ def read(address: str, send: bytes = b"", timeout: float = 1.0) -> bytes:
 
 @both
 def test_answers_gives_the_document_to_each_client(where: Where) -> None:
-    """The whole document comes at once, and again for the next client."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert [read(address), read(address)] == [DOCUMENT, DOCUMENT]
 
 
 @both
 def test_answers_nothing_is_an_empty_body(where: Where) -> None:
-    """The connection ends normally, without a byte."""
     with bad_servers.answers_nothing(where) as address:
         assert read(address) == b""
 
 
 @both
 def test_closes_half_way_ends_in_order(where: Where) -> None:
-    """The received half is the beginning of the document."""
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address) == DOCUMENT[: len(DOCUMENT) // 2]
 
 
 @both
 def test_accepts_and_never_writes_keeps_silent(where: Where) -> None:
-    """A reader gets neither a byte nor the end."""
     with (
         bad_servers.accepts_and_never_writes(where) as address,
         connect(address, 0.2) as client,
@@ -116,7 +112,6 @@ def test_accepts_and_never_writes_keeps_silent(where: Where) -> None:
 
 @both
 def test_drips_never_stays_silent_for_long(where: Where) -> None:
-    """Bytes arrive one by one, and the document stays incomplete."""
     with bad_servers.drips(where, DOCUMENT, interval=0.02) as address, connect(address) as client:
         received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, if this test was slow
         assert DOCUMENT.startswith(received)
@@ -154,7 +149,6 @@ def test_resets_after_the_document(where: Where) -> None:
 @both
 @pytest.mark.parametrize("framing", ["until_close", "length", "chunked"])
 def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing) -> None:
-    """Each framing says how it ends, and ends so."""
     with bad_servers.answers_http(where, DOCUMENT, framing=framing) as address:
         head, _, body = read(address, b"GET / HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.0 200 OK" if framing == "until_close" else b"HTTP/1.1 200 OK")
@@ -163,7 +157,6 @@ def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing
 
 
 def test_answers_http_with_any_status() -> None:
-    """Arguments make a 404 or a redirect."""
     moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
     with moved as address:
         assert read(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 302 Found\r\n")
@@ -171,7 +164,6 @@ def test_answers_http_with_any_status() -> None:
 
 @both
 def test_never_accepts_leaves_the_client_waiting(where: Where) -> None:
-    """Connecting takes longer than the client's timeout."""
     with bad_servers.never_accepts(where) as address, pytest.raises((TimeoutError, BlockingIOError)):
         connect(address, 0.3)
 
@@ -222,7 +214,6 @@ def test_the_parts_of_a_server_add_up() -> None:
 
 
 def test_growth_is_linear() -> None:
-    """A tenth of the last load in 28 days, as asked for."""
     history = stories.growing(days=56)
     load = find_load(history, history.services[0])
     end = history.until - 3 * DAY + 14 * 3600  # a Friday

@@ -119,7 +119,6 @@ def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch) -> None:
 
 
 def test_a_reader_says_what_it_gets(tmp_path, capsys) -> None:
-    """A document, or the error."""
     listening(str(tmp_path / "s"), [b'{"pid": 7}', b'{"pid"'])
     assert inside.main(["read", f"unix://{tmp_path}/s"]) == 0
     assert inside.main(["read", f"{tmp_path}/s"]) == 1

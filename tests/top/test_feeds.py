@@ -97,7 +97,6 @@ def test_an_exporter_that_hangs_as_top_starts() -> None:
 
 
 def test_nobody_there() -> None:
-    """An http:// address may have been either, as the message says; a stats server may still start."""
     port = free_port()
     with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
         attach([f"http://127.0.0.1:{port}"], nothing)
@@ -116,7 +115,6 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
 
 
 def test_what_is_no_address() -> None:
-    """Wrong addresses are refused as everywhere, and so are two servers with the same name."""
     for arguments in (["nonsense"], ["a=/x", "a=/y"]):
         with pytest.raises(ConfigError):
             attach(arguments, nothing)

@@ -76,7 +76,6 @@ def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
     ],
 )
 def test_pages(keys: str, view: str) -> None:
-    """A page's key opens and closes it."""
     assert after(keys).view == view
 
 
@@ -90,7 +89,6 @@ def test_escape_goes_back_one_step() -> None:
 
 
 def test_servers_next_to_each_other() -> None:
-    """Tab wraps around; two servers with the same name in two exporters are different."""
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
     assert after(["backtab"]).server == (1, "a")
@@ -144,13 +142,11 @@ def test_in_plots_the_brackets_change_the_time_that_they_cover() -> None:
 
 
 def test_nothing_to_choose_from() -> None:
-    """Without any server, no key fails."""
     for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "right", "\N{SNOWMAN}"):
         assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
 
 
 def test_commands() -> None:
-    """The loop carries out q and d."""
     assert handle_key("q", Navigation(), SERVERS, WINDOWS) == "quit"
     assert handle_key("d", Navigation(), SERVERS, WINDOWS) == "dump"
 

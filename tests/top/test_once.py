@@ -38,14 +38,12 @@ def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> 
 
 @pytest.mark.parametrize("how", ["--once", "--json"])
 def test_one_of_two_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
-    """The other server is shown, and the status is still 3."""
     status, out, _ = ended(capsys, "top", how, "--seconds", "2", f"file://{FIXTURE}", NOWHERE)
     assert status == 3
     assert FIXTURE.stem in out
 
 
 def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """The status is 0."""
     status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     assert (status, json.loads(out)["state"]) == (0, "up")
 

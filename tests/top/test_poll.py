@@ -142,8 +142,6 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
 
 
 def test_every_feed_has_a_trouble_of_its_own() -> None:
-    """Two failed feeds are two lines, each with its address and its reason."""
-
     async def look() -> None:
         poller = Poller([FakeFeed("a", problem="refused"), FakeFeed("b"), FakeFeed("c", problem="timeout")])
         await poller.poll(LIST)

@@ -128,7 +128,6 @@ def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
 
 
 def test_an_emperors_vassals(tmp_path: Path) -> None:
-    """The emperor's vassals are shown from its stats."""
     with (
         real_uwsgi.bare(
             "--emperor",
@@ -182,7 +181,6 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
 
 
 def test_the_size_of_the_terminal_changes() -> None:
-    """The screen is drawn again for the new size."""
     with uwsgi("--processes", "2") as server, driven(server.stats) as top:
         top.wait(rows)
         assert len(rows(top.text())[0]) < 16
@@ -329,13 +327,11 @@ def ends_with_a_traceback(top: Driven) -> None:
 
 
 def test_an_internal_error_is_shown_on_the_restored_terminal(tmp_path: Path) -> None:
-    """An error while polling ends top with a traceback."""
     with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
         ends_with_a_traceback(top)
 
 
 def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
-    """An exception in a key handler, which no task awaits, ends top with a traceback."""
     with driven(command=program(tmp_path, "loop.handle_key = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.press("s")
@@ -343,7 +339,6 @@ def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_fault_in_a_signal_ends_it(tmp_path: Path) -> None:
-    """An exception in a signal handler, which no task awaits, ends top with a traceback."""
     with driven(command=program(tmp_path, "Terminal.clear = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.resize(100, 30)
@@ -370,7 +365,6 @@ def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_goes_away_ends_it() -> None:
-    """After a broken connection, no process keeps running."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
         top.close()

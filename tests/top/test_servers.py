@@ -30,7 +30,6 @@ def names(entries: list[ServerEntry]) -> list[str]:
 
 
 def test_names_are_in_natural_order(summary: Summary) -> None:
-    """Numbers sort by value, letters regardless of case, digits of other scripts as text."""
     entries = [entry(summary, name) for name in ("shop10", "Shop2", "shop1", "10", "9", "a", "x\u00b2")]
     assert names(arrange_entries(entries, sort="name")) == ["9", "10", "a", "shop1", "Shop2", "shop10", "x\u00b2"]
     assert natural_key("a010b") < natural_key("a11b")
@@ -125,7 +124,6 @@ def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
 
 
 def test_the_tree_is_drawn(fleet: ScreenModel) -> None:
-    """A vassal has both names and its PID, and servers can be selected."""
     drawn = lines(fleet, Navigation(view="tree", home="tree", server=(0, "ten"), chosen=True))
     rows = [line.split() for line in drawn[2:8]]
     assert rows[1][:4] == ["├─", "mute.ini", "no", "stats"]
@@ -143,7 +141,6 @@ def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
 
 
 def test_an_emperor_of_emperors() -> None:
-    """Each emperor is below the one that runs it."""
     found = shape(
         model(
             (emperor("top", vassal("sub.ini", 2)), Identity(pid=1)),
@@ -170,6 +167,5 @@ def test_wrong_pids_lose_no_server() -> None:
 
 
 def test_before_the_documents_are_there_every_server_is_listed() -> None:
-    """No server is below another."""
     listed = screen_model(server("b"), server("a"))
     assert {name for _, name, _ in shape(listed)} == {"a", "b"}

@@ -42,7 +42,6 @@ def test_styles_stay_on_their_words() -> None:
 
 
 def test_without_colour_there_is_bold() -> None:
-    """Without colour there is bold, and no colour."""
     line = Text("hot", "bold red")
     assert painter(colour=False).paint(line, 9) == "\x1b[1mhot\x1b[0m"
     assert painter().paint(line, 9) == "\x1b[1;31mhot\x1b[0m"
@@ -50,7 +49,6 @@ def test_without_colour_there_is_bold() -> None:
 
 
 def test_blocks_have_a_stand_in_of_ascii() -> None:
-    """Each block character has one ASCII character."""
     assert painter(unicode=False).paint(Text("██▎ ▁▄▇é…↓├└│─"), 20) == "##  _.=?~v|`|-"
 
 

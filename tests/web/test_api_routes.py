@@ -61,7 +61,6 @@ def test_the_list(port: int) -> None:
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
 def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> None:
-    """Each document matches its description, for any kind of server."""
     status, _, body = get(port, f"/api/v1/servers/{name}{path}")
     assert status == 200
     validate(json.loads(body), schema)
@@ -140,7 +139,6 @@ def test_head_of_everything(port: int) -> None:
 
 
 def test_the_description_is_served(port: int) -> None:
-    """The description is served as the types of the documents say."""
     status, headers, body = get(port, "/api/v1/openapi.json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert body == openapi.render()
@@ -174,7 +172,6 @@ def test_any_name(tmp_path: Path, name: str) -> None:
 
 
 def test_a_path_that_no_string_can_hold() -> None:
-    """A socket whose name is not UTF-8 has a document."""
     with serving(make_server("/nowhere/\udcff")) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         status, _, body = get(port, listed["path"])

@@ -70,7 +70,6 @@ PROMETHEUS_3 = (
     ],
 )
 def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> None:
-    """Clients that accept OpenMetrics get it, and all others get the text format."""
     status, headers, body = get(port, headers={"Accept": accept} if accept else {})
     assert (status, headers["Content-Type"], headers["X-Content-Type-Options"]) == (200, kind, "nosniff")
     families = list((parse_openmetrics if kind == OPENMETRICS else parse_text)(body.decode()))
@@ -97,7 +96,6 @@ def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> N
     ],
 )
 def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
-    """Clients that accept gzip get a compressed response, and those that refuse it do not."""
     _, headers, body = get(port, headers={"Accept-Encoding": accepted})
     assert headers["Content-Encoding"] == ("gzip" if compressed else None)
     assert "Accept-Encoding" in headers["Vary"]
@@ -106,7 +104,6 @@ def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
 
 
 def test_every_captured_document_at_once() -> None:
-    """A scrape of every kind of server parses, and each server is up."""
     with serving(*map(replayed, NAMES)) as port:
         body = get(port)[2].decode()
     up = next(family for family in parse_text(body) if family.name == "uwsgi_up").samples
@@ -134,7 +131,6 @@ def test_a_server_that_never_answers() -> None:
 
 
 def test_no_server_at_all() -> None:
-    """Without servers, the exporter's own metrics are exported, and the page says that there are none."""
     with serving() as port:
         assert b"uwsgi_exporter_build_info" in get(port)[2]
         assert b"No server yet" in get(port, "/")[2]
@@ -161,7 +157,6 @@ def test_probes(path: str) -> None:
     ],
 )
 def test_other_requests(port: int, method: str, path: str, status: int) -> None:
-    """Other paths do not exist, and no method changes anything."""
     code, headers, body = get(port, path, method=method)
     assert code == status
     if method == "HEAD":
@@ -210,7 +205,6 @@ def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
 
 
 def test_promtool_accepts_the_answer() -> None:
-    """Prometheus' own linter accepts the metrics."""
     with serving(replayed("threads_4x8_busy"), replayed("metrics"), "gone=/nowhere/stats") as port:
         body = get(port)[2]
     ran = subprocess.run([find("promtool"), "check", "metrics"], input=body, capture_output=True, check=False)

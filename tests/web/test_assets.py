@@ -31,7 +31,6 @@ def test_every_file_as_it_is_and_compressed() -> None:
 
 
 def test_a_file_that_the_browser_has() -> None:
-    """A file that the browser already has is not sent again."""
     with serving() as port:
         tag = get(port, live_page.url(live_page.SCRIPT))[1]["ETag"]
         status, _, body = get(port, live_page.url(live_page.SCRIPT), headers={"If-None-Match": tag})
@@ -60,7 +59,6 @@ def test_another_version() -> None:
     ],
 )
 def test_nothing_else_is_served(name: str) -> None:
-    """Only the page's own files are served, for any path."""
     with serving() as port:
         assert get(port, f"/static/{live_page.version()}/{name}")[0] == 404
 
@@ -75,7 +73,6 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
 
 
 def test_the_library_comes_with_its_licence() -> None:
-    """Third-party files are marked as such."""
     folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
     assert "1.6" in (folder / "README.md").read_text()

@@ -90,7 +90,6 @@ def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
 
 
 def test_there_is_room() -> None:
-    """Connections up to the limit stay open; one more closes exactly one."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     assert [client.closed for client in clients] == [0, 0, 0]
@@ -235,7 +234,6 @@ def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow network does not count as a stall, however long the response takes."""
     with asked(monkeypatch) as (_, client):
         received, began = 0, time.monotonic()
         while part := client.recv(65536):

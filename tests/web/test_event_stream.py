@@ -94,8 +94,6 @@ async def next_data(events: AsyncIterator[bytes]) -> bytes:
 
 
 def test_made_once_for_all_who_listen() -> None:
-    """A document is made once for all listeners, and not at all without any."""
-
     async def run() -> None:
         streams, make = EventStreams(), Maker()
         with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:

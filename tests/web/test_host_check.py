@@ -53,7 +53,6 @@ UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
     ],
 )
 def test_names(host: str, allowed: bool) -> None:
-    """Addresses, localhost, own and allowed names are accepted on any port; all others are refused."""
     assert LOOPBACK.allows(host) == allowed
 
 
@@ -125,7 +124,6 @@ def test_what_is_checked(port: int, path: str) -> None:
 
 @pytest.mark.parametrize("path", UNCHECKED)
 def test_what_is_not_checked(port: int, path: str) -> None:
-    """Metrics and probes are not checked, because scrapers use any name."""
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 200 ")
 
 

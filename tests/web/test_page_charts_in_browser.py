@@ -118,7 +118,6 @@ def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_a_link_shows_the_same_stretch(chromium: Browser, shop: Exporter) -> None:
-    """The zoom in a URL is loaded at once."""
     with (
         tab(chromium, shop.port) as shown,
         shown.page.expect_request(lambda request: "history?seconds=60&points=60&until=1700000060" in request.url),
@@ -127,7 +126,6 @@ def test_a_link_shows_the_same_stretch(chromium: Browser, shop: Exporter) -> Non
 
 
 def test_a_finger_points(chromium: Browser, shop: Exporter) -> None:
-    """A touch shows the figures at that time."""
     with tab(chromium, shop.port, width=400, has_touch=True) as shown:
         opened(shown)
         box = chart(shown)
@@ -137,7 +135,6 @@ def test_a_finger_points(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
-    """Two fingers zoom to the time between them."""
     with tab(chromium, shop.port, width=400, has_touch=True) as shown:
         opened(shown)
         shown.page.evaluate("""() => {
@@ -170,7 +167,6 @@ def test_events_are_listed(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
-    """Near a mark, the legend names its event."""
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
@@ -192,7 +188,6 @@ def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:
-    """The listen queue's limit and headroom 1 are named."""
     with tab(chromium, shop.port) as shown:
         opened(shown)
         limits = shown.page.locator(".limit:visible").all_inner_texts()

@@ -267,7 +267,6 @@ def test_what_is_not_known(chromium: Browser) -> None:
 
 
 def test_a_server_that_is_not_there(chromium: Browser) -> None:
-    """An old URL says that the server is gone, and links to the others."""
     with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
         assert answer
@@ -336,7 +335,6 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
 
 
 def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None:
-    """If the browser denies access to the clipboard, the text is copied all the same."""
     with tab(chromium, shop.port, permissions=["clipboard-read"]) as shown:
         shown.page.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', { value: undefined })")
         shown.open("/")

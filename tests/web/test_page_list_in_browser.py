@@ -207,7 +207,6 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
 
 
 def test_help(chromium: Browser, port: int) -> None:
-    """`?` lists the keys, Escape closes the help; in the filter, `?` is a letter."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.keyboard.press("?")
@@ -220,7 +219,6 @@ def test_help(chromium: Browser, port: int) -> None:
 
 
 def test_the_icon_of_text_pages(port: int) -> None:
-    """A request for /favicon.ico is redirected to the icon."""
     status, headers, _ = get(port, "/favicon.ico")
     assert (status, headers["Location"]) == (307, live_page.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200

@@ -298,7 +298,6 @@ def test_order(page: Tab) -> None:
 
 
 def test_a_table_without_rows_says_so(page: Tab) -> None:
-    """The table says `none` instead of showing a heading without rows."""
     script = """({ Table }) => {
         const table = new Table("T", [{ head: "Name", value: () => 0, text: () => "" }], { key: () => 0 });
         const shown = () => table.none.hidden ? "" : table.none.textContent;

@@ -157,7 +157,6 @@ PANEL = """({ objective }, status = "ok") => {
 
 
 def test_the_objective_comes_and_goes(page: Tab) -> None:
-    """Without an objective there is no panel."""
     shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.4, lost=2, waited=1))}, null")
     assert shown == [
         None,

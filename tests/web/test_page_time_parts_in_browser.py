@@ -184,7 +184,6 @@ def test_another_step_after_a_restart(page: Tab) -> None:
 
 
 def test_why_a_history_is_missing(page: Tab) -> None:
-    """The exporter's sentence is kept until a request succeeds."""
     _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))  # type: ignore[misc]
     assert steps == [[0, 0, "x.db is damaged"]]
 

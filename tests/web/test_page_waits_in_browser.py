@@ -206,7 +206,6 @@ def test_labels_on_the_bar_are_legible(chromium: Browser, port: int, scheme: str
 
 
 def test_labels_that_do_not_fit_are_left_out(chromium: Browser, port: int) -> None:
-    """A part of the bar is labelled if its label is no wider than the part."""
     with tab(chromium, port, width=1440) as shown:
         opened(shown)
         shown.until("document.querySelectorAll('.parts .part').length === 33")

@@ -65,7 +65,6 @@ def cells(shown: Tab) -> dict[str, list[str]]:
 
 
 def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
-    """Documents come once a second, and none of them makes the page ask for predictions."""
     with tab(chromium, port, width=1280) as shown:
         asked: list[str] = []
         shown.page.on("request", lambda request: asked.append(request.url))
@@ -125,7 +124,6 @@ def test_a_cell_by_keyboard(panel: Tab) -> None:
 
 
 def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: int) -> None:
-    """If no setting is better by more than the error, the present one is the best."""
     with tab(chromium, port, width=1280) as shown:
         # At 1.5 times the peak, the present setting is overloaded: then any other is better. Here it is not.
         known = predicted_settings.document(error=0.9)
@@ -137,7 +135,6 @@ def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: in
 
 
 def test_a_refusal(chromium: Browser, port: int) -> None:
-    """Where nothing can be predicted, the exporter's reason is a sentence on the page, which can ask again."""
     with tab(chromium, port, width=1280) as shown:
         asked = opened(shown)
         again = shown.page.get_by_role("button", name="Predict again")

@@ -41,7 +41,6 @@ def documented(first: str) -> dict[str, Any]:
 
 
 def test_the_documented_configuration_of_the_exporter(tmp_path: Path) -> None:
-    """The exporter understands it."""
     path = tmp_path / "config.yml"
     path.write_text(json.dumps(documented("/etc/uwsgi-headroom/uwsgi-headroom.yml")))
     config = load_file(path)

@@ -191,7 +191,6 @@ def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
 
 
 def test_off_unless_configured() -> None:
-    """There is no such path."""
     paths = [getattr(route, "path", "") for route in create_application(Fleet([])).routes]
     assert "/probe" not in paths
     assert "/metrics" in paths
@@ -216,7 +215,6 @@ def test_off_unless_configured() -> None:
     ],
 )
 def test_parameters(query: str) -> None:
-    """Exactly one, with a value; a sentence says so."""
     response = asyncio.run(ask(make_fleet(), "", query=query))
     assert (response.status_code, bytes(response.body).decode()) == (400, metrics_route._USAGE)
 

@@ -119,7 +119,6 @@ def test_the_length_of_a_body(headers: bytes, length: int) -> None:
     ],
 )
 def test_what_is_no_request(data: bytes) -> None:
-    """It is refused."""
     with pytest.raises(RefusedHeadError) as refused:
         parse(data)
     assert refused.value.status == 400

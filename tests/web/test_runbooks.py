@@ -99,7 +99,6 @@ def test_code_is_left_to_the_style() -> None:
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
 def test_every_runbook_can_be_rendered(book) -> None:
-    """Every part of every runbook can be rendered."""
     runbook = split_runbook(book.read_text())
     assert runbook.title == book.stem
     assert render_inline(runbook.summary, STYLE)
@@ -107,7 +106,6 @@ def test_every_runbook_can_be_rendered(book) -> None:
 
 
 def test_a_file_that_is_no_runbook_is_refused() -> None:
-    """A runbook without a summary is refused."""
     with pytest.raises(UnknownMarkdownError, match="not a runbook"):
         split_runbook("# A\n\n## b\n\nc")
 
@@ -124,7 +122,6 @@ def test_what_is_not_known_is_marked() -> None:
 
 @given(st.text(min_size=1).filter(is_typeable))
 def test_a_value_is_one_word_in_shell(value: str) -> None:
-    """Any value is one word."""
     html = fill_code("check STATS --once", "sh", {"STATS": value})
     assert shlex.split(typed(html)) == ["check", value, "--once"]
     assert html.count("<") == 2
@@ -155,12 +152,10 @@ def test_what_a_terminal_shows_wrong_cannot_be_typed(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["shop", "a b", "it's", "$(id)", "é", "日本", "<b>"])
 def test_what_can_be_quoted_can_be_typed(value: str) -> None:
-    """Characters that need quoting are accepted."""
     assert is_typeable(value)
 
 
 def test_placeholders_are_found() -> None:
-    """All placeholders are found, the longest match first."""
     assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
     assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
 
@@ -256,7 +251,6 @@ def commands(html: str, language: str = "sh") -> list[str]:
 
 
 def test_there_are_runbooks() -> None:
-    """There is at least one runbook to test."""
     assert len(NAMES) >= 20
 
 
@@ -284,7 +278,6 @@ def test_a_runbook_is_a_page(port: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
-    """The commands contain the known values."""
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
     typed = "\n".join([*commands(html), *commands(html, "promql")])
     assert set(re.findall(r"\b(?:SERVER|STATS|EXPORTER)\b", typed)) == set()
@@ -330,7 +323,6 @@ def test_the_pids_are_those_that_the_kernel_proves() -> None:
 
 
 def test_links_keep_the_server(port: int) -> None:
-    """Links to other runbooks and to the list keep the server."""
     html = page(port, "UwsgiWorkerMemoryGrowing", server="shop", worker="1")
     assert '<a href="/runbooks/UwsgiRequestsLost?server=shop&amp;worker=1">UwsgiRequestsLost</a>' in html
     assert '<a href="/runbooks/?server=shop&amp;worker=1">' in html
@@ -415,7 +407,6 @@ def test_a_finding_without_a_runbook_leads_nowhere() -> None:
 
 
 def test_the_runbooks_are_listed(port: int) -> None:
-    """Each runbook is listed with a link and its summary."""
     html = page(port, "")
     assert re.findall(r'<li><a href="/runbooks/(\w+)">', html) == [name.removesuffix(".md") for name in NAMES]
     assert html.count("<li>") == html.count("<p>") == len(NAMES)
@@ -426,7 +417,6 @@ def test_the_runbooks_are_listed(port: int) -> None:
     ["None.md", "None", "UwsgiDown.md.md", "../app.py", "..%2Fapp.py.md", "%2e%2e%2fapp.md", "/etc/passwd.md", ".md"],
 )
 def test_nothing_else_is_served(port: int, path: str) -> None:
-    """A name that is not a runbook's is not found, whatever path it contains."""
     status, headers, body = get(port, f"/runbooks/{path}")
     assert status == 404
     assert headers["Content-Type"].startswith("text/plain; charset=utf-8")

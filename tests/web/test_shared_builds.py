@@ -366,8 +366,6 @@ def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_answer_is_kept_for_long() -> None:
-    """An answer is dropped after its time, although nobody asks."""
-
     async def test(builder: Builder) -> None:
         await builder.ask(kind=Kind("scrapes", rest=0.0, most=1, seconds=0.001))
         while builder.builds._kept:  # noqa: ASYNC110 - a timer of the event loop drops it

@@ -48,7 +48,6 @@ def test_every_state_has_its_words() -> None:
 
 
 def test_no_two_states_read_the_same() -> None:
-    """Each has words and a colour of its own."""
     for words in (
         [state.does for state in WAITS.values()],
         [state.name for state in WAITS.values()],
@@ -101,7 +100,6 @@ def test_text_on_a_colour_is_legible() -> None:
 
 
 def test_the_ratio_itself() -> None:
-    """Black on white has 21, a colour on itself 1."""
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
     assert contrast("#123456", "#123456") == 1

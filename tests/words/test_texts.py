@@ -55,7 +55,6 @@ def test_a_list_of_workers_stays_short(numbers: list[int], text: str) -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
 def test_how_often(count: int, text: str) -> None:
-    """A count of times is `once` or `N times`."""
     assert repeated(count) == text
 
 
@@ -83,5 +82,4 @@ def test_sizes(count: int, text: str) -> None:
     [(62.41, 3, "62.4"), (12_583.0, 3, "12,600"), (12_583.0, 4, "12,580"), (60.0, 4, "60"), (999.96, 4, "1,000")],
 )
 def test_figures(value: float, digits: int, text: str) -> None:
-    """A figure has as many digits as are known, and no power of ten."""
     assert figure(value, digits) == text

@@ -30,7 +30,6 @@ CASES = [(name, value, text) for name, pairs in VECTORS.items() for value, text 
 
 @pytest.mark.parametrize(("name", "value", "text"), CASES)
 def test_in_python(name: str, value: float, text: str) -> None:
-    """A figure is written by the rule of its kind."""
     write: Callable[[float], str] = getattr(formats, name)
     assert write(value) == text
 

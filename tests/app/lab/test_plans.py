@@ -35,7 +35,6 @@ def programs(directory: Path, **missing: str) -> Programs:
 @experiments
 @pytest.mark.parametrize("full", [False, True])
 def test_plans_are_valid(experiment: Experiment, full: bool, tmp_path: Path) -> None:
-    """No run is planned twice, every server listens where it is asked to, and loads have a shape."""
     plan = experiment.plan(programs(tmp_path), machine(), Length(full=full))
     assert plan
     assert len({(run.setup.name, run.label, run.number) for run in plan}) == len(plan)
@@ -56,7 +55,6 @@ def test_repetitions_are_interleaved(tmp_path: Path) -> None:
 
 
 def test_the_short_lab_is_short(tmp_path: Path) -> None:
-    """With all servers."""
     plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
     assert sum(run.seconds for plan in plans for run in plan) <= MINUTES * 60
 
@@ -112,7 +110,6 @@ def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_lengths_differ() -> None:
-    """A full lab has more of each."""
     short, full = Length(), dataclasses.replace(Length(), full=True)
     assert (short.repetitions, short.seconds(8)) == (2, 8)
     assert (full.repetitions, full.seconds(8)) == (4, 15)

@@ -143,7 +143,6 @@ def test_one_series_at_a_time(tmp_path):
 
 
 def test_spread():
-    """The median and the range."""
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
     with pytest.raises(ValueError, match="no values"):
         spread([])

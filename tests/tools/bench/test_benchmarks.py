@@ -41,7 +41,6 @@ def _row(load: float | None, most: float, time: float | None) -> Row:
 
 
 def test_misses_of_the_model_are_marked_and_counted() -> None:
-    """A prediction beyond the tolerance is a miss, and so is a load that the model takes for too much."""
     rows = [_row(None, 114.0, 0.1), _row(None, 116.0, 0.1), _row(0.5, 100.0, 0.13), _row(0.8, 1.0, None)]
     lines = model.report(rows).splitlines()[2:]
     assert "114.0 → 100.0 (+14%) |" in lines[0]
@@ -52,7 +51,6 @@ def test_misses_of_the_model_are_marked_and_counted() -> None:
 
 
 def test_eight_settings_from_one() -> None:
-    """One setting is observed, and eight others are predicted for the same requests."""
     mix = WORKLOADS[0]
     assert len(set(mix.settings) - {OBSERVED}) == 8
     assert sum(kind.weight for kind in mix.kinds) == 1
@@ -85,7 +83,6 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
 
 
 def test_span() -> None:
-    """Growth is by worker and in total, over the time between the two readings by the exporter's clock."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
     assert span.seconds == 10.0
     assert span.growth("uwsgi_worker_requests_total") == 30
@@ -160,7 +157,6 @@ QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03))
 
 
 def test_no_miss() -> None:
-    """Figures within all targets have rows and no miss."""
     text = hostile.report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, {QUIET_4X8: CALM, ASKED: CALM})
     assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
     assert "| 4x8 | ask | / | 5.00 | 0.200 | 0.300 | 2,000 | 0 | 50 |" in text
@@ -184,6 +180,5 @@ def test_every_target_can_be_missed() -> None:
 
 
 def test_documents_are_within_the_cap() -> None:
-    """No decoded document is larger than the exporter accepts."""
     for name, make in DOCUMENTS.items():
         assert len(make()) <= SIZE_CAP, name

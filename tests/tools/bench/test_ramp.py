@@ -50,7 +50,6 @@ def test_a_wait_that_does_not_grow_crosses_nothing() -> None:
 
 
 def test_misses_are_marked_and_counted() -> None:
-    """A prediction beyond the tolerance is a miss, and so is one that is not known or not measured."""
     steps = tuple(_step(rate, 0.025 * (rate / 24) ** 3) for rate in (20.0, 24.0, 28.0))
     good = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=2460)))
     limit = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=1800)))

@@ -36,7 +36,6 @@ def test_the_unit_has_the_paths_of_the_package():
     ],
 )
 def test_a_unit_with_another_command_is_refused(unit):
-    """A changed unit fails the build; the package would have a service that cannot start."""
     with pytest.raises(SetupError):
         deb.unit_for_package(unit)
 
@@ -60,7 +59,6 @@ def test_maintainer_scripts_are_shell_that_stops_at_errors(name):
 
 
 def test_the_history_is_deleted_by_a_purge_alone():
-    """Only the branch for `purge` removes anything."""
     script = (DEBIAN / "uwsgi-headroom.postrm").read_text()
     purge = script[script.index('if [ "$1" = purge ]') : script.index("fi\n")]
     assert script.count("rm -rf") == purge.count("rm -rf") == 2
@@ -116,5 +114,4 @@ def test_different_files_of_one_name_are_refused(tmp_path):
 
 
 def test_total_adds_the_series_of_one_metric():
-    """Only the named metric counts, with and without labels."""
     assert total('a_total{x="1"} 2\na_total{x="2"} 3\na_totals 5\nb 1\n', "a_total") == 5

@@ -43,12 +43,10 @@ def test_everything_that_the_exporter_requires_is_bundled():
 
 
 def test_the_lock_file_names_no_host():
-    """No package index of a developer is in the lock file."""
     assert "://" not in (ROOT / LOCK).read_text()
 
 
 def test_pins_are_within_the_ranges():
-    """Each pinned version is one that setup.cfg allows."""
     pins = dict(_PIN.findall((ROOT / LOCK).read_text()))
     for line in setup().get("options", "install_requires").splitlines():
         if found := re.match(r"([\w-]+) >= ([\d.]+), < ([\d.]+)$", line):
@@ -74,7 +72,6 @@ def test_debian_installs_what_the_unit_runs():
 
 
 def test_each_bundled_package_is_in_the_copyright():
-    """debian/copyright names every bundled package with a licence."""
     text = (DEBIAN / "copyright").read_text().lower().replace("_", "-")
     assert [name for name in dict(_PIN.findall((ROOT / LOCK).read_text())) if name not in text] == []
 

@@ -78,7 +78,6 @@ def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
 
 
 def test_a_chart_of_another_version_is_refused(tmp_path):
-    """The chart's version is the exporter's."""
     with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
         distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
 
@@ -106,7 +105,6 @@ def test_a_path_in_helmignore_is_refused():
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path):
-    """One line for each file, sorted by name."""
     for name in ("b", "a"):
         (tmp_path / name).write_text(name)
     expected = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in "ab")
@@ -129,7 +127,6 @@ def commands(workflow: Path) -> list[str]:
 
 
 def test_workflows_call_what_there_is():
-    """Each `make` target, script and module that a workflow runs exists."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     found = [command for workflow in WORKFLOWS for command in commands(workflow)]
     made = {command.split()[1] for command in found if command.startswith("make ")}

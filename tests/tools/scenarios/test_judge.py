@@ -38,7 +38,6 @@ def compare(expected: Expected, *findings: tuple[str, str], **limits: float) -> 
 
 
 def test_as_expected() -> None:
-    """There is no difference if outcome, finding, words and limit are as expected."""
     expected = Expected("warning", ("saturation",), words=("raise",), not_words=("lower",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), threads=1.1) == []
 
@@ -57,7 +56,6 @@ def test_every_difference_is_named() -> None:
 
 
 def test_a_finding_that_stands_twice_is_a_difference() -> None:
-    """A finding that occurs twice is reported once as a difference."""
     saturation = ("saturation", "warning")
     assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
 
@@ -111,7 +109,6 @@ def test_rows_are_found_by_a_part_of_their_name() -> None:
 
 
 def test_all_that_is_written_is_read() -> None:
-    """Output larger than a terminal's buffer is read, including the progress in it."""
     terminal = Terminal()
     program = "print('x' * 200_000 + 'watching for 2 s more', end='')"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=terminal.fd)

@@ -216,7 +216,6 @@ def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(60, 10), (80, 24), (200, 50)])
 def test_charts_fit(width: int, height: int) -> None:
-    """Charts fit for any number of points."""
     for points in (1, 7, 240):
         drawn = plot_lines(trend(points), width, height)
         assert max(line.cell_len for line in drawn) <= width
@@ -224,5 +223,4 @@ def test_charts_fit(width: int, height: int) -> None:
 
 
 def test_no_history_yet() -> None:
-    """The page says that there is no history."""
     assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]

@@ -87,7 +87,6 @@ def test_the_objective_is_below_the_percentiles() -> None:
 
 @pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "")])
 def test_a_budget_that_burns_is_coloured(level: str | None, style: str) -> None:
-    """Red as fast as 14.4 times, yellow as fast as 6 times."""
     assert objective_lines(with_objective(HOT, objective(level=level)), 80)[1].style == style
 
 
@@ -123,7 +122,6 @@ def test_a_chart_of_the_95th_percentile() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 320])
 def test_everything_fits(width: int) -> None:
-    """No line of the screen is wider than the terminal."""
     server = with_objective(with_response_times(HOT), objective(unjudged="not judged: " + "a reason " * 20))
     for height in (10, 24, 60):
         screen = lines(screen_model(server), AT_IT, width, height)

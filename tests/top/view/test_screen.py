@@ -29,7 +29,6 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_fits(width: int, height: int, view: str) -> None:
-    """No line is wider than the terminal, and there are exactly as many lines as the terminal has."""
     navigation = replace(AT_IT, view=view)  # type: ignore[arg-type]
     for server in (
         hot(),
@@ -45,7 +44,6 @@ def test_it_fits(width: int, height: int, view: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document_can_be_shown(name: str) -> None:
-    """Every document fits on every page, at the least and the usual size."""
     document = replayed(name).document()
     for view, (width, height) in itertools.product(VIEWS, SIZES[::3]):
         navigation = Navigation(view=view, server=(0, document.name))  # type: ignore[arg-type]
@@ -200,7 +198,6 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
 
 
 def test_a_short_window_is_marked() -> None:
-    """Figures over ten seconds of a minute are marked."""
     server = Server()
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
     assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
@@ -221,7 +218,6 @@ def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
 
 
 def test_into_a_pipe_nothing_is_left_out() -> None:
-    """All workers are printed, for any number."""
     printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert printed[-1].split()[0] == "all"
@@ -247,7 +243,6 @@ def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> No
 
 
 def test_the_title_of_the_list_speaks_of_all_servers() -> None:
-    """The title is the same for any selection."""
     ill = hot()
     calm = msgspec.structs.replace(ill, name="calm", status="ok")
     gone = msgspec.structs.replace(

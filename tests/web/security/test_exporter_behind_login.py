@@ -156,7 +156,6 @@ def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: p
 
 
 def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With its line, as a usage error."""
     (tmp_path / "web.yml").write_text("basic_auth_user: {}\n")
     status, shown = command(capsys, *SERVE, str(tmp_path / "web.yml"))
     assert status == 2
@@ -164,7 +163,6 @@ def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_nothing_is_loaded_without_the_flag() -> None:
-    """Neither bcrypt nor any module of this package."""
     code = (
         "import sys; from uwsgi_headroom import serve; "
         "print([name for name in sys.modules if name == 'bcrypt' or 'web.security' in name])"

@@ -180,7 +180,6 @@ def test_who_fails_waits_longer_each_time_and_is_forgotten() -> None:
 
 
 def test_few_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table has a bound; the client that failed longest ago goes first."""
     monkeypatch.setattr(login, "MOST_CLIENTS", 2)
     waits = Throttle(lambda: 0.0)
     for name in "aaaabbbbcccc":

@@ -33,7 +33,6 @@ def look(live: LiveConfig) -> None:
 
 
 def test_nothing_is_read_again_without_a_change(live: LiveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at unchanged files reads none of them."""
     monkeypatch.setattr(live_config, "load_web_config", None)
     active = live.active
     look(live)
@@ -143,7 +142,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_an_expired_certificate_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At start, once a day, and when it is read again; a good one ends that."""
     write_certificates(tmp_path)
     write_pair(tmp_path, "server", issue(-2, -1))
     (tmp_path / "web.yml").write_text(TLS)
@@ -193,5 +191,4 @@ def test_dates(begins: float, ends: float, said: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"])
 def test_dates_that_cannot_be_read(text: str) -> None:
-    """They are no warning."""
     assert describe_dates(text) is None

@@ -239,7 +239,6 @@ def test_the_same_login_at_the_same_time_is_checked_once() -> None:
 
 
 def test_few_pairs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table has a bound; the pair that was used longest ago goes first."""
     monkeypatch.setattr(login_module, "MOST_REMEMBERED", 1)
 
     async def scenario(login: Login, _checker: Recording) -> None:

@@ -75,7 +75,6 @@ def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
     "value", ["Basic !!!", "Basic", "Bearer x", "Basic " + "QUFB" * 1500, "\xff\xfe", "Basic Og=="]
 )
 def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
-    """It is refused as a missing login is."""
     client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
     with contextlib.closing(client):
         client.request("GET", "/", headers={"Authorization": value.encode("latin-1")})
@@ -100,7 +99,6 @@ def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes)
 
 @pytest.mark.parametrize("sent", [b"\0" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16" * 40_000, b"\x16\x03\x01\xff\xff"])
 def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
-    """And writes nothing into the log. (A TLS alert may be the answer.)"""
     with socket.create_connection(server.address, timeout=60) as client, contextlib.suppress(ConnectionError):
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
@@ -258,7 +256,6 @@ def test_a_login_without_tls(tmp_path: Path) -> None:
     ],
 )
 def test_client_certificates(tmp_path: Path, config: str, client: str, status: int) -> None:
-    """A certificate counts if the authority issued it and it has an allowed name. status: 0 for no answer."""
     with secure_server(tmp_path, config) as server:
         try:
             seen = server.get(client=client)[0]

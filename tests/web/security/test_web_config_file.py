@@ -76,7 +76,6 @@ def test_a_file_is_accepted_as_by_the_toolkit(name: str, directory: Path) -> Non
 
 
 def test_each_file_is_recorded() -> None:
-    """No file was added without the toolkit's answer to it, and no difference lists a file that is gone."""
     assert set(FILES) == set(RECORD)
     assert {*ONLY_THE_TOOLKIT_ACCEPTS, *ONLY_WE_ACCEPT} <= set(FILES)
 
@@ -97,7 +96,6 @@ def test_each_file_is_recorded() -> None:
     ],
 )
 def test_a_mistake_is_reported_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
-    """A message has the file, the line and what to write; it quotes no password."""
     path = tmp_path / "web.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
