@@ -61,7 +61,6 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
 def test_own_listener_is_found():
     with socket.create_server(("127.0.0.1", 0)) as server:
         owner = listener(server.getsockname()[1])
-        assert owner
         assert owner.pid == os.getpid()
         assert str(owner).endswith(f" (process {os.getpid()})")
 
@@ -76,10 +75,8 @@ def test_program_of_a_demo_is_told_from_others(directory, demo):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout
         assert process.stdout.readline() == b"listens\n"
         owner = listener(port)
-        assert owner
         assert owner.pid == process.pid
         assert (str(owner) == f"another demo (process {os.getpid()})") is demo
         process.communicate()

@@ -31,8 +31,6 @@ def busy_server(name: str = "shop") -> Server:
         watch.reader.outcome = simulated.read(now)
         watch._record(now, watch.reader.outcome)
     server = build.build_server(watch, clock, SECONDS, (SECONDS,))
-    assert server.headroom
-    assert server.flow
     return msgspec.structs.replace(
         server,
         status="ok",

@@ -23,12 +23,10 @@ def test_the_line_that_sleeps() -> None:
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=100"):
         ran = run("check", server.stats, "--seconds", "4", "--code", "--format", "json")
     document = msgspec.json.decode(ran.stdout, type=Server)
-    assert document.code
     first = document.code.lines[0]
     assert first.share > 0.8, document.code
     assert (first.file, first.states[0].state) == (str(APP), "sleep")
     assert "sleep" in source[first.line - 1]
-    assert document.flow
     assert document.flow.response_time
     assert first.per_request
     assert first.per_request == pytest.approx(first.share * document.flow.response_time)

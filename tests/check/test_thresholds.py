@@ -15,12 +15,10 @@ from uwsgi_headroom.errors import ConfigError
 
 
 def with_flow(server: Server, **figures: object) -> Server:
-    assert server.flow
     return msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, **figures))
 
 
 def with_headroom(server: Server, **figures: object) -> Server:
-    assert server.headroom
     return msgspec.structs.replace(server, headroom=msgspec.structs.replace(server.headroom, **figures))
 
 

@@ -64,13 +64,11 @@ def test_tls(directory: Path) -> None:
     """A given authority is the only one; verification ends only where it is asked for."""
     access = load(directory, "tls_config: {ca_file: ca.pem, server_name: x, min_version: TLS13}")
     assert access.server_name == "x"
-    assert access.context is not None
     assert (access.context.verify_mode, access.context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert access.context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert len(access.context.get_ca_certs()) == 1
     text = json.dumps({"ca": (directory / "ca.pem").read_text(), "insecure_skip_verify": True})
     lax = load(directory, f"tls_config: {text}").context
-    assert lax is not None
     assert lax.verify_mode == ssl.CERT_NONE
     assert load(directory, "tls_config: {cert_file: client.pem, key_file: client.key}").context is not None
 
@@ -80,7 +78,6 @@ def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
     comment = "# Issuer: Főtanúsítvány\n".encode()
     (directory / "list.pem").write_bytes(comment + (directory / "ca.pem").read_bytes() + comment + b"\xff\n")
     context = load(directory, "tls_config: {ca_file: list.pem}").context
-    assert context is not None
     assert len(context.get_ca_certs()) == 1
     (directory / "list.pem").write_bytes(comment)
     with pytest.raises(ConfigError, match="no certificates in PEM format"):

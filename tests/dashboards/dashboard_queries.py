@@ -54,7 +54,7 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
     for variable in document["templating"]["list"]:
         if variable["type"] == "query":
             text = substituted(variable["query"]["query"], known)
-            series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+            series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()
             yield Query(f"{name}: variable {variable['name']}", "values", series, step, label)
     for annotation in document["annotations"]["list"]:
         yield Query(f"{name}: mark {annotation['name']}", "range", substituted(annotation["expr"], known), step)

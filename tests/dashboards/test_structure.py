@@ -154,7 +154,7 @@ def test_links_lead_somewhere(name: str) -> None:
     by_uid = {uid: other for other, uid in UIDS.items()}
     links = set()
     for url in _links(board(name)):
-        uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]  # type: ignore[index]
+        uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]
         links.add(uid)
         for variable in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", url):
             assert "".join(variable) in variables(by_uid[uid])
@@ -182,7 +182,7 @@ def test_alerts_lead_to_dashboards_that_there_are() -> None:
     urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
     assert len(urls) == len([rule for rule in alerts if "runbook_url" in rule["annotations"]])
     for url in urls:
-        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]  # type: ignore[index]
+        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]
         assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
 
 

@@ -25,8 +25,6 @@ TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
 def _loaded() -> ModuleType:
     """The script, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
-    assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -143,8 +143,6 @@ LOADER, PROGRAM = 4711, 4712
 def _loaded() -> ModuleType:
     """The entry point, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
-    assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -182,7 +180,7 @@ def test_the_drop_in_changes_the_program_alone() -> None:
     """The command is that of the unit, and messages of the child are accepted."""
     text = (FOLDER / "one-file.conf").read_text()
     parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.optionxform = str
     parser.read_string(text)
     unit = (DEPLOY / "systemd/uwsgi-headroom.service").read_text()
     command = parser["Service"]["ExecStart"]

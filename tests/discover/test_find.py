@@ -70,7 +70,7 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         command = ["unshare", "--net", "sh", "-c", f"ip link set lo up; exec {uwsgi_binary()} {tmp_path}/shop.ini"]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
-                wait_until(lambda pid=process.pid: masters_of(pid), what="the workers")  # type: ignore[misc]
+                wait_until(lambda pid=process.pid: masters_of(pid), what="the workers")
                 (master,) = masters_of(process.pid)
             finally:
                 process.terminate()
@@ -88,7 +88,7 @@ def test_a_relative_path_is_that_of_its_master(monkeypatch: pytest.MonkeyPatch) 
     with bare(*SERVING, "--stats", "stats") as shop, bare(*SERVING, "--stats", "stats") as blog:
         monkeypatch.chdir(shop.directory)
         for server in (shop, blog):
-            wait_until(lambda pid=server.pid: masters_of(pid), what="the worker")  # type: ignore[misc]
+            wait_until(lambda pid=server.pid: masters_of(pid), what="the worker")
             (master,) = masters_of(server.pid)
             assert (master.address, master.trouble) == (Unix(server.stats), "")
             assert master.what.endswith("1 worker of 1 thread")
@@ -219,7 +219,6 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
         finally:
@@ -251,7 +250,6 @@ def test_a_process_that_only_has_the_name() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
             assert masters[process.pid].address is None

@@ -48,8 +48,6 @@ def hostile(**does: Any) -> Iterator[int]:
     """Run `hostile_master.py`; the PID of the master."""
     command = [sys.executable, hostile_master.__file__, json.dumps(does)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
             yield int(process.stdout.readline())
         finally:
@@ -64,7 +62,6 @@ def discovered() -> str:
         [sys.executable, "-c", DISCOVER], env=environment, capture_output=True, text=True, check=True, timeout=120
     )
     peak = re.search(r"PEAK (\d+)", done.stdout)
-    assert peak
     assert int(peak[1]) < MOST_MEGABYTES << 10
     return " ".join(done.stdout.split())
 
@@ -161,7 +158,6 @@ def test_a_fault_in_one_plan_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys:
 @as_root
 def test_users_take_turns() -> None:
     """The masters of one user, however many, come after the first one of each other user."""
-
     many, one = (((uid,) * 3, (NOBODY,) * 3) for uid in (NOBODY - 7, NOBODY - 8))
     with hostile(ids=many) as first, hostile(ids=many) as second, hostile(ids=one) as good:
         order = [master.pid for master, _ in find._list_uwsgis()]

@@ -215,7 +215,7 @@ def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
         made = planned(server)
         follow(made)
         wait_until(lambda: found(server).address, what="the stats server")
-        path = Path(found(server).address.path)  # type: ignore[union-attr]
+        path = Path(found(server).address.path)
         path.unlink()
         path.parent.rmdir()
         os.kill(server.pid, signal.SIGHUP)
@@ -378,7 +378,6 @@ def test_mounts_of_its_own() -> None:
     """A process with mounts of its own is seen to have them: a trial from here would prove nothing."""
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             assert launching._read(FoundMaster(process.pid, "root"), None).has_own_files
         finally:

@@ -46,15 +46,12 @@ def test_a_server_under_load() -> None:
     assert document.verdict == (
         "Headroom 1.4x until requests wait; 2.5x until the hottest worker's interpreter saturates."
     )
-    assert document.flow is not None
     assert document.flow.requests == 1500
     assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
     assert (document.flow.littles_law, document.flow.observed) == (pytest.approx(2.5), pytest.approx(4))
-    assert document.headroom is not None
     assert (document.headroom.factor, document.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
     assert (document.headroom.by_limit.threads, document.headroom.ceiling) == (pytest.approx(8), "cpu")
     assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0, mean=32.0)
-    assert document.balance is not None
     assert (document.balance.active, document.balance.even_share, document.balance.hottest) == (4, 0.25, 1)
     assert document.balance.hot_ratio == pytest.approx(3.2)
     first, second, *_ = document.workers
@@ -63,7 +60,6 @@ def test_a_server_under_load() -> None:
     assert (first.interpreter_load, first.concurrency) == (pytest.approx(0.4), pytest.approx(3))
     assert (first.state, first.busy_threads, first.threads, first.pid) == ("busy", 3, 8, 101)
     assert (first.age, first.affinity, first.last_cpu) == (70, (0, 1, 2, 3), 0)
-    assert document.host is not None
     assert (document.host.cpus, document.host.limited_by) == (4, "host")
     assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
 
@@ -73,12 +69,10 @@ def test_memory() -> None:
     server = Server()
     reading = server.read(1.0)
     unknown = ScriptedWatch().read(reading).document()
-    assert unknown.host is not None
     assert (unknown.host.memory, unknown.workers[0].unique_bytes) == (None, None)
 
     memory = Memory(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host is not None
     assert document.host.memory == schema.Memory(
         available=719, limited_by="cgroup", per_worker=180, source="uss", more_workers=3
     )
@@ -86,7 +80,6 @@ def test_memory() -> None:
 
     memory = Memory(None, AvailableMemory(719, "host"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host is not None
     assert document.host.memory == schema.Memory(
         available=719, limited_by="host", per_worker=None, source=None, more_workers=None
     )
@@ -108,7 +101,6 @@ def test_setup() -> None:
 def test_the_window_asked_for_and_what_there_was_of_it() -> None:
     """The document says which window its figures cover, and how much history each window to choose from has."""
     document = loaded(Server()).document(300.0)
-    assert document.window is not None
     assert (document.window.asked, document.window.seconds) == (300, 70)
     assert [(covered.asked, covered.seconds) for covered in document.windows] == [(60, 60), (300, 70)]
     assert document.sampling.history_seconds == 70
@@ -121,7 +113,6 @@ def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
         server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0)
     )
     occupancy = watch.document().occupancy
-    assert occupancy is not None
     assert sum(occupancy.shares) == pytest.approx(1)
     assert occupancy.shares[-1] == pytest.approx(0.25, abs=0.02)
     assert occupancy.shares[occupancy.up_to.index(0.2)] == pytest.approx(0.75, abs=0.02)
@@ -135,7 +126,6 @@ def test_before_there_are_figures() -> None:
     assert "No figures yet" in document.verdict
     assert (document.window, document.flow, document.headroom) == (None, None, None)
     assert (document.balance, document.occupancy, document.findings) == (None, None, ())
-    assert document.threads is not None
     assert document.threads.configured == 32
     assert {worker.share for worker in document.workers} == {None}
     assert "figures" in {unknown.what for unknown in document.unknown}
@@ -151,7 +141,6 @@ def test_before_the_first_reading() -> None:
 def test_down_from_the_start() -> None:
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
-    assert document.error
     assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
     assert "Start uWSGI" in document.error.change
     assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
@@ -196,7 +185,6 @@ def test_no_cores_and_no_host_facts() -> None:
     assert document.occupancy is None
     assert {(worker.threads, worker.busy_threads, worker.concurrency) for worker in document.workers} == {(None,) * 3}
     assert {(worker.interpreter_load, worker.affinity, worker.last_cpu) for worker in document.workers} == {(None,) * 3}
-    assert document.flow is not None
     assert document.flow.throughput is not None
     assert document.flow.observed is None
     (socket,) = document.sockets
@@ -213,7 +201,6 @@ def test_a_queue_that_fills() -> None:
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
     (socket,) = document.sockets
     assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
-    assert document.flow is not None
     assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
 
 
@@ -228,12 +215,10 @@ def test_requests_in_service_have_ages() -> None:
     assert (document.workers[0].oldest_request_age, document.workers[0].request_ages) == (50, (50, 10))
     killed = document.workers[1]
     assert (killed.oldest_request_age, killed.request_ages, killed.busy_threads) == (None, (), 0)
-    assert document.threads is not None
     assert (document.threads.stuck, document.threads.stuck_seconds) == (1, 30.0)
     watch = ScriptedWatch().read(server.read(100.0))
     watch.watch.stuck_seconds = 5.0
     document = watch.document()
-    assert document.threads is not None
     assert (document.threads.stuck, document.threads.stuck_seconds) == (2, 5.0)
 
 
@@ -246,7 +231,6 @@ def test_workers_that_were_never_spawned_or_left() -> None:
     assert [worker.state for worker in document.workers] == ["idle", "cheap", "never_spawned", "never_spawned"]
     assert [worker.active for worker in document.workers] == [True, False, False, False]
     assert {(worker.pid, worker.age) for worker in document.workers[1:]} == {(None, None)}
-    assert document.threads is not None
     assert (document.threads.configured, document.threads.available) == (32, 8)
 
 
@@ -254,7 +238,6 @@ def test_an_emperor_and_a_router() -> None:
     document = replayed("emperor").document()
     assert (document.kind, document.router) == ("emperor", None)
     assert (document.threads, document.workers, document.host) == (None, (), None)
-    assert document.emperor is not None
     assert len(document.emperor.vassals) == 2
     assert all(vassal.pid > 1 and vassal.age is not None for vassal in document.emperor.vassals)
     assert (document.status, document.verdict) == ("warning", "1 vassal of the emperor fails to start.")
@@ -262,7 +245,6 @@ def test_an_emperor_and_a_router() -> None:
     alone = replayed("emperor_alone").document()
     assert (alone.status, alone.verdict, alone.findings) == ("ok", "Emperor with 0 vassals; none is throttled.", ())
     document = replayed("router_http_subscriptions").document()
-    assert document.router is not None
     assert (document.kind, document.emperor, document.status) == ("router", None, "ok")
     assert [len(key.nodes) for key in document.router.subscriptions]
 
@@ -316,8 +298,6 @@ def test_the_list_begins_with_what_needs_attention() -> None:
 def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.Server:
     """A document with these advices, each of the host or not, on a host of two CPUs of which none is idle."""
     document = loaded(Server()).document()
-    assert document.host
-    assert document.identity
     host = structs.replace(document.host, cpus=2.0, limited_by="host")
     found = [
         schema.Finding(
@@ -365,7 +345,6 @@ def test_the_list_sorts_by_what_can_be_changed() -> None:
         "programs 0.8. Add CPUs, or move load to another host."
     )
     room = documents[3].headroom
-    assert room
     idle = structs.replace(documents[3], headroom=structs.replace(room, factor=1.1, first="cpu"))
     assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
 
@@ -388,7 +367,6 @@ def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(broken.watch, "figures", fails)
     document = broken.document()
     assert (document.state, document.status, document.workers) == ("down", "unknown", ())
-    assert document.error is not None
     assert document.error.reason == "internal"
     assert words not in str(document)
     listed = build.build_server_list([document, well.document()], well.clock)
@@ -421,7 +399,7 @@ def test_which_server_it_is() -> None:
         configuration_file="/etc/shop.ini",
         working_directory="/srv/shop",
         started=EPOCH - 100.0,
-        uptime=pytest.approx(101.0),  # type: ignore[arg-type]  # equal to a float
+        uptime=pytest.approx(101.0),
         emperor_pid=5,
     )
 
@@ -447,11 +425,9 @@ def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
     reading = watch.watch.reading
-    assert reading
     watch.read(replace(reading, at=reading.at + 0.5, host=replace(reading.host, identity=FACTS)))
     document = watch.document()
     (listed,) = build.build_server_list([document], watch.clock).servers
-    assert document.flow
     assert (listed.queue_wait, listed.waiting) == (document.flow.queue_wait, "severe")
     assert listed.queue_wait == pytest.approx(2, rel=0.02)
     assert (listed.pid, listed.emperor_pid) == (reading.snapshot.pid, 5)

@@ -214,7 +214,6 @@ def test_until() -> None:
     watch = steady(100)
     history = watch.history(20, 20, until=EPOCH + 50)
     assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
-    assert history.time
     assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
     assert watch.history(20, 20, until=EPOCH - 5000).time == []
 
@@ -282,7 +281,6 @@ def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
     watch = steady(120)
     assert set(watch.history(120, 12).headroom.threads) == {2.66667}
     reading = watch.watch.reading
-    assert reading
     mapped = Setup(Options(), 4096, "threads", {"a.sock": (1,), "b.sock": (2,)}, True)
     watch.watch.reading = replace(reading, host=replace(reading.host, setup=mapped))
     assert set(watch.history(120, 12).headroom.threads) == {2.0}
@@ -361,7 +359,6 @@ def test_slices_are_sums_of_minutes(path: Path) -> None:
 def minute_at(number: int, requests: int) -> Minute:
     """The minute that ends `number` minutes after the epoch."""
     made = minute(0, requests)
-    assert made.record is not None
     window = replace(made.record.window, until=number * 60.0)
     return Minute("shop", number, replace(made.record, until=number * 60.0, window=window))
 
@@ -371,7 +368,6 @@ def test_a_gap_is_empty(path: Path) -> None:
     now = time.time() // 60 * 60
     number = int(now) // 60
     outage = minute_at(number - 5, 600)
-    assert outage.record is not None
     window = replace(outage.record.window, seconds=600.0, observed_seconds=60.0, gap_seconds=540.0, reloads=1)
     opened(path).write(
         [minute_at(number - 20, 60), Minute("shop", number - 5, replace(outage.record, window=window))], now
@@ -422,7 +418,6 @@ def test_names_of_all_parts(path: Path) -> None:
     assert kept.workers[1].share[1] == pytest.approx(2 / 3, abs=1e-4)
     assert kept.waits.backend_names == ("db",)
     assert kept.waits.backends == [[None, 1.0]]
-    assert kept.routes is not None
     assert kept.routes.routes == ("GET /", "other")
     assert kept.routes.threads[0] == [None, 0.2]
     assert [socket.name for socket in kept.sockets] == ["socket"]

@@ -90,7 +90,6 @@ def test_the_history_has_a_column_for_each_route() -> None:
     """Each is as long as the time, and a slice that was not sampled is null."""
     watch = watched(("other", "GET /idle", "POST /export"))
     history = watch.history(SECONDS, 5)
-    assert history.routes
     assert history.routes.routes == ("other", "GET /idle", "POST /export")
     assert [len(column) for column in history.routes.threads] == [len(history.time)] * 3
     assert [set(column) for column in history.routes.threads] == [{1.0}, {0.0}, {2.0}]

@@ -50,7 +50,6 @@ def test_the_document() -> None:
     assert document.today == document.predictions[2]
     assert [at.load for at in document.predictions[0].loads] == [1.0, 1.5]
     assert document.predictions[0].loads[0].total_time == pytest.approx(0.09, rel=0.2)
-    assert document.check
     assert document.check.response_time == pytest.approx(0.1)
     assert document.check.response_time_error is not None
     assert "backends" in document.cautions[0]
@@ -67,7 +66,6 @@ def test_the_load_is_that_of_the_busiest_minute() -> None:
     document = _predict(_watch(400, each=lambda second: 30 if 60 <= second < 200 else 10), Setting(8, 2))
     assert document.peak == pytest.approx(120, rel=0.02)
     assert document.predictions[0].loads[1].throughput == pytest.approx(180, rel=0.02)
-    assert document.check
     assert document.check.throughput == pytest.approx(120, rel=0.02)
 
 

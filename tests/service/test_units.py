@@ -19,7 +19,7 @@ PROGRAM = "/opt/uwsgi-headroom/bin/uwsgi-headroom"
 with_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="this machine has no systemd-analyze")
 
 
-class _Repeated(dict):  # type: ignore[type-arg]
+class _Repeated(dict):
     """Keeps every value of a repeated key: configparser sets the value of each line as a list."""
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -32,7 +32,7 @@ class _Repeated(dict):  # type: ignore[type-arg]
 def service() -> configparser.SectionProxy:
     """The settings of the service; a repeated key has a line for each value."""
     parser = configparser.RawConfigParser(strict=False, dict_type=_Repeated)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.optionxform = str
     parser.read(FOLDER / "uwsgi-headroom.service")
     return parser["Service"]
 
@@ -96,6 +96,5 @@ def test_the_exposure_is_that_of_the_readme() -> None:
     )
     stated = re.search(r"rates the unit at ([\d.]+) of 10", (FOLDER / "README.md").read_text())
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", ran.stdout)
-    assert stated
     assert found, ran.stderr
     assert float(found[1]) <= float(stated[1])

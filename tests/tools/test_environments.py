@@ -233,7 +233,6 @@ def test_without_cython_the_compiled_module_is_missing(root: Path, monkeypatch: 
     monkeypatch.setattr(lab_environment, "PACKAGES", (Package("cython"),))
     lab_environment.prepare(root)
     reason = why_missing(lab_environment.lab_environment(root), COMPILED)
-    assert reason
     assert reason.startswith("Cython cannot compile it: ")
 
 

@@ -82,7 +82,7 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 60)
 
-        places = asyncio.run(cancelled_everywhere(run, check))  # type: ignore[arg-type]
+        places = asyncio.run(cancelled_everywhere(run, check))
     assert runs == places + 2
 
 

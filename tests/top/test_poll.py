@@ -176,7 +176,7 @@ def test_a_fault_is_raised() -> None:
 
     async def look() -> None:
         feed = FakeFeed("a")
-        feed.document = None  # type: ignore[assignment]
+        feed.document = None
         await Poller([feed]).poll(LIST)
 
     with pytest.raises(AttributeError):

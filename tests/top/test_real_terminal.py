@@ -154,7 +154,7 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
             top.press("R")
             top.wait(lambda text: list(map(int, column(text, "REQ"))) == most[::-1])
             top.press("t")
-            cells = [f"{core['id']}: {core['requests']}" for worker in workers(server) for core in worker["cores"]]  # type: ignore[attr-defined]
+            cells = [f"{core['id']}: {core['requests']}" for worker in workers(server) for core in worker["cores"]]
             top.wait(lambda text: all(f"{cell} " in f"{' '.join(text.split())} " for cell in cells))
             top.press("a")
             top.wait(lambda text: "thunder-lock is off" in text)
@@ -433,7 +433,6 @@ def test_a_reader_that_closes_the_pipe_early() -> None:
                 stderr=subprocess.PIPE,
                 env=clean_environment(),
             )
-            assert process.stdout
             process.stdout.close()
             _, errors = process.communicate(timeout=60)
             assert (process.returncode, errors) == (1, b"")

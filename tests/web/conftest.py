@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Iterator
 
 import pytest
@@ -26,3 +28,13 @@ def page(chromium: Browser) -> Iterator[Tab]:
         shown.open("/")
         shown.until("JSON.parse(heard)?.window")  # figures, which need two readings
         yield shown
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine in an event loop of its own."""
+    test = pyfuncitem.function
+    if not inspect.iscoroutinefunction(test):
+        return None
+    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}))
+    return True

@@ -183,7 +183,7 @@ async def _until_nothing_is_left(target: Target) -> None:
         if not (state.open or state.tasks or target.slots.alive):
             break
         await asyncio.sleep(0.05)
-    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
     assert (len(target.slots.alive), len(state.open), len(state.tasks)) == (0, 0, 0), timers[:5]
 
 
@@ -290,19 +290,15 @@ def _refused_by_tls(target: Target) -> socket.socket:
     return client
 
 
-def test_a_shutdown(tls: Path | None) -> None:
+async def test_a_shutdown(tls: Path | None) -> None:
     """A server that stops ends every connection, and leaves nothing."""
-
-    async def run() -> None:
-        async with _serving(tls) as target:
-            clients = [
-                await asyncio.to_thread(WAYS[way], target)
-                for way in ("before a request", "in a head", "after an answer", "after a refusal", "in an event stream")
-            ]
-            if tls:
-                clients.append(await asyncio.to_thread(_refused_by_tls, target))
-        await _until_nothing_is_left(target)
-        for client in clients:
-            client.close()
-
-    asyncio.run(run())
+    async with _serving(tls) as target:
+        clients = [
+            await asyncio.to_thread(WAYS[way], target)
+            for way in ("before a request", "in a head", "after an answer", "after a refusal", "in an event stream")
+        ]
+        if tls:
+            clients.append(await asyncio.to_thread(_refused_by_tls, target))
+    await _until_nothing_is_left(target)
+    for client in clients:
+        client.close()

@@ -46,7 +46,7 @@ def test_a_server_and_the_list() -> None:
                 assert response.readline() == b"retry: 2000\n"
                 first, second = next_document(response), next_document(response)
             validate(first, schema)
-            assert second["time"] > first["time"]  # type: ignore[operator]
+            assert second["time"] > first["time"]
 
 
 def test_so_many_and_no_more() -> None:
@@ -93,134 +93,110 @@ async def next_data(events: AsyncIterator[bytes]) -> bytes:
     return b""
 
 
-def test_made_once_for_all_who_listen() -> None:
-    async def run() -> None:
-        streams, make = EventStreams(), Maker()
-        with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
-            assert await next_data(first) == await next_data(second) == b"1"
-            with streams.subscribe("a", make) as late:
-                assert await next_data(late) == b"1"
-            assert (make.made, streams.open) == (1, 2)
-        made = make.made
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert (make.made, streams.open) == (made, 0)
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(run())
+async def test_made_once_for_all_who_listen() -> None:
+    streams, make = EventStreams(), Maker()
+    with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
+        assert await next_data(first) == await next_data(second) == b"1"
+        with streams.subscribe("a", make) as late:
+            assert await next_data(late) == b"1"
+        assert (make.made, streams.open) == (1, 2)
+    made = make.made
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (make.made, streams.open) == (made, 0)
+    assert len(asyncio.all_tasks()) == 1
 
 
 @pytest.mark.usefixtures("at_once")
-def test_who_is_slow_gets_the_newest() -> None:
+async def test_who_is_slow_gets_the_newest() -> None:
     """A document that was not sent yet is replaced by the newer one, not queued."""
-
-    async def run() -> None:
-        streams, make = EventStreams(), Maker()
-        with streams.subscribe("a", make) as events:
-            assert await next_data(events) == b"1"
-            while make.made < 50:  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0)
-            assert int(await next_data(events)) >= 49
-
-    asyncio.run(run())
+    streams, make = EventStreams(), Maker()
+    with streams.subscribe("a", make) as events:
+        assert await next_data(events) == b"1"
+        while make.made < 50:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        assert int(await next_data(events)) >= 49
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_stream_ends_with_its_server() -> None:
+async def test_a_stream_ends_with_its_server() -> None:
     """After the last document, current listeners see the end, and later ones start a new stream."""
-
-    async def run() -> None:
-        streams = EventStreams()
-        with streams.subscribe("a", Maker(last=2)) as events:
-            assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
-            assert await next_data(events) == b""
-            with streams.subscribe("a", Maker()) as others:
-                assert int(await next_data(others)) >= 1
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", Maker(last=2)) as events:
+        assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
+        assert await next_data(events) == b""
+        with streams.subscribe("a", Maker()) as others:
+            assert int(await next_data(others)) >= 1
 
 
-def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
     """The error is logged, and no listener keeps waiting."""
 
-    async def run() -> None:
-        async def broken() -> bytes:
-            raise ZeroDivisionError
+    async def broken() -> bytes:
+        raise ZeroDivisionError
 
-        streams = EventStreams()
-        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await next_data(events) == b""
-            assert await next_data(others) == b"1"
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
+        assert await next_data(events) == b""
+        assert await next_data(others) == b"1"
     assert "internal error" in caplog.text
 
 
-def test_a_cancelled_source_ends_the_stream_alone() -> None:
+async def test_a_cancelled_source_ends_the_stream_alone() -> None:
     """If the source of documents is cancelled, its listeners end and others continue."""
 
-    async def run() -> None:
-        async def broken() -> bytes:
-            raise asyncio.CancelledError
+    async def broken() -> bytes:
+        raise asyncio.CancelledError
 
-        streams = EventStreams()
-        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await asyncio.wait_for(next_data(events), 60) == b""
-            assert await next_data(others) == b"1"
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
+        assert await asyncio.wait_for(next_data(events), 60) == b""
+        assert await next_data(others) == b"1"
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("documents", [0, 1])
-def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
+async def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
     """A listener cancelled while it waits for the first or a later document leaves no task behind."""
+    asked = asyncio.Event()
+    made = 0
 
-    async def run() -> None:
-        asked = asyncio.Event()
-        made = 0
+    async def make() -> bytes:
+        nonlocal made
+        made += 1
+        if made > documents:
+            asked.set()
+            await asyncio.Event().wait()
+        return b"x"
 
-        async def make() -> bytes:
-            nonlocal made
-            made += 1
-            if made > documents:
-                asked.set()
-                await asyncio.Event().wait()
-            return b"x"
+    streams = EventStreams()
 
-        streams = EventStreams()
+    async def listen() -> None:
+        with streams.subscribe("a", make) as events:
+            async for _ in events:
+                pass
 
-        async def listen() -> None:
-            with streams.subscribe("a", make) as events:
-                async for _ in events:
-                    pass
-
-        listener = asyncio.create_task(listen())
-        await asyncio.wait_for(asked.wait(), 60)
-        listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listener
-        await asyncio.sleep(0)
-        assert streams.open == 0
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(run())
+    listener = asyncio.create_task(listen())
+    await asyncio.wait_for(asked.wait(), 60)
+    listener.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await listener
+    await asyncio.sleep(0)
+    assert streams.open == 0
+    assert len(asyncio.all_tasks()) == 1
 
 
-def test_when_the_exporter_stops() -> None:
+async def test_when_the_exporter_stops() -> None:
     """Every stream ends at once, even one that waits for its first document."""
 
-    async def run() -> None:
-        async def never() -> bytes:
-            await asyncio.Event().wait()
-            return b""
+    async def never() -> bytes:
+        await asyncio.Event().wait()
+        return b""
 
-        streams = EventStreams()
-        with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
-            assert await next_data(first) == b"1"
-            waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
-            await asyncio.sleep(0)
-            streams.close()
-            assert await asyncio.gather(*waiting) == [b"", b""]
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
+        assert await next_data(first) == b"1"
+        waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
+        await asyncio.sleep(0)
+        streams.close()
+        assert await asyncio.gather(*waiting) == [b"", b""]

@@ -67,11 +67,9 @@ def looked_at(shown: Tab, name: str) -> str:
     assert len(words) <= WORDS, words
     assert len(figures) <= FIGURES, text
     chart = shown.page.locator(".lines").first.bounding_box()
-    assert chart
     assert chart["y"] < WIDE["height"] - chart["height"] / 2
     shown.page.set_viewport_size(PHONE)
     advice = shown.page.locator(".act").bounding_box()
-    assert advice
     assert advice["y"] + advice["height"] <= PHONE["height"]
     assert shown.overflow() <= 0
     picture(shown, f"{name}-390")

@@ -69,7 +69,6 @@ def picture(of: Tab, name: str) -> None:
     if directory := os.environ.get("PICTURES"):
         Path(directory).mkdir(parents=True, exist_ok=True)
         size = of.page.viewport_size
-        assert size
         tall = of.page.evaluate("document.documentElement.scrollHeight")
         of.page.set_viewport_size({"width": size["width"], "height": tall})  # content out of sight is not painted
         of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
@@ -269,7 +268,6 @@ def test_what_is_not_known(chromium: Browser) -> None:
 def test_a_server_that_is_not_there(chromium: Browser) -> None:
     with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
-        assert answer
         assert answer.status == 404
         assert "There is no server old" in shown.text("main")
 
@@ -373,7 +371,6 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
             if name == "Share":
                 keys.press("Enter")
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
-                assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
         expected = [
             "uwsgi-headroom",

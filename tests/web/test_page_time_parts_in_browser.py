@@ -91,7 +91,7 @@ def test_how_far_the_history_reaches(page: Tab, kept: str, note: str) -> None:
         ranges.start(changed);
         return [about(changed), ranges.node.querySelector(".hint").textContent];
     }}"""
-    sentence, beside = part(page, "ranges.js", script)  # type: ignore[misc]
+    sentence, beside = part(page, "ranges.js", script)
     assert note in sentence
     assert beside == (sentence if "not written" in note else "")
 
@@ -169,7 +169,7 @@ FOLLOWED = """async ({ History }) => {
 def test_the_exporter_chooses_the_step(page: Tab) -> None:
     """Follow-up requests have the step of the document, which is of minutes after the exporter's start."""
     answers = f"[{document(step=60, time=[3540, 3600])}, {document(step=60, time=[3600, 3660])}]"
-    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))  # type: ignore[misc]
+    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))
     assert urls == ["seconds=3600&points=240", "seconds=180&points=3"]
     assert steps == [[60, 2, None], [60, 2, None], [60, 3, None]]
 
@@ -178,13 +178,13 @@ def test_another_step_after_a_restart(page: Tab) -> None:
     """If the slices have another step than before, the range is fetched whole again."""
     second = document(step=60, time=[3600, 3660])
     answers = f"[{document(step=15, time=[3585, 3600])}, {second}, {second}]"
-    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3640, 3690]"))  # type: ignore[misc]
+    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3640, 3690]"))
     assert [url.split("&")[0] for url in urls] == ["seconds=3600", "seconds=60"]
     assert steps[-1][0] == 15  # after a pause, the next request is for the whole range
 
 
 def test_why_a_history_is_missing(page: Tab) -> None:
-    _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))  # type: ignore[misc]
+    _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))
     assert steps == [[0, 0, "x.db is damaged"]]
 
 

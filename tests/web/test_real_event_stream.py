@@ -30,7 +30,7 @@ def get(exporter: Exporter, path: str) -> dict[str, object]:
 
 def until(response: object, condition: Callable[[dict[str, object]], object], documents: int = 40) -> dict[str, object]:
     for _ in range(documents):
-        received = next_document(response)  # type: ignore[arg-type]
+        received = next_document(response)
         if condition(received):
             return received
     raise AssertionError(f"not within {documents} documents: {received}")
@@ -71,7 +71,7 @@ def test_listeners_cost_uwsgi_nothing() -> None:
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
         def samples() -> int:
-            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])  # type: ignore[index]
+            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])
 
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events")) for _ in range(5)]

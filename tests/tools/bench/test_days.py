@@ -44,7 +44,7 @@ def quiet(seed: int = 1, **changes: object) -> healthy.Day:
         neighbours=(),
         away=(),
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 @pytest.mark.slow

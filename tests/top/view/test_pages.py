@@ -160,7 +160,6 @@ EVENTS = (
 def test_events_are_shown_with_the_time_of_this_place() -> None:
     """The title has the zone; events of today have a clock time, older ones the day, all their age and evidence."""
     page = event_page(EVENTS, "", 80, EPOCH + 75.0)
-    assert page.title
     assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
     assert [re.split(" {2,}", row.plain) for row in page.rows] == [
         ["23:14:20", "15s", "The server is down."],

@@ -29,7 +29,7 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_fits(width: int, height: int, view: str) -> None:
-    navigation = replace(AT_IT, view=view)  # type: ignore[arg-type]
+    navigation = replace(AT_IT, view=view)
     for server in (
         hot(),
         hot(64, 16),
@@ -46,7 +46,7 @@ def test_it_fits(width: int, height: int, view: str) -> None:
 def test_every_captured_document_can_be_shown(name: str) -> None:
     document = replayed(name).document()
     for view, (width, height) in itertools.product(VIEWS, SIZES[::3]):
-        navigation = Navigation(view=view, server=(0, document.name))  # type: ignore[arg-type]
+        navigation = Navigation(view=view, server=(0, document.name))
         assert len(lines(screen_model(document), navigation, width, height)) == height
 
 
@@ -80,7 +80,6 @@ def test_the_top_answers_the_questions() -> None:
 def test_usable_headroom_stands_beside_the_limit(usable: float | None, width: int, line: str) -> None:
     """The line has the words of the verdict where it has room, and if both factors are not the same."""
     server = hot()
-    assert server.headroom
     room = msgspec.structs.replace(server.headroom, factor=2.4, first="threads", usable=usable)
     shown = lines(screen_model(msgspec.structs.replace(server, headroom=room)), AT_IT, width)
     assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]

@@ -115,13 +115,11 @@ def test_what_a_file_means(tmp_path: Path) -> None:
         f"basic_auth_users: {{Zoë: {HASH}}}\nrate_limit: {{interval: 1m30s, burst: 7}}\n"
     )
     config = load_web_config(path)
-    assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (tmp_path / "server.pem", tmp_path / "server.key")
     assert config.tls.ciphers == ("ECDHE-RSA-AES128-GCM-SHA256",)
     assert (config.tls.curve, config.tls.least_version) == ("secp384r1", "TLS12")
     assert config.headers == ((b"content-security-policy", b"a; b"),)
     assert config.users == {"Zoë".encode(): HASH.encode()}
-    assert config.rate_limit is not None
     assert (config.rate_limit.interval, config.rate_limit.burst) == (90.0, 7)
     assert HASH not in repr(config)
 
