@@ -20,12 +20,10 @@ from tools.scenarios.scenario import Load as ScenarioLoad
 
 
 def test_clients_swing_between_their_bounds():
+    """Without a period, all of them ask."""
     counts = [load.awake_clients(Load(clients=10, fewest=2, period=60), second) for second in range(120)]
     assert (min(counts), max(counts)) == (2, 10)
     assert (counts[0], counts[30]) == (2, 10)
-
-
-def test_without_a_period_all_clients_ask():
     assert [load.awake_clients(Load(clients=10, fewest=2), second) for second in (0, 30)] == [10, 10]
 
 
@@ -48,34 +46,27 @@ def test_loads_survive_the_command_line():
 
 @pytest.mark.integration
 def test_load_moves_the_counters(served):
-    """uWSGI has served the requests that the load counts as answered, to both kinds of clients."""
+    """uWSGI has served the requests that the load counts as answered, to both kinds of clients. An exception is no
+    answer."""
     before = served.count("requests")
     tally = run_until(served, [Load(clients=2, path="/pong"), Load(rate=50, path="/pong")], lambda t: t.answered > 20)
     assert served.count("requests") - before >= tally.answered
     assert (tally.refused, tally.failed, tally.left_out) == (0, 0, 0)
     assert 0 < tally.summary()["mean"] <= tally.longest
+    assert run_until(served, [Load(clients=1, path="/error")], lambda tally: tally.failed > 0).answered == 0
 
 
 @pytest.mark.integration
-def test_arrivals_beyond_the_bound_are_left_out(served):
-    """An overload stays bounded."""
+def test_clients_with_limits(served):
+    """Arrivals beyond the bound are left out; clients leave when their patience ends, and leave the server with the
+    request; a client reads no answer before its time."""
     tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
     assert served.count("in_request") <= 2
     assert tally.refused == 0
-
-
-@pytest.mark.integration
-def test_clients_leave_when_their_patience_ends(served):
-    """They have no answer, and the server is left with the request; a longer patience changes nothing."""
     begun = time.monotonic()
     tally = run_until(served, [Load(clients=1, path="/slow?s=1", patience_ms=100)], lambda tally: tally.failed > 0)
     assert (tally.answered, time.monotonic() - begun >= 0.1) == (0, True)
     assert run_until(served, [Load(clients=1, path="/pong", patience_ms=20_000)], lambda t: t.answered > 0).failed == 0
-
-
-@pytest.mark.integration
-def test_clients_that_read_late(served):
-    """A client reads no answer before its time."""
     tally = run_until(served, [Load(clients=1, path="/pong", late_ms=300)], lambda tally: tally.answered > 1)
     assert tally.failed == 0
     assert tally.summary()["mean"] >= 0.3
@@ -91,11 +82,6 @@ def test_number_of_requests_is_kept(served):
 
     asyncio.run(run())
     assert tally.answered == 6
-
-
-@pytest.mark.integration
-def test_exception_is_a_request_without_an_answer(served):
-    assert run_until(served, [Load(clients=1, path="/error")], lambda tally: tally.failed > 0).answered == 0
 
 
 def test_load_outlives_a_server_that_is_away():

@@ -10,10 +10,12 @@ from app import status_line
 from tests.app.stand_in import DOCUMENT
 
 
-def test_figures_are_shares_busy_threads_and_headroom():
-    """Workers without a request have no share."""
+def test_a_line_has_shares_busy_threads_and_headroom():
+    """Workers without a request have no share. A server that is down says so, whatever its last verdict was."""
     line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"
     assert status_line.figures(json.dumps(DOCUMENT)) == line
+    assert status_line.verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
+    assert status_line.verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
 
 
 @pytest.mark.parametrize(
@@ -28,15 +30,6 @@ def test_figures_are_shares_busy_threads_and_headroom():
 )
 def test_figures_that_are_not_known_are_left_out(change, line):
     assert status_line.figures(json.dumps(DOCUMENT | change)) == line
-
-
-def test_verdict_is_that_of_the_document():
-    assert status_line.verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
-
-
-def test_server_that_is_down_is_called_down():
-    """The document still has the verdict on its last reading."""
-    assert status_line.verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
 
 
 @pytest.mark.parametrize("text", [None, "", json.dumps(DOCUMENT | {"flow": None})])

@@ -53,22 +53,15 @@ def test_a_row_refuses_other_words(flag: Flag, words: list[str], message: str) -
         Parser(flags=(flag,)).parse_args(words)
 
 
-def test_names_and_the_metavar_are_those_of_the_form() -> None:
-    """The form of a row has the short name first and the metavar last, if there are any."""
+def test_the_form_of_a_row() -> None:
+    """The short name comes first and the metavar last. Settings keep their names; help needs its flag."""
+    assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
+    parser = Parser(flags=(Flag("--format FORMAT", ""),), add_help=False)
+    assert parser.parse_known_args(["--help"]) == (argparse.Namespace(format=None), ["--help"])
     seen = [
         (flag.names, flag.name, flag.metavar) for flag in (Flag("-h --help", ""), Flag("addresses [N=]ADDRESS", ""))
     ]
     assert seen == [(("-h", "--help"), "help", ""), ((), "addresses", "[N=]ADDRESS")]
-
-
-def test_settings_keep_their_names() -> None:
-    assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
-
-
-def test_help_is_not_printed_without_its_flag() -> None:
-    """A parser without help leaves `--help` to its caller."""
-    parser = Parser(flags=(Flag("--format FORMAT", ""),), add_help=False)
-    assert parser.parse_known_args(["--help"]) == (argparse.Namespace(format=None), ["--help"])
 
 
 def test_each_flag_of_a_command_has_a_row() -> None:

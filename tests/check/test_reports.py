@@ -232,11 +232,13 @@ def test_a_long_name_has_a_line_of_its_own() -> None:
 
 
 def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
-    """The names of throttled vassals are what a person needs."""
+    """A plugin's line has their number."""
     server = emperor(tmp_path)
     assert server.status == "warning"
     text = "\n".join(reports.render_lines(server))
     assert f"throttled  {server.emperor.throttled[0].name}" in text
+    server = emperor(tmp_path)
+    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
 def test_what_requests_spend_their_time_on() -> None:
@@ -264,9 +266,14 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
     ]
 
 
-def test_json_has_the_waits_of_the_api() -> None:
+def test_json_has_the_sections_of_the_api() -> None:
+    """Unchanged."""
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
+    server = with_objective(with_response_times(busy_server()), objective())
+    whole = json.loads(reports.render_json([server], single=True))
+    assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
+    assert msgspec.convert(whole["objective"], Objective) == objective()
 
 
 @pytest.mark.parametrize(
@@ -322,11 +329,6 @@ def test_a_plugins_line_of_several() -> None:
     )
     assert {figure.partition(".")[0] for figure in performance.split()} == {"hot", "shop"}
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
-
-
-def test_a_plugins_line_of_an_emperor(tmp_path: Path) -> None:
-    server = emperor(tmp_path)
-    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
 def test_names_cannot_forge_a_plugins_line() -> None:
@@ -402,13 +404,6 @@ def test_a_server_without_percentiles_has_the_mean_among_what_users_wait() -> No
     assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
     assert "  response  " not in text
     assert "  objective " not in text
-
-
-def test_json_has_the_response_times_and_the_objective_of_the_api() -> None:
-    server = with_objective(with_response_times(busy_server()), objective())
-    whole = json.loads(reports.render_json([server], single=True))
-    assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
-    assert msgspec.convert(whole["objective"], Objective) == objective()
 
 
 def test_routes_in_the_report() -> None:

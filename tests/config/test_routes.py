@@ -58,17 +58,13 @@ def test_templates_are_few_and_different() -> None:
             parse_templates([(text, "x") for text in wrong])
 
 
-def test_off_unless_set() -> None:
-    """Nothing of a request is looked at by default."""
+def test_off_unless_a_flag_or_a_variable_says_so() -> None:
+    """The switch may have a value; templates are separated by spaces in the environment."""
     assert (DEFAULT_SETTINGS.routes, resolved().settings.routes, resolved().routes_beyond_loopback) == (
         False,
         False,
         False,
     )
-
-
-def test_flags_and_variables() -> None:
-    """The switch may have a value; templates are separated by spaces in the environment."""
     assert resolved("--routes").settings.routes
     assert not resolved("--routes", "false", ROUTES="true").settings.routes
     assert resolved(ROUTE_TEMPLATE="/a/{b} /c").settings.route_templates == ("/a/{b}", "/c")

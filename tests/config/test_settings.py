@@ -246,7 +246,8 @@ def test_a_mistake_names_its_variable(name: str, value: str) -> None:
 
 
 def test_two_servers_of_one_name(tmp_path: Path) -> None:
-    """Two servers with the same name are refused, with both origins and how to name them."""
+    """They are refused with both origins and how to name them, also one of the file and one of a flag. Globs have no
+    names."""
     message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
     assert "'stats'" in message
     assert "NAME=unix:///b/stats" in message
@@ -255,23 +256,16 @@ def test_two_servers_of_one_name(tmp_path: Path) -> None:
     message = refusal("--config", str(path))
     assert message.startswith(f"{path}:4: ")
     assert f"{path}:2" in message
-
-
-def test_the_file_and_a_flag_of_one_name(tmp_path: Path) -> None:
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     message = refusal("--config", str(path), "--stats", "a=/b")
     assert message.startswith("--stats: ")
     assert f"{path}:1" in message
-
-
-def test_several_globs_have_no_name_to_share() -> None:
-    """Globs have no names, so several of them are no duplicates."""
     assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
 
 
 def test_two_names_of_one_address(tmp_path: Path) -> None:
-    """One stats server under two names would be read twice: refused with both origins, in any notation."""
+    """It would be read twice: refused with both origins, in any notation. A file may have several names."""
     message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
     assert "unix:///run/shop.stats" in message
     assert "'a'" in message
@@ -280,8 +274,4 @@ def test_two_names_of_one_address(tmp_path: Path) -> None:
     message = refusal("--config", str(path), "--stats", "c=tcp://127.0.0.1:1717")
     assert message.startswith("--stats: ")
     assert f"{path}:2" in message
-
-
-def test_two_names_of_one_file() -> None:
-    """A file may be replayed under several names, because it has no master."""
     assert len(resolved("--stats", "a=file:///a.json", "--stats", "b=file:///a.json").servers) == 2

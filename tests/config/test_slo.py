@@ -54,9 +54,12 @@ def test_an_objective_too_high_for_samples(text: str) -> None:
 
 
 def test_flag_and_variable() -> None:
+    """The flag goes first. The shortest threshold is two times between samples."""
     assert resolved().settings.slo is None
     assert resolved(SLO="2s:95%").settings.slo == Slo(2.0, 0.95, "UWSGI_HEADROOM_SLO")
     assert resolved("--slo", "1s:99%", SLO="2s:95%").settings.slo == Slo(1.0, 0.99, "--slo")
+    assert resolved("--slo", "400ms:99%").settings.slo == Slo(0.4, 0.99, "--slo")
+    assert resolved("--slo", "667ms:99%", "--samples-per-second", "3").settings.slo
 
 
 @pytest.mark.parametrize(
@@ -119,8 +122,3 @@ def test_a_threshold_too_short_for_the_samples(slo: str, samples: str, least: st
         f"--slo: a threshold of {slo.partition(':')[0].replace('1.9s', '1900ms')} cannot be judged"
     )
     assert f"the least is {least}, two times between samples" in message
-
-
-def test_the_shortest_threshold() -> None:
-    assert resolved("--slo", "400ms:99%").settings.slo == Slo(0.4, 0.99, "--slo")
-    assert resolved("--slo", "667ms:99%", "--samples-per-second", "3").settings.slo

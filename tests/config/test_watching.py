@@ -31,15 +31,10 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_default_rate() -> None:
+def test_where_a_rate_comes_from(written) -> None:
+    """A flag goes before the environment, that before the file, and that before the default."""
     assert resolve().settings == DEFAULT_SETTINGS
-
-
-def test_a_rate_in_the_file(written):
     assert yaml_file.load_file(written).settings.samples_per_second == 2
-
-
-def test_the_order_of_rates(written):
     variable = {"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "10"}
     assert resolve("--config", str(written)).settings.samples_per_second == 2
     assert resolve("--config", str(written), environment=variable).settings.samples_per_second == 10
@@ -58,23 +53,17 @@ def test_refused_rates(rate):
         resolve(f"--samples-per-second={rate}")
 
 
-def test_environment_is_named() -> None:
+def test_messages_name_what_was_written(written) -> None:
+    """A flag, a variable or a line of the file."""
     with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
         resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
-
-
-def test_file_is_held_to_the_bounds(written):
-    written.write_text("sampling:\n  samples_per_second: 21\n")
-    with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
-        yaml_file.load_file(written)
-
-
-def test_other_flags_are_named_as_written() -> None:
-    """Messages name a flag as on the command line, including dotted flags."""
     with pytest.raises(ConfigError, match=r"--web\.listen-address: "):
         resolve("--web.listen-address", "nowhere")
     with pytest.raises(ConfigError, match=r"--log\.level: "):
         resolve("--log.level", "loud")
+    written.write_text("sampling:\n  samples_per_second: 21\n")
+    with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
+        yaml_file.load_file(written)
 
 
 @pytest.mark.parametrize("empty", ["", "~", "[]"])
@@ -145,9 +134,15 @@ def test_a_long_value_is_not_quoted_whole(tmp_path: Path) -> None:
     assert message.endswith("write host:port, such as 127.0.0.1:9238")
 
 
-def test_no_log_is_read_by_default() -> None:
+def test_a_log_is_that_of_a_server() -> None:
+    """None is read by default. A server has one; a name that no server has is refused, unless a pattern may find it."""
     assert DEFAULT_SETTINGS.logs == ()
     assert resolved("--stats", "shop=/a").servers[0].log == ""
+    with pytest.raises(ConfigError, match="'shop' has two logs"):
+        parse_logs([("shop=/a", "--log"), ("shop=/b", "--log")])
+    assert "no server is named 'ship'; there are shop" in refusal("--stats", "shop=/a", "--log", "ship=/b")
+    assert resolved("--stats", "/run/*.stats", "--log", "ship=/b").settings.logs == (("ship", "/b"),)
+    assert resolved("--log", "ship=/b").settings.logs == (("ship", "/b"),)
 
 
 @pytest.mark.parametrize(
@@ -174,19 +169,6 @@ NO_UNITS = ("shop=journal:", "shop=journal:a b", "shop=journal:../a", "shop=jour
 def test_refused_logs(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--log: "):
         parse_logs([(text, "--log")])
-
-
-def test_a_server_has_one_log() -> None:
-    """Two logs of one name would be a mistake."""
-    with pytest.raises(ConfigError, match="'shop' has two logs"):
-        parse_logs([("shop=/a", "--log"), ("shop=/b", "--log")])
-
-
-def test_the_name_is_that_of_a_server() -> None:
-    """A name that no server has is refused, unless a pattern may still find it."""
-    assert "no server is named 'ship'; there are shop" in refusal("--stats", "shop=/a", "--log", "ship=/b")
-    assert resolved("--stats", "/run/*.stats", "--log", "ship=/b").settings.logs == (("ship", "/b"),)
-    assert resolved("--log", "ship=/b").settings.logs == (("ship", "/b"),)
 
 
 def test_a_log_in_the_file(tmp_path: Path) -> None:

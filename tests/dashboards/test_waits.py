@@ -83,16 +83,12 @@ def test_a_named_backend_has_a_colour(name: str) -> None:
         assert "displayName" not in shown
 
 
-def test_lines_of_threads_are_not_stacked() -> None:
-    """Available and configured threads are lines above the load, at their own value."""
+def test_lines_and_descriptions() -> None:
+    """Lines of threads are not stacked. Descriptions say what to grant where a panel may be empty."""
     (panel,) = [panel for panel in panels(board("server")) if panel["title"] == LOAD]
     for name in ("available", "configured"):
         assert properties(panel, name)["custom.stacking"]["mode"] == "none"
         assert properties(panel, name)["custom.fillOpacity"] == 0
-
-
-def test_descriptions_say_what_to_grant() -> None:
-    """Where the panels are empty, people read what the exporter needs."""
     lock = [panel for panel in panels(board("server")) if panel["title"].startswith("Interpreter lock")]
     assert len(lock) == 1
     for panel in [*stacks(), *lock]:
@@ -119,28 +115,17 @@ REQUESTS = 20.0
 """Per second."""
 
 
-def test_named_backends_replace_their_part(tmp_path: Path) -> None:
-    """Each band has its threads, named backends are taken from the state `backend`, and the sum stays."""
+def test_bands_of_backends(tmp_path: Path) -> None:
+    """Named backends are taken from the state `backend`, which has no band if nothing is left; seconds are the same
+    bands by request."""
     assert sum(threads for _, threads in BANDS) == sum(BUSY.values())
     assert _answered(tmp_path, LOAD, NAMED, BANDS) == ""
-
-
-def test_seconds_of_a_request(tmp_path: Path) -> None:
-    """The same bands, divided by requests per second."""
-    bands = [(state, threads / REQUESTS) for state, threads in BANDS]
-    assert _answered(tmp_path, PER_REQUEST, NAMED, bands) == ""
-
-
-def test_without_named_backends(tmp_path: Path) -> None:
-    """The state `backend` has all of its threads."""
     bands = list(BUSY.items())
     assert _answered(tmp_path, LOAD, {}, bands) == ""
-
-
-def test_a_backend_that_takes_all_of_the_waiting(tmp_path: Path) -> None:
-    """Nothing is left of the state `backend`, so it has no band."""
     bands = [(state, threads) for state, threads in BUSY.items() if state != "backend"]
     assert _answered(tmp_path, LOAD, {"redis": BUSY["backend"]}, [*bands, ("waits for redis", BUSY["backend"])]) == ""
+    bands = [(state, threads / REQUESTS) for state, threads in BANDS]
+    assert _answered(tmp_path, PER_REQUEST, NAMED, bands) == ""
 
 
 def test_the_order_of_all_states() -> None:

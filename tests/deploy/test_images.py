@@ -22,23 +22,14 @@ images = pytest.mark.parametrize("path", [CONTAINERFILE, APP_CONTAINERFILE], ids
 
 
 @images
-def test_the_base_is_the_official_slim_image(path: Path) -> None:
-    """Its name is complete, so that no registry is guessed, and it is the same for both images and all stages."""
+def test_an_image_is_small_and_not_root(path: Path) -> None:
+    """The base has a complete name; pip runs in the first stage; the last user is a number; no shell is needed."""
     found = instructions(path)
     assert ("ARG", "BASE=docker.io/library/python:3.13-slim-trixie") in found
     assert {argument.partition(" ")[0] for name, argument in found if name == "FROM"} == {"${BASE}"}
-
-
-@images
-def test_the_last_stage_installs_nothing_and_is_not_root(path: Path) -> None:
-    """pip runs in the first stage only; the last instruction about users names one by number."""
     stage = last_stage(path)
     assert not [argument for name, argument in stage if name == "RUN" and re.search(r"\b(pip3?|apt-get) ", argument)]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", [argument for name, argument in stage if name == "USER"][-1])
-
-
-@images
-def test_health_check_and_start_need_no_shell(path: Path) -> None:
     stage = dict(last_stage(path))
     assert " CMD [" in stage["HEALTHCHECK"]
     assert stage["ENTRYPOINT"].startswith("[")
@@ -81,23 +72,14 @@ def test_mounts_exist(name: str) -> None:
 
 
 @services
-def test_ports_are_published_on_loopback(name: str) -> None:
-    """No other machine reaches them."""
+def test_services_are_locked_down(name: str) -> None:
+    """Ports on loopback, read-only, no capabilities, and images that do not change without notice."""
     for port in SERVICES[name].get("ports", ()):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+", port)
-
-
-@services
-def test_services_are_locked_down(name: str) -> None:
-    """Read-only, without capabilities, and without a way to get any."""
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-
-
-@services
-def test_images_are_built_here_or_have_a_complete_name_with_a_version(name: str) -> None:
     image = SERVICES[name]["image"]
     assert image in ("uwsgi-headroom", "uwsgi-headroom-demo-app") or re.fullmatch(r"docker\.io/\w+/\w+:v?[\d.]+", image)
     if build := SERVICES[name].get("build"):
@@ -113,17 +95,15 @@ def test_the_exporter_shares_what_it_needs() -> None:
     assert "run:/run/uwsgi" in exporter["volumes"]
 
 
-def test_no_image_is_checked_for_what_it_does_not_run() -> None:
-    """A service with another entry point than its image's has no use for the image's health check: it would fail."""
-    for name, service in SERVICES.items():
-        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
-            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
-
-
-def test_the_load_is_understood() -> None:
+def test_commands_of_services() -> None:
+    """The argument of `load` is one of `app.load`. A service with another entry point has no use for the image's health
+    check."""
     ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
     assert address == ("app", 8000)
     assert requests.rate > 0
+    for name, service in SERVICES.items():
+        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
+            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
 
 
 def test_grafana_finds_what_is_mounted() -> None:
@@ -151,26 +131,18 @@ def _loaded() -> ModuleType:
 launcher = _loaded()
 
 
-def test_the_watchdog_of_the_loader_is_fed() -> None:
-    """systemd sets WATCHDOG_PID to the process that it starts, and would end an exporter that does not report."""
+def test_variables_of_systemd_for_the_loader_are_for_the_program() -> None:
+    """systemd sets WATCHDOG_PID and LISTEN_PID to the process that it starts. Variables for another process stay."""
     environment = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(LOADER)}
     assert watchdog_seconds(environment, PROGRAM) is None
     launcher.take_over(environment, PROGRAM, LOADER)
     assert watchdog_seconds(environment, PROGRAM) == 30
-
-
-def test_the_sockets_of_the_loader_are_taken() -> None:
-    """The same with LISTEN_PID."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         environment = {"LISTEN_FDS": "1", "LISTEN_PID": str(LOADER)}
         assert take_sockets(environment, PROGRAM, first=listener.fileno()) == []
         launcher.take_over(environment, PROGRAM, LOADER)
         (taken,) = take_sockets(environment, PROGRAM, first=listener.fileno())
         assert taken.detach() == listener.fileno()
-
-
-def test_variables_for_another_process_stay() -> None:
-    """The program may be started by something that has a watchdog of its own."""
     environment = {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
     launcher.take_over(environment, PROGRAM, LOADER)
     assert environment == {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}

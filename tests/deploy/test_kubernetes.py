@@ -169,7 +169,7 @@ def test_every_value_is_in_the_schema() -> None:
 
 
 def test_the_component_is_the_sidecar_of_the_chart() -> None:
-    """The same socket, port, resources, and limits of rights."""
+    """The same socket, port, resources and limits of rights; other settings of a pod are the application's."""
     patch, sidecar = sidecar_patch(), VALUES["sidecar"]
     assert patch["resources"] == sidecar["resources"]
     directory = sidecar["directory"]
@@ -177,10 +177,6 @@ def test_the_component_is_the_sidecar_of_the_chart() -> None:
     assert patch["volumeMounts"] == [{"name": "uwsgi-headroom-run", "mountPath": directory}]
     assert patch["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "readinessProbe" not in patch
-
-
-def test_the_component_changes_only_what_the_sidecar_needs() -> None:
-    """Other settings of a pod are the application's, such as the variables that it gets for services."""
     spec = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]
     assert set(spec) == {"shareProcessNamespace", "securityContext", "containers", "volumes"}
     assert set(spec["securityContext"]) == {"fsGroup"}
@@ -280,10 +276,13 @@ def test_an_exporter_of_its_own() -> None:
 
 
 @needs_helm
-def test_fewer_replicas_than_the_least_are_an_error() -> None:
+def test_an_autoscaler_that_cannot_work_is_an_error() -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
     assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
+    assert "autoscaling.target.name" in error.value.stderr
 
 
 @needs_helm
@@ -308,10 +307,3 @@ def test_the_notes_are_true(values: str, said: str, packed: Path, tmp_path: Path
     (notes,) = (each["text"] for each in made)
     assert said in notes
     assert ("Prometheus scrapes" in notes) == (values == "all")
-
-
-@needs_helm
-def test_a_target_is_required() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
-    assert "autoscaling.target.name" in error.value.stderr

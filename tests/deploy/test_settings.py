@@ -50,9 +50,6 @@ def test_flags_exist() -> None:
     for words in (compose, chart, sidecar_patch()["args"]):
         assert line.parse(words).command == "serve"
     assert "- --stats\n" in (CHART / "templates" / "_sidecar.tpl").read_text()
-
-
-def test_something_is_read() -> None:
     assert variables(COMPOSE) == {"stats", "web_listen_address", "history"}
     assert len(FILES) > 30
 
@@ -79,15 +76,11 @@ def test_the_user_is_the_same() -> None:
     assert {context["runAsUser"], context["runAsGroup"]} == {int(USER)}
 
 
-def test_the_path_of_the_health_check_is_in_the_image() -> None:
-    """The chart executes the file that the Containerfile copies."""
+def test_files_of_an_image_exist() -> None:
     place = "/opt/uwsgi-headroom/healthcheck.py"
     assert ("COPY", f"deploy/container/healthcheck.py {place}") in last_stage(CONTAINERFILE)
     assert place in dict(last_stage(CONTAINERFILE))["HEALTHCHECK"]
     assert place in (CHART / "templates" / "_sidecar.tpl").read_text()
-
-
-def test_files_that_an_image_copies_exist() -> None:
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         for line in re.findall(r"^COPY (?!--from)(.+)$", path.read_text(), re.MULTILINE):
             *sources, _ = line.split()

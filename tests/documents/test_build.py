@@ -131,14 +131,13 @@ def test_before_there_are_figures() -> None:
     assert "figures" in {unknown.what for unknown in document.unknown}
 
 
-def test_before_the_first_reading() -> None:
+def test_never_read() -> None:
+    """Before the first reading, a server is no failure. Down from the start, nothing is known but the reason, and what
+    to do first."""
     document = ScriptedWatch().document()
     assert (document.state, document.status) == ("stale", "unknown")
     assert (document.kind, document.age, document.error) == (None, None, None)
     assert document.verdict == "Not read yet: the first reading is under way."
-
-
-def test_down_from_the_start() -> None:
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
     assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
@@ -146,6 +145,9 @@ def test_down_from_the_start() -> None:
     assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
     assert document.verdict == "Down: nobody listens at /run/shop.stats."
     assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
+    watch = ScriptedWatch().read(REFUSED, 1.0)
+    (listed,) = build.build_server_list([watch.document()], watch.clock).servers
+    assert listed.act == "Start uWSGI, or wait until it has loaded its application"
 
 
 def test_a_server_that_went_down_keeps_its_last_figures() -> None:
@@ -347,13 +349,6 @@ def test_the_list_sorts_by_what_can_be_changed() -> None:
     room = documents[3].headroom
     idle = structs.replace(documents[3], headroom=structs.replace(room, factor=1.1, first="cpu"))
     assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
-
-
-def test_a_server_that_is_down_says_what_to_do_first() -> None:
-    """By the reason why it cannot be read; the message says the rest."""
-    watch = ScriptedWatch().read(REFUSED, 1.0)
-    (listed,) = build.build_server_list([watch.document()], watch.clock).servers
-    assert listed.act == "Start uWSGI, or wait until it has loaded its application"
 
 
 def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

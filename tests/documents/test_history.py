@@ -133,18 +133,14 @@ def test_a_full_reload_in_the_middle() -> None:
     assert {value for value in history.throughput if value is not None} == {3}
 
 
-def test_a_reload_into_other_threads() -> None:
-    """Capacity before and after the reload stays as it was."""
+def test_a_reload_into_another_setting() -> None:
+    """Capacity before it stays as it was; figures of two different sets of workers are never in one column."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.threads = 2
     server.reload(watch.now)
     history = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
     assert [count for count in history.threads.configured if count][::57] == [8, 4]
-
-
-def test_a_reload_into_other_workers_begins_anew() -> None:
-    """Figures of two different sets of workers are never in one column."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now, processes=3)

@@ -106,14 +106,11 @@ def test_a_wait_beyond_the_threshold() -> None:
     assert objective.queue_wait > 1
 
 
-def test_it_is_json() -> None:
+def test_a_history_of_percentiles() -> None:
+    """Each slice has those of at least 30 s, null where samples show none, and what they show at the least. Every
+    number is finite."""
     document = watched(30).document()
     assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
-
-
-def test_history() -> None:
-    """Each slice has the percentiles of at least 30 s, null where samples show none, and what they show at the
-    least."""
     history = watched(120).history(120, 12)
     times = history.response_times
     assert isinstance(times, ResponseTimeHistory)
@@ -292,12 +289,20 @@ def _described(section: Waits) -> tuple[str, list[str]]:
     return f"{time.whole.size} {time.unit}", [f"{part.size} {part.backend or part.state}" for part in time.parts]
 
 
-def test_the_largest_part_comes_first_and_small_ones_are_summed() -> None:
-    """Parts below 3 % are one part, which is last even if another is smaller."""
+def test_the_parts_of_a_request() -> None:
+    """The largest comes first; those below 3 % are one, which is last. Without completed requests they are threads; an
+    idle server has none."""
     assert _described(KNOWN_WAITS) == (
         "89 ms per request",
         ["41 ms postgres", "22 ms interpreter_lock", "18 ms cpu", "5.0 ms cpu_wait", "3.0 ms other"],
     )
+    parts = _described(waits({"backend": 4.0, "sleep": 3.0}, {"postgres": 1.0}))[1]
+    assert parts == ["30 ms backend", "30 ms sleep", "10 ms postgres"]
+    described = _described(waits({"backend": 7.9, "cpu": 0.4}, {"postgres": 7.9}, throughput=None))
+    assert described == ("8.3 threads, no request completed", ["7.9 postgres", "0.4 cpu"])
+    assert split_request_time(waits({})) is None
+    assert tuple(WAITS) == STATES
+    assert len({state.name for state in WAITS.values()}) == len(STATES)
 
 
 def test_the_parts_add_up() -> None:
@@ -306,18 +311,6 @@ def test_the_parts_add_up() -> None:
         time = split_request_time(waits({"cpu": 1.0, "backend": 4.1, "dns": 0.01}, names))
         assert sum(part.threads for part in time.parts) == pytest.approx(5.11)
         assert sum(part.per_request or 0.0 for part in time.parts) == pytest.approx(0.0511)
-
-
-def test_a_backend_without_a_name_is_a_part_of_its_own() -> None:
-    """The state is split into configured backends and the rest."""
-    parts = _described(waits({"backend": 4.0, "sleep": 3.0}, {"postgres": 1.0}))[1]
-    assert parts == ["30 ms backend", "30 ms sleep", "10 ms postgres"]
-
-
-def test_without_completed_requests_the_parts_are_threads() -> None:
-    """Requests that never end have no time per request, but their threads show what they wait for."""
-    described = _described(waits({"backend": 7.9, "cpu": 0.4}, {"postgres": 7.9}, throughput=None))
-    assert described == ("8.3 threads, no request completed", ["7.9 postgres", "0.4 cpu"])
 
 
 def test_static_files_have_no_time() -> None:
@@ -335,16 +328,6 @@ def test_requests_that_last_hide_those_that_are_completed() -> None:
     section = waits({"client": 14.0, "sleep": 0.2}, throughput=None)
     time = split_request_time(msgspec.structs.replace(section, lasting=14.05), flow)
     assert (time.whole.size, time.unit) == ("14.2", "threads, mostly of requests that last")
-
-
-def test_without_a_request_in_service_there_is_nothing_to_split() -> None:
-    assert split_request_time(waits({})) is None
-
-
-def test_every_state_has_a_label() -> None:
-    """Labels are in the order of the states, and differ."""
-    assert tuple(WAITS) == STATES
-    assert len({state.name for state in WAITS.values()}) == len(STATES)
 
 
 def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> Waits:

@@ -71,6 +71,7 @@ def watched(names: tuple[str, ...] | None, seconds: int = SECONDS) -> ScriptedWa
 
 
 def test_routes_are_listed_most_threads_first() -> None:
+    """One without busy threads is left out; each has a column of the history. Off, both are null."""
     routes = watched(("other", "GET /idle", "POST /export")).document().routes
     assert routes
     assert [(row.route, row.threads, round(row.share, 3), row.in_service) for row in routes] == [
@@ -78,16 +79,9 @@ def test_routes_are_listed_most_threads_first() -> None:
         ("other", 1.0, 0.333, 1),
     ]
     assert {row.oldest_seconds for row in routes} == {None}
-
-
-def test_off_they_are_null() -> None:
     watch = watched(None)
     assert watch.document().routes is None
     assert watch.history().routes is None
-
-
-def test_the_history_has_a_column_for_each_route() -> None:
-    """Each is as long as the time, and a slice that was not sampled is null."""
     watch = watched(("other", "GET /idle", "POST /export"))
     history = watch.history(SECONDS, 5)
     assert history.routes.routes == ("other", "GET /idle", "POST /export")

@@ -55,14 +55,11 @@ def test_the_document() -> None:
     assert "backends" in document.cautions[0]
 
 
-def test_settings_around_the_observed_one() -> None:
+def test_the_grid_and_its_load() -> None:
+    """Without a request for settings there is a grid. The load is the peak of the last hour, not that of the window."""
     document = _predict(_watch(70))
     assert 8 <= len(document.predictions) <= 12
     assert any(row.is_observed for row in document.predictions)
-
-
-def test_the_load_is_that_of_the_busiest_minute() -> None:
-    """Predictions are for the peak of the last hour, not for the window."""
     document = _predict(_watch(400, each=lambda second: 30 if 60 <= second < 200 else 10), Setting(8, 2))
     assert document.peak == pytest.approx(120, rel=0.02)
     assert document.predictions[0].loads[1].throughput == pytest.approx(180, rel=0.02)

@@ -36,6 +36,7 @@ def test_a_ratio_has_the_range_that_the_repetitions_allow() -> None:
     found = ratio(spread([8, 12]), spread([4, 5]))
     assert (found.low, found.high) == (8 / 5, 12 / 4)
     assert found.median == pytest.approx(10 / 4.5)
+    assert spread([2.0]) == Spread(2.0, 2.0, 2.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +65,6 @@ def test_the_error_rate_counts_all_kinds() -> None:
     assert error_rate(Outcome(setup="s", load="l", number=0, answers=answers)) == pytest.approx(0.1)
     assert error_rate(outcome("s", "l", rate=0.0)) is None
     assert error_rate(Outcome(setup="s", load="l", number=0, answers=None, error="no")) is None
-
-
-def test_a_single_run_has_a_range_of_one_value() -> None:
-    assert spread([2.0]) == Spread(2.0, 2.0, 2.0, 1)
 
 
 def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:

@@ -55,21 +55,21 @@ def test_repetitions_are_interleaved(tmp_path: Path) -> None:
 
 
 def test_the_short_lab_is_short(tmp_path: Path) -> None:
+    """A full lab has more of each."""
     plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
     assert sum(run.seconds for plan in plans for run in plan) <= MINUTES * 60
+    short, full = Length(), dataclasses.replace(Length(), full=True)
+    assert (short.repetitions, short.seconds(8)) == (2, 8)
+    assert (full.repetitions, full.seconds(8)) == (4, 15)
 
 
 def test_a_missing_server_is_not_planned_but_named(tmp_path: Path) -> None:
-    """The rest goes on."""
+    """Each has a package of the environment, or comes with Python."""
     lacking = programs(tmp_path, bjoern="no ev.h")
     names = {run.setup.name for run in EXPERIMENTS[3].plan(lacking, machine(), Length())}
     assert "bjoern" not in names
     assert {"uWSGI", "gevent", "wsgiref"} <= names
     assert left_out(lacking.missing) == {"bjoern": "no ev.h"}
-
-
-def test_every_server_has_a_package_of_the_environment() -> None:
-    """Or comes with Python."""
     names = {package.name for package in PACKAGES}
     assert {server.package for server in SERVERS} - {""} <= names
 
@@ -106,12 +106,6 @@ def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "short" / "E1.jsonl").write_text("nonsense\n")
     assert main(["--report", "--results", str(tmp_path)]) == 1
     assert "E1.jsonl, line 1," in capsys.readouterr().err
-
-
-def test_lengths_differ() -> None:
-    short, full = Length(), dataclasses.replace(Length(), full=True)
-    assert (short.repetitions, short.seconds(8)) == (2, 8)
-    assert (full.repetitions, full.seconds(8)) == (4, 15)
 
 
 @pytest.mark.parametrize(("used", "runs", "kept"), [((0.1, 0.0), 1, 0.1), ((0.9, 0.2), 2, 0.2), ((0.8, 0.9), 2, 0.8)])

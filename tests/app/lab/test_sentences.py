@@ -53,12 +53,17 @@ def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path: Path, cpus: tu
     assert ("Step 1 already keeps 1.88 of 2 CPUs busy" in text) is is_said
 
 
-def test_a_cython_step_that_was_left_out_is_in_the_table(tmp_path: Path) -> None:
-    """With its reason."""
+def test_what_was_left_out_is_named(tmp_path: Path) -> None:
+    """With the reason; and a run that failed is reported with its error."""
     load = load_label("E1", flask_steps.AB)
     runs = twice(flask_steps.NAMES[1], load, 100.0)
     section = flask_steps.report(results(tmp_path, *runs, missing={"compiled_fibonacci": "no compiler"}))
     assert "| 5 Cython | left out: no compiler |" in "\n".join(section.lines)
+    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
+    failed = Outcome(setup="gevent", load=load, number=0, answers=None, error="It ended.\nlog")
+    section = wsgi_servers.report(results(tmp_path, *twice("uWSGI", load, 1000), failed, missing={"bjoern": "no ev.h"}))
+    assert "* bjoern: no ev.h." in section.lines
+    assert "* gevent: no result. It ended." in section.lines
 
 
 def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
@@ -129,15 +134,6 @@ def test_published_orders_of_servers(tmp_path: Path) -> None:
     assert "Tornado (2,000) is ahead of gevent (1,000)" in finding.text
 
 
-def test_a_server_that_was_not_installed_is_named(tmp_path: Path) -> None:
-    """With the reason; and a run that failed is reported with its error."""
-    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
-    failed = Outcome(setup="gevent", load=load, number=0, answers=None, error="It ended.\nlog")
-    section = wsgi_servers.report(results(tmp_path, *twice("uWSGI", load, 1000), failed, missing={"bjoern": "no ev.h"}))
-    assert "* bjoern: no ev.h." in section.lines
-    assert "* gevent: no result. It ended." in section.lines
-
-
 @pytest.mark.parametrize(
     ("load", "used", "mean", "verdict"),
     [(0.95, 1.3, 0.4, "agrees"), (0.95, 1.95, 0.4, "open"), (0.5, 1.3, 0.4, "open"), (0.95, 1.3, 0.1, "differs")],
@@ -156,8 +152,8 @@ def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, 
     assert "evening out saved 50 %" in cost.text
 
 
-def test_one_interpreter_or_two(tmp_path: Path) -> None:
-    """2x8 serves more, and fewer of its threads wait for an interpreter: both are needed."""
+def test_interpreter_effects_need_cpus_to_spare(tmp_path: Path) -> None:
+    """2x8 serves more, and fewer threads wait for an interpreter. On 2 CPUs, 4x8 is bound by the CPUs first."""
     waiting = observed({1: 1.0}, interpreter_load=0.99, waits={"interpreter_lock": 1.7})
     runs = twice("1x16", E4, 33, mean=0.18, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
     (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
@@ -166,10 +162,6 @@ def test_one_interpreter_or_two(tmp_path: Path) -> None:
     runs = twice("1x16", E4, 45, mean=0.13, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
     (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
     assert finding.verdict == "differs"
-
-
-def test_no_interpreter_effect_is_claimed_from_4x8(tmp_path: Path) -> None:
-    """On 2 CPUs the text says that the CPUs bind first; on 4 it does not."""
     even = observed(dict.fromkeys(range(1, 9), 0.125))
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.6, 2: 0.4})) + twice("8x1", E4, 40, observed=even)
     found = unevenness.compare_shapes(results(tmp_path, *runs), E4, 130, 40)

@@ -86,11 +86,14 @@ def test_torn_last_line_is_repeated(tmp_path):
     assert [json.loads(line)["outcome"]["load"] for line in file.read_text().splitlines()] == ["light", "heavy"]
 
 
-def test_damaged_line_is_refused(tmp_path):
-    """A line that is complete but no result is not skipped in silence."""
+def test_a_damaged_or_busy_file_is_refused(tmp_path):
+    """A complete line that is no result is not skipped in silence, and two series never write to one file."""
     file = tmp_path / "results"
     file.write_text("{}\n")
     with pytest.raises(ResultsError, match="line 1, is not the result of a run"):
+        run_series(interleave([A], LOADS, 1), file, print, Runs())
+    file.unlink()
+    with open_results(file), pytest.raises(ResultsError, match="another series"):
         run_series(interleave([A], LOADS, 1), file, print, Runs())
 
 
@@ -120,26 +123,16 @@ def test_plan_may_grow(tmp_path):
     assert more.labels == ["B light 0", "B heavy 0"]
 
 
-def test_full_disk_is_a_clear_error():
-    """The message names the file and the reason."""
+def test_a_full_disk_is_a_clear_error(tmp_path):
+    """The message names the file or the run, and the reason."""
     with pytest.raises(ResultsError, match="cannot write the result to /dev/full: No space left on device"):
         run_series(interleave([A], LOADS, 1), Path("/dev/full"), print, Runs())
-
-
-def test_full_disk_within_a_run_is_a_clear_error(tmp_path):
-    """The message names the run and the reason."""
 
     def fail(_planned: Planned) -> Outcome:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(ResultsError, match=r"cannot run A under light, run 1: .* No space left"):
         run_series(interleave([A], LOADS, 1), tmp_path / "results", print, fail)
-
-
-def test_one_series_at_a_time(tmp_path):
-    """Two series never write to one file."""
-    with open_results(tmp_path / "results"), pytest.raises(ResultsError, match="another series"):
-        run_series(interleave([A], LOADS, 1), tmp_path / "results", print, Runs())
 
 
 def test_spread():
