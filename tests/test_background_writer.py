@@ -34,6 +34,7 @@ def fits(writer: BackgroundWriter, text: bytes) -> bool:
 
 
 def test_texts_are_written_in_order() -> None:
+    """A text larger than the pipe is written whole, as the reader makes room."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         for text in (b"one ", b"two ", b"three"):
@@ -41,10 +42,6 @@ def test_texts_are_written_in_order() -> None:
         writer.finish(PATIENCE)
         assert not writer.busy
         assert reader.read(len(b"one two three")) == b"one two three"
-
-
-def test_a_text_larger_than_the_pipe_is_written_whole() -> None:
-    """The part that does not fit at once follows as the reader makes room."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)

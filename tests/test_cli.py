@@ -60,10 +60,14 @@ def test_abbreviated_flags_are_refused(
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help names the commands, and those name their flags and variables; that of `check` has the statuses for a
+    monitoring system."""
     assert "discover" in ended(capsys, "--help")[1]
     text = ended(capsys, "serve", "--help")[1]
     for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):
         assert word in text
+    text = " ".join(ended(capsys, "check", "--help")[1].split())
+    assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
 
 
 @pytest.mark.parametrize(
@@ -148,15 +152,11 @@ def test_what_is_not_there_has_the_format_that_was_asked_for(
     assert "|" not in out
 
 
-def test_a_maximum_that_samples_cannot_judge_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before the server is watched: the status is unknown, and the message says what is the least."""
+def test_a_check_that_cannot_be_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the server is watched: a monitoring system would take status 2 for a server that is critical."""
     status, out, err = ended(capsys, "check", "/nowhere.stats", "--max-p95", "30ms:2s", "--format", "nagios")
     assert (status, err) == (3, "")
     assert out.startswith("UNKNOWN - --max-p95: 30ms cannot be judged with 40 samples per second; the least is 50ms")
-
-
-def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """A monitoring system would take status 2 for a server that is critical."""
     status, out, err = ended(capsys, "chekc", "/a", "--format", "nagios")
     assert (status, out, err) == (3, "UNKNOWN - unknown command chekc; did you mean check?\n", "")
 
@@ -237,11 +237,6 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
         env=clean_environment(),
     )
     assert ran.returncode == 0
-
-
-def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
-    text = " ".join(ended(capsys, "check", "--help")[1].split())
-    assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
 
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,14 +35,11 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return environment
 
 
-def test_in_an_environment_of_pip(prefix: Path) -> None:
-    """The pip of the Python that runs, with every package that is missing."""
+def test_in_an_environment_of_pip_or_pipx(prefix: Path) -> None:
+    """The pip of the Python that runs, with every package that is missing; pipx by the environment's name, which may
+    have a suffix."""
     said = extras.describe_missing(["jinja2", "numpy"])
     assert said == f"jinja2, numpy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'numpy>=1.26,<3'"
-
-
-def test_in_an_environment_of_pipx(prefix: Path) -> None:
-    """By its name there, which a suffix may have changed."""
     (prefix / "pipx_metadata.json").write_text("{}")
     assert extras.describe_missing(["rich"]) == "rich: pipx inject 'my tools' 'rich>=13.7,<16'"
 

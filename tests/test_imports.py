@@ -92,27 +92,16 @@ def _named(path: Path) -> list[str]:
     return [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
 
 
-def test_no_face_is_imported() -> None:
-    """Modules that read, judge and describe servers work without Prometheus' client and the web server."""
+def test_what_a_module_does_not_load() -> None:
+    """Those that read and judge work without Prometheus' client and the web server; settings, without what is set; an
+    exporter without a history file, without a database; the kernel's facts, without a reading."""
     modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
     assert _load(FACES, modules.split()) == {}
-
-
-def test_settings_know_nothing_that_is_set() -> None:
-    """Modules that watch and describe servers import defaults from the settings, not the other way round."""
     modules = "defaults parsers precedence servers settings slo yaml_file"
     assert _load(SETTABLE, [f"config.{module}" for module in modules.split()]) == {}
-
-
-def test_without_a_history_file_nothing_loads_its_library() -> None:
-    """The exporter keeps its history in memory by default, and loads no database."""
     imported = _imported("serve")
     assert "uwsgi_headroom.watch.fleet" in imported
     assert "sqlite3" not in imported
-
-
-def test_the_kernels_facts_need_no_reading() -> None:
-    """A reading is built from kernel facts, not the other way round."""
     imported = _imported("kernel.host")
     assert "uwsgi_headroom.kernel.facts" in imported
     assert "uwsgi_headroom.reading" not in imported

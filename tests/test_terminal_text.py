@@ -42,16 +42,13 @@ def test_each_dangerous_character_is_escaped(character: str) -> None:
     assert escaped.encode().decode("unicode_escape") == f"a{character}b"
 
 
-def test_escapes_are_those_that_people_know() -> None:
-    """ESC is `\\x1b`, a line break `\\n`, an override `\\u202e`."""
+def test_where_a_line_breaks() -> None:
+    """Between words, but a command and a figure with its unit stay together. Escapes are those that people know."""
     assert escape_text("\x1b]0;x\x07\n\u202e") == "\\x1b]0;x\\x07\\n\\u202e"
-
-
-def test_a_command_stays_on_one_line() -> None:
-    """It can be copied, as long as it fits into a line; a longer one is broken between words, as any text."""
     text = "First see what they wait for: run `sudo program check /run/uwsgi/shop.stats`, then decide."
     assert any("`sudo program check /run/uwsgi/shop.stats`," in line for line in wrap(text, 50, "-> ", "   "))
     assert all(len(line) <= 30 for line in wrap(text, 30, "-> ", "   "))
+    assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
 
 
 @given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
@@ -80,20 +77,12 @@ def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> No
 
 
 def test_a_spark_has_gaps_where_nothing_is_known() -> None:
-    """The largest value is the highest bar, unless a maximum is given; without values the spark is empty."""
+    """The largest value is the highest bar, unless a maximum is given. Values are shrunk to means without gaps; the
+    oldest group may be smaller."""
     assert sparkline([0.0, None, 4.0, 8.0]) == "▁ ▅█"
     assert sparkline([1.0, 20.0], 10.0) == "▁█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
-
-
-def test_a_figure_stays_with_its_unit() -> None:
-    """A line break does not separate `43 %`."""
-    assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
-
-
-def test_values_are_shrunk_to_means() -> None:
-    """Neighbours are averaged without gaps; the newest group is complete, the oldest may be smaller."""
     assert downsample([1.0, 3.0, None, 5.0], 2) == [2.0, 5.0]
     assert downsample([9.0, 1.0, 3.0, None, None], 3) == [9.0, 2.0, None]
     assert downsample([1.0, 2.0], 5) == [1.0, 2.0]

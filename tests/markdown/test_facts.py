@@ -38,32 +38,21 @@ def rows(name: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
 
 
-def test_the_readme_counts_the_alerts() -> None:
+def test_what_the_readme_shows() -> None:
+    """The number of alerts and of dashboards, an alert word for word, and what the judge says of the incident."""
     alerts = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     names = {alert["alert"] for alert in alerts}
     paging = {alert["alert"] for alert in alerts if "critical" in alert["labels"]["severity"]}
     counted = f"{len(names)} [alerts](docs/alerts.md) for Prometheus. {len(paging)} of these alerts can page you"
     assert counted in text_of("README.md")
-
-
-def test_the_alert_that_is_shown_is_what_the_rules_say() -> None:
-    """Word for word, as the rules' own tests expect it."""
     case = yaml.safe_load((ROOT / "alerts" / "tests" / "judge.test.yaml").read_text())["tests"][0]
     *_, shown = [fired["exp_annotations"] for asked in case["alert_rule_test"] for fired in asked["exp_alerts"]]
     assert " ".join(f"{shown['summary']} {shown['description']}".split()) in text_of("docs/alerts.md")
-
-
-def test_the_readme_shows_what_the_judge_says_of_the_incident() -> None:
-    """Title, act and evidence of the alert on the hot worker."""
     page = (ROOT / "tests" / "frozen" / "pages" / "evenness.txt").read_text().partition("\n\n")[0]
     title, said = page.splitlines()[2].removeprefix("CRITICAL "), page.rpartition("/metrics: ")[2]
     act_and_evidence = said.removeprefix(f"{title} ")
     assert title in text_of("README.md").replace("> ", "")
     assert act_and_evidence in text_of("README.md").replace("> ", "")
-
-
-def test_there_are_four_dashboards() -> None:
-    """As many files as the documents say, and a row for each."""
     assert len(list((ROOT / "dashboards" / "out").glob("*.json"))) == len(rows("docs/dashboards.md", "dashboard")) == 4
     assert "[four dashboards]" in text_of("README.md")
 
@@ -95,14 +84,11 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
         assert words.format(share=share, memory=memory) in text_of("README.md")
 
 
-def test_scenarios() -> None:
+def test_numbers_of_scenarios_and_series() -> None:
+    """There are over 150 situations; a worker costs this many series at most, without CPU residency."""
     assert len(ROWS) > 150
     assert "over 150 tested situations" in text_of("README.md")
     assert "over 150 situations" in text_of("docs/check.md")
-
-
-def test_series_of_a_worker() -> None:
-    """The most that one worker costs, without CPU residency."""
     names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
     each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
     assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
@@ -120,9 +106,20 @@ def test_ranges_of_settings() -> None:
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
 
 
-def test_wait_states() -> None:
+def test_tables_have_every_row() -> None:
+    """Wait states in the order of the program, thresholds of `check`, paths of the API, and the keys of `top` with
+    those that sort."""
     shown = [row[0].strip("`") for row in rows("docs/waits.md", "state")]
     assert tuple(shown) == STATES
+    options = make_command_line().commands["check"].options
+    shown = {row[0].strip("`").split()[0] for row in rows("docs/check.md", "flag")}
+    assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
+    shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
+    assert shown == set(describe_api()["paths"])
+    shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
+    known = {key for binding in BINDINGS for key in binding.label.split()}
+    sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
+    assert shown == known | sorting
 
 
 def test_flags_with_their_variables() -> None:
@@ -131,25 +128,6 @@ def test_flags_with_their_variables() -> None:
     assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
     assert set(shown.values()) == {setting.variable for setting in FLAGS}
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
-
-
-def test_thresholds_of_check() -> None:
-    options = make_command_line().commands["check"].options
-    shown = {row[0].strip("`").split()[0] for row in rows("docs/check.md", "flag")}
-    assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
-
-
-def test_paths_of_the_api() -> None:
-    shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
-    assert shown == set(describe_api()["paths"])
-
-
-def test_keys_of_top() -> None:
-    """The table has the keys of the program's own help, and those that sort."""
-    shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
-    known = {key for binding in BINDINGS for key in binding.label.split()}
-    sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
-    assert shown == known | sorting
 
 
 def test_findings_of_each_limit() -> None:

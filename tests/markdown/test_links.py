@@ -47,23 +47,17 @@ def test_paths_in_code_exist(path: Path) -> None:
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
 
 
-def test_documents_that_other_files_name_exist() -> None:
+def test_documents_are_where_they_are_looked_for() -> None:
     named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
     assert named
     assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
-
-
-def test_the_readme_leads_to_every_document() -> None:
     linked = set(links((ROOT / "README.md").read_text()))
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
 
 
-def test_a_heading_makes_the_anchor_that_github_makes() -> None:
-    """Punctuation goes, spaces become hyphens, and a second heading of the same words has a number."""
+def test_what_the_test_reads() -> None:
+    """Anchors are those that GitHub makes. Links, pictures and HTML are links, but not in code."""
     text = "# A `b`, c\n\n```sh\n# no heading\n```\n## [Link](x.md): d-e_f\n## Twice\n## Twice\n"
     assert anchors(text) == {"a-b-c", "link-d-e_f", "twice", "twice-1"}
-
-
-def test_links_in_code_are_none() -> None:
     text = '[a](b.md#c) ![d](e.png "f") [![g](h.png)](i.md) `[j](k.md)`\n```\n[l](m.md)\n```\n<a href="n.md">\n'
     assert links(text) == ["b.md#c", "e.png", "h.png", "i.md", "n.md"]

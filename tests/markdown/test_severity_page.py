@@ -215,19 +215,12 @@ def repeated(pages: Iterable[Path]) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_no_other_page_has_a_number_of_the_list() -> None:
-    """It links to the row. (What changed from one version to the next, in upgrading.md, is no list.)"""
+def test_numbers_stand_once() -> None:
+    """Pages link to the row. Runbooks have numbers beside queries alone; the live page has the burn rates, which it
+    judges by itself."""
     pages = {*(ROOT / "docs").glob("*.md"), ROOT / "README.md"} - {ROOT / PAGE, ROOT / "docs" / "upgrading.md"}
     assert repeated(sorted(pages)) == []
-
-
-def test_runbooks_have_numbers_beside_queries_alone() -> None:
-    """Somebody on call compares these with a query. A number that is no longer that of the code is missing."""
     found = repeated(sorted((ROOT / "alerts" / "runbooks").glob("*.md")))
     assert {(runbook, name) for runbook, name, _ in found} == ON_CALL
-
-
-def test_the_live_page_has_the_burn_rates_of_the_code() -> None:
-    """They stand in its script once more, because it judges the present minute itself."""
     script = (ROOT / "exporter/uwsgi_headroom/web/static/objective.js").read_text()
     assert f"const [FAST, SLOW] = [{FAST_BURN:g}, {SLOW_BURN:g}];" in script

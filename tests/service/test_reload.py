@@ -182,17 +182,14 @@ def requested(heard: Manager, count: int, *, between: bool) -> int:
     return reads
 
 
-def test_each_request_is_served() -> None:
-    """Requests one after the other are reloads of their own; each is reported from its beginning to its end."""
+def test_requests_for_a_reload() -> None:
+    """One after the other are reloads of their own, each reported from beginning to end. Several at once are one."""
     with manager() as heard:
         assert requested(heard, 3, between=True) == 3
         assert [("RELOADING" in message, "READY" in message) for message in heard.messages] == [
             (True, False),
             (False, True),
         ] * 3
-
-
-def test_requests_before_a_reload_begins_are_one() -> None:
     with manager() as heard:
         assert requested(heard, 5, between=False) == 1
 
@@ -209,16 +206,12 @@ def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> Non
     monkeypatch.setattr(reload, "discover_servers", discover)
 
 
-def test_a_server_that_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without servers in the settings, a reload looks for more, and loses none that restarts at this moment."""
+def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses none that restarts at this moment. If it finds none, it fails."""
     discovering(monkeypatch, ("a", "b"), ("b", "c"), ())
     settings = source()
     found = [[server.name for server in settings.with_servers(Config()).servers] for _ in range(3)]
     assert found == [["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
-
-
-def test_an_empty_file_without_uwsgi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file loses its servers and discovery finds none, the reload fails."""
     discovering(monkeypatch, ())
     with pytest.raises(HeadroomError, match="none was found"):
         source().read_again()

@@ -52,27 +52,17 @@ def test_settings_that_break_figures_are_not_set(setting: str) -> None:
     assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
 
 
-def test_hidden_directories_are_named() -> None:
-    """DynamicUser= implies PrivateTmp= (systemd.exec(5)): where a socket cannot be seen is in the README."""
-    text = (FOLDER / "README.md").read_text()
-    assert service()["DynamicUser"] == service()["ProtectHome"] == "yes"
-    assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
-
-
-def test_passwords_are_checked_with_low_priority() -> None:
-    """The filter refuses @resources, and then allows the one call of it that the exporter makes."""
+def test_what_a_unit_sets() -> None:
+    """No core dump, which would have variables of requests; the default port; the one call of @resources that the
+    exporter makes. The README says where a socket cannot be seen."""
+    assert service()["LimitCORE"] == "0"
+    assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
     filters = service()["SystemCallFilter"].splitlines()
     refused = next(number for number, calls in enumerate(filters) if calls.startswith("~") and "@resources" in calls)
     assert "setpriority" in filters[refused + 1 :]
-
-
-def test_no_core_dump() -> None:
-    """A core dump would contain stats documents, with variables of requests."""
-    assert service()["LimitCORE"] == "0"
-
-
-def test_the_socket_is_the_default_address() -> None:
-    assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
+    text = (FOLDER / "README.md").read_text()
+    assert service()["DynamicUser"] == service()["ProtectHome"] == "yes"
+    assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
 
 
 @with_systemd

@@ -44,19 +44,11 @@ def test_debian_ubuntu_and_what_is_like_them_can(os_release):
 
 
 @pytest.mark.usefixtures("able")
-def test_other_systems_cannot():
+def test_why_a_root_cannot_be_made(monkeypatch):
     assert unavailable(FEDORA) == "this machine is neither Debian nor Ubuntu"
     assert unavailable("") == "this machine is neither Debian nor Ubuntu"
-
-
-@pytest.mark.usefixtures("able")
-def test_an_ordinary_user_cannot(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "needs root" in (unavailable(DEBIAN) or "")
-
-
-@pytest.mark.usefixtures("able")
-def test_missing_programs_are_named(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
     assert unavailable(DEBIAN) == "this machine has no git, nsenter"
 
@@ -80,13 +72,10 @@ def test_the_suite_is_that_of_the_machine():
 
 
 def test_the_archive_is_the_one_that_has_the_suite():
-    """The result has the components in use, without updates and without other vendors' archives."""
+    """The result has the components in use, without updates and other vendors' archives. An archive has all suites of a
+    distribution."""
     assert archive(TARGETS, "bookworm") == ("http://one.example.org/debian/", ["contrib", "main"])
     assert archive(TARGETS, "trixie") == ("http://two.example.org/debian/", ["main"])
-
-
-def test_an_unused_suite_is_expected_where_the_machines_own_is():
-    """An archive has all suites of a distribution."""
     assert archive(TARGETS, "forky")[0] == "http://one.example.org/debian/"
 
 

@@ -43,13 +43,11 @@ def asked(checkout, name=".venv"):
     return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
-def test_project_is_installed_once(checkout):
+def test_the_project_is_installed_once(checkout):
+    """And again when setup.cfg has changed."""
     environments.project("demo", checkout)
     environments.project("demo", checkout)
     assert asked(checkout) == ["--editable .[demo]"]
-
-
-def test_project_is_installed_again_when_setup_cfg_changed(checkout):
     environments.project("demo", checkout)
     with (checkout / "setup.cfg").open("a") as setup:
         setup.write("\n")
@@ -209,17 +207,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_cannot_be_installed_is_left_out(root: Path) -> None:
-    """A failing pip and a missing header are reasons; the rest is installed."""
+    """A failing pip and a missing header are reasons, and are tried again each time."""
     (root / ".venv-lab" / "bin" / "refused").write_text("granian")
     lab_environment.prepare(root)
     environment = lab_environment.lab_environment(root)
     assert why_missing(environment, "gevent") is None
     assert why_missing(environment, "granian") == "it cannot be installed: ERROR: No matching distribution found"
     assert why_missing(environment, "bjoern") == "this machine lacks no-such.h; install it"
-
-
-def test_a_later_installation_forgets_the_reason(root: Path) -> None:
-    """What was missing is tried again each time."""
     refused = root / ".venv-lab" / "bin" / "refused"
     refused.write_text("granian")
     lab_environment.prepare(root)
@@ -252,30 +246,17 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return made
 
 
-def test_lint_needs_the_project_alone(prepared: list[str]) -> None:
+def test_what_a_target_needs(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lint, the project alone; all tests, a browser, and chosen ones none; simulated days, promtool; the lab, its
+    servers."""
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
-
-
-def test_tests_need_a_browser(prepared: list[str]) -> None:
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))
     assert "prometheus" not in prepared
-
-
-def test_chosen_tests_need_no_browser(prepared: list[str]) -> None:
-    """Tests that somebody chooses may have nothing to do with the page."""
     assert prepare.main(["chosen-tests"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
-
-
-def test_simulated_days_need_no_uwsgi(prepared: list[str]) -> None:
-    """They are judged by promtool, which comes with Prometheus."""
     assert prepare.main(["bench-days"]) is None
     assert prepared == [prepare.EXTRAS, "prometheus"]
-
-
-def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`lab` needs uWSGI and the servers that it is compared with, and no browser."""
     monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
     assert prepare.main(["lab"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]

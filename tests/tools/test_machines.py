@@ -33,13 +33,10 @@ def _signals_as_they_were():
 
 
 def test_packages_are_those_of_the_readme():
+    """Options of apt-get are none, and the line may break anywhere before the command."""
     names = packages(README)
     assert {"git", "make", "python3"} <= set(names)
     assert not any(name.startswith("-") for name in names)
-
-
-def test_packages_of_a_line_with_options_and_over_a_line_end():
-    """Options of apt-get are not packages, and the line may break anywhere before the command."""
     text = "On a fresh Debian or Ubuntu,\nas root: `apt-get install --no-install-recommends git libc6-dev`\n"
     assert packages(text) == ["git", "libc6-dev"]
 
@@ -155,10 +152,15 @@ def test_a_process_with_a_path_in_its_command_line(tmp_path):
     assert not systemd_machine.is_named(tmp_path)
 
 
-def test_a_command_that_fails_shows_its_output():
+def test_a_failure_has_the_output(monkeypatch):
+    """The error of a command has its status, script and output; what does not happen in time, the unit's log."""
     assert HERE.output("echo well") == "well\n"
     with pytest.raises(FailedError, match=r"ended with 3: echo badly; exit 3\nbadly"):
         HERE.output("echo badly; exit 3")
+    monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
+    HERE.wait(lambda: True, 0, "at once")
+    with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):
+        HERE.wait(lambda: False, 0, "never")
 
 
 def test_a_metric_is_one_series(monkeypatch):
@@ -170,10 +172,3 @@ def test_a_metric_is_one_series(monkeypatch):
     for pattern, count in (("uwsgi_up", 2), ("uwsgi_tot", 0)):
         with pytest.raises(FailedError, match=f"{count} series match"):
             HERE.metric(pattern)
-
-
-def test_waiting_ends_with_the_log(monkeypatch):
-    monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
-    HERE.wait(lambda: True, 0, "at once")
-    with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):
-        HERE.wait(lambda: False, 0, "never")

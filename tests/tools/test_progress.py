@@ -184,21 +184,14 @@ def test_these_have_one_try(test: str) -> None:
     assert rerun.refuse(_results(test), {}) == [f"No second try: a failure of {test} is never chance."]
 
 
-def test_a_listed_one_has_one_try() -> None:
+def test_who_has_one_try() -> None:
+    """What is listed as flaky, and more than three failures: four are a fault of the change or of the machine."""
     listed = rerun.read_flaky(f"# a comment\n\n2026-11-28 884f29e2 {TEST}[two words]\n")
     assert rerun.refuse(_results(TEST), listed) == []
     assert "known to be flaky" in rerun.refuse(_results(f"{TEST}[two words]"), listed)[0]
-
-
-def test_more_than_three_have_one_try() -> None:
-    """Three may be flaky in one run; four are a fault of the change or of the machine."""
     tests = [f"{TEST}[{number}]" for number in range(4)]
     assert rerun.refuse(_results(*tests[:3]), {}) == []
     assert "4 tests failed" in rerun.refuse(_results(*tests), {})[0]
-
-
-def test_every_line_of_the_list_names_a_test() -> None:
-    """A line has a date, a commit and a test whose file exists."""
     for test, line in rerun.read_flaky(rerun.FLAKY.read_text()).items():
         assert re.match(r"\d{4}-\d\d-\d\d [0-9a-f]{7,40} ", line)
         assert (ROOT / test.partition("::")[0]).is_file()

@@ -83,35 +83,21 @@ def read(address: str, send: bytes = b"", timeout: float = 1.0) -> bytes:
 
 
 @both
-def test_answers_gives_the_document_to_each_client(where: Where) -> None:
+def test_bad_servers_are_as_bad_as_they_say(where: Where) -> None:
     with bad_servers.answers(where, DOCUMENT) as address:
         assert [read(address), read(address)] == [DOCUMENT, DOCUMENT]
-
-
-@both
-def test_answers_nothing_is_an_empty_body(where: Where) -> None:
     with bad_servers.answers_nothing(where) as address:
         assert read(address) == b""
-
-
-@both
-def test_closes_half_way_ends_in_order(where: Where) -> None:
     with bad_servers.closes_half_way(where, DOCUMENT) as address:
         assert read(address) == DOCUMENT[: len(DOCUMENT) // 2]
-
-
-@both
-def test_accepts_and_never_writes_keeps_silent(where: Where) -> None:
+    with bad_servers.never_accepts(where) as address, pytest.raises((TimeoutError, BlockingIOError)):
+        connect(address, 0.3)
     with (
         bad_servers.accepts_and_never_writes(where) as address,
         connect(address, 0.2) as client,
         pytest.raises(TimeoutError),
     ):
         client.recv(1)
-
-
-@both
-def test_drips_never_stays_silent_for_long(where: Where) -> None:
     with bad_servers.drips(where, DOCUMENT, interval=0.02) as address, connect(address) as client:
         received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, if this test was slow
         assert DOCUMENT.startswith(received)
@@ -127,10 +113,12 @@ def test_endless_passes_any_cap(where: Where) -> None:
             received += len(client.recv(1 << 20))
 
 
-def test_endless_ends_at_its_limit() -> None:
-    """Even the endless document is bounded, for readers without a cap."""
+def test_limits_and_statuses() -> None:
     with bad_servers.endless("unix", limit=1 << 20) as address:
         assert 900_000 < len(read(address)) < 1 << 21
+    moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
+    with moved as address:
+        assert read(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 302 Found\r\n")
 
 
 @both
@@ -156,18 +144,6 @@ def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing
     assert body.endswith(b"0\r\n\r\n") if framing == "chunked" else body == DOCUMENT
 
 
-def test_answers_http_with_any_status() -> None:
-    moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
-    with moved as address:
-        assert read(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 302 Found\r\n")
-
-
-@both
-def test_never_accepts_leaves_the_client_waiting(where: Where) -> None:
-    with bad_servers.never_accepts(where) as address, pytest.raises((TimeoutError, BlockingIOError)):
-        connect(address, 0.3)
-
-
 @both
 def test_a_server_ends_while_its_client_holds_on(where: Where) -> None:
     """A client that neither reads nor disconnects does not keep the server running."""
@@ -178,11 +154,22 @@ def test_a_server_ends_while_its_client_holds_on(where: Where) -> None:
     assert time.monotonic() - began < 3
 
 
-def test_the_story_has_83_of_192_threads_in_service_at_its_peak() -> None:
-    """So that a report can be held to the figures of the story."""
+def test_the_story_has_its_figures() -> None:
+    """83 of 192 threads at its peak; a tenth more load in 28 days; minutes and quarters have the same mean; an
+    impossible load is an error."""
     servers = make_review_data(stories.story(days=7)).servers
     assert np.nanmax(sum(server.busy for server in servers)) == pytest.approx(83.0)
     assert sum(server.configured[0] for server in servers) == 192
+    history = stories.growing(days=56)
+    load = find_load(history, history.services[0])
+    end = history.until - 3 * DAY + 14 * 3600  # a Friday
+    four_weeks = load.expected(np.array([end - 28 * DAY, end]))
+    assert (four_weeks[1] - four_weeks[0]) / load.scale == pytest.approx(0.10, abs=1e-3)
+    history = stories.story(days=2)
+    minutes, quarters = (make_server(history, history.services[0], 0, step) for step in (60.0, 900.0))
+    np.testing.assert_allclose(minutes.busy.reshape(-1, 15).mean(axis=1), quarters.busy, rtol=2e-3)
+    with pytest.raises(ValueError, match="cannot serve"):
+        make_review_data(History(services=(Service(name="small", peak=33.0),), days=1))
 
 
 def test_the_hot_worker_of_the_story_has_43_percent_and_costs_time() -> None:
@@ -211,24 +198,3 @@ def test_the_parts_of_a_server_add_up() -> None:
     ):
         np.testing.assert_allclose(sum(part[known] for part in parts), whole[known])
     assert np.nansum(server.reloads) == 2
-
-
-def test_growth_is_linear() -> None:
-    history = stories.growing(days=56)
-    load = find_load(history, history.services[0])
-    end = history.until - 3 * DAY + 14 * 3600  # a Friday
-    four_weeks = load.expected(np.array([end - 28 * DAY, end]))
-    assert (four_weeks[1] - four_weeks[0]) / load.scale == pytest.approx(0.10, abs=1e-3)
-
-
-def test_steps_are_the_same_history_at_other_resolution() -> None:
-    """Minutes and quarters of an hour have nearly the same mean, so that both can be compared with a measurement."""
-    history = stories.story(days=2)
-    minutes, quarters = (make_server(history, history.services[0], 0, step) for step in (60.0, 900.0))
-    np.testing.assert_allclose(minutes.busy.reshape(-1, 15).mean(axis=1), quarters.busy, rtol=2e-3)
-
-
-def test_an_impossible_load_is_an_error() -> None:
-    """Not a history that shows something else than was asked for."""
-    with pytest.raises(ValueError, match="cannot serve"):
-        make_review_data(History(services=(Service(name="small", peak=33.0),), days=1))

@@ -146,11 +146,17 @@ def changed(**fields: bool | int) -> Phase:
     return Phase(**{**{name: getattr(GOOD, name) for name in GOOD.__dataclass_fields__}, **fields})
 
 
-def test_requests_that_fail_in_a_stop_and_start_are_no_harm() -> None:
-    """They fail with any lines; in a reload none may."""
+def test_the_table_has_a_row_for_a_set_up() -> None:
+    """Requests fail in a stop and start with any lines, and in a reload none may. Without lines nothing is followed."""
     assert row().verdict == "good"
     assert row(follow=changed(failed=1)).verdict == "HARM"
     assert row(RESTART, follow=changed(failed=80)).verdict == "good"
+    assert Row("trixie", "a unit", ["shop: no stats server (x)"], {"follow": GOOD}).verdict == "no lines"
+    assert Row("trixie", "a unit", [STEPS], {"follow": GOOD}).verdict == "NO STATS"
+    (line,) = [line for line in table.render([row(reload=DOWN)]).splitlines() if line.startswith("| a unit")]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[2:7] == ["1 line", "0 failed, 1.1 s", "DOWN", "90 failed, 3.2 s", "0 failed, 1.1 s"]
+    assert cells[-1] == "HARM"
 
 
 @pytest.mark.parametrize("act", ["follow", "reload", "restart", "reboot"])
@@ -164,17 +170,3 @@ def test_an_application_that_is_down_or_changed_is_harmed(act: str) -> None:
 def test_stats_that_are_not_as_promised_are_faults(fault: dict[str, bool]) -> None:
     """The exporter reads them, exactly, and nobody else does."""
     assert row(reboot=changed(**fault)).verdict == "FAULTS"
-
-
-def test_without_lines_nothing_is_followed() -> None:
-    """It is another thing if there were lines, and no stats in the end."""
-    assert Row("trixie", "a unit", ["shop: no stats server (x)"], {"follow": GOOD}).verdict == "no lines"
-    assert Row("trixie", "a unit", [STEPS], {"follow": GOOD}).verdict == "NO STATS"
-
-
-def test_the_table_has_a_row_for_a_set_up() -> None:
-    """With what the lines of `discover` did."""
-    (line,) = [line for line in table.render([row(reload=DOWN)]).splitlines() if line.startswith("| a unit")]
-    cells = [cell.strip() for cell in line.split("|")[1:-1]]
-    assert cells[2:7] == ["1 line", "0 failed, 1.1 s", "DOWN", "90 failed, 3.2 s", "0 failed, 1.1 s"]
-    assert cells[-1] == "HARM"

@@ -49,12 +49,19 @@ def test_sort_keys_are_those_of_the_help() -> None:
     assert {part.split()[0] for part in WORKER_SORT_LABEL.split(", ")} == set(SORTS) - {"i"}
 
 
-def test_r_turns_the_order_round_and_another_sort_turns_it_back() -> None:
-    """The orders of workers and of servers are independent."""
+def test_orders_columns_and_spans() -> None:
+    """R turns the order of workers or servers round, another sort back. Arrows move the columns of workers alone;
+    brackets, the time of plots."""
     assert after("R").reverse
     assert not after("Rm").reverse
     assert after("R", LIST).fleet_reverse
     assert not after("Rn", LIST).fleet_reverse
+    assert after(["right", "right"]).column == 2
+    assert after(["right", "left", "left"]).column == 0
+    assert after(["right"], LIST).column == 0
+    state = after("p]]")
+    assert (state.span, state.window) == (900.0, None)
+    assert after("[[", state).span == 60.0
 
 
 @pytest.mark.parametrize(
@@ -99,13 +106,6 @@ def test_servers_next_to_each_other() -> None:
     assert not after(["home"], moved).chosen
 
 
-def test_arrows_move_the_columns_of_workers_and_nothing_else() -> None:
-    """The columns move right and back to the first one; the list has no columns to move."""
-    assert after(["right", "right"]).column == 2
-    assert after(["right", "left", "left"]).column == 0
-    assert after(["right"], LIST).column == 0
-
-
 def test_a_filter_is_typed_kept_and_cleared() -> None:
     """While a filter is typed, keys are text; Enter keeps it, Esc clears it, then and later; pages have their own."""
     typed = after(["/", *"qWeb ", "backspace", "up"], LIST)
@@ -134,19 +134,10 @@ def test_windows_and_intervals_stop_at_their_ends() -> None:
     assert after("-", replace(LIST, interval=60.0)).interval == 30.0
 
 
-def test_in_plots_the_brackets_change_the_time_that_they_cover() -> None:
-    """The brackets leave the window of the figures unchanged."""
-    state = after("p]]")
-    assert (state.span, state.window) == (900.0, None)
-    assert after("[[", state).span == 60.0
-
-
-def test_nothing_to_choose_from() -> None:
+def test_keys_without_a_server() -> None:
+    """No key fails. The loop carries out q and d."""
     for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "right", "\N{SNOWMAN}"):
         assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
-
-
-def test_commands() -> None:
     assert handle_key("q", Navigation(), SERVERS, WINDOWS) == "quit"
     assert handle_key("d", Navigation(), SERVERS, WINDOWS) == "dump"
 
@@ -184,13 +175,9 @@ def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:
 
 
 def test_a_server_that_is_gone_leads_back_to_the_list() -> None:
-    """A page leads back to the list or the tree from which it was opened."""
+    """Or to the tree from which it was opened. One whose feed has not answered stays."""
     gone = select_server(Navigation(view="workers", server=A, chosen=True, home="tree"), [B], [B])
     assert (gone.view, gone.server) == ("tree", B)
-
-
-def test_a_server_whose_feed_has_not_answered_stays() -> None:
-    """Another feed's servers do not replace it."""
     waiting = Navigation(view="workers", server=C, chosen=True)
     assert select_server(waiting, [], []) == waiting
     assert select_server(waiting, [A], [A]) == waiting

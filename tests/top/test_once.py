@@ -44,8 +44,12 @@ def test_one_of_two_is_down(capsys: pytest.CaptureFixture[str], how: str) -> Non
 
 
 def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exporter answers, so there is a snapshot; if its server could not be read, the status is 3."""
     status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     assert (status, json.loads(out)["state"]) == (0, "up")
+    with serving(f"shop={NOWHERE}") as port:
+        status, out, _ = ended(capsys, "top", "--once", f"http://127.0.0.1:{port}")
+    assert (status, "down" in out) == (3, True)
 
 
 def test_a_width_that_is_no_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,13 +70,6 @@ def test_a_document_in_a_directory_that_was_deleted(
     notice = write_json_file(msgspec.json.decode(out, type=Server))
     assert notice.startswith("not written to uwsgi-headroom-")
     assert notice.endswith(": No such file or directory")
-
-
-def test_an_exporters_server_that_is_down(capsys: pytest.CaptureFixture[str]) -> None:
-    """The exporter answers, so there is a snapshot; its server could not be read, so the status is 3."""
-    with serving(f"shop={NOWHERE}") as port:
-        status, out, _ = ended(capsys, "top", "--once", f"http://127.0.0.1:{port}")
-    assert (status, "down" in out) == (3, True)
 
 
 def test_without_rich_it_names_the_command_that_installs_it(

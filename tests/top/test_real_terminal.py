@@ -326,22 +326,17 @@ def ends_with_a_traceback(top: Driven) -> None:
     assert b"RuntimeError" not in before
 
 
-def test_an_internal_error_is_shown_on_the_restored_terminal(tmp_path: Path) -> None:
-    with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
-        ends_with_a_traceback(top)
-
-
-def test_a_fault_in_a_key_ends_it(tmp_path: Path) -> None:
+def test_a_fault_ends_it_with_a_traceback(tmp_path: Path) -> None:
+    """In a poll, in a key's handler and in a signal's, which no task awaits; the terminal is restored before."""
     with driven(command=program(tmp_path, "loop.handle_key = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.press("s")
         ends_with_a_traceback(top)
-
-
-def test_a_fault_in_a_signal_ends_it(tmp_path: Path) -> None:
     with driven(command=program(tmp_path, "Terminal.clear = broken")) as top:
         top.wait(lambda text: KEYS in text)
         top.resize(100, 30)
+        ends_with_a_traceback(top)
+    with driven(command=program(tmp_path, "LocalFeed.servers = broken")) as top:
         ends_with_a_traceback(top)
 
 

@@ -29,10 +29,14 @@ def names(entries: list[ServerEntry]) -> list[str]:
     return [each.summary.name for each in entries]
 
 
-def test_names_are_in_natural_order(summary: Summary) -> None:
+def test_orders(summary: Summary) -> None:
+    """Names in natural order; figures downwards, unknown ones last in both directions."""
     entries = [entry(summary, name) for name in ("shop10", "Shop2", "shop1", "10", "9", "a", "x\u00b2")]
     assert names(arrange_entries(entries, sort="name")) == ["9", "10", "a", "shop1", "Shop2", "shop10", "x\u00b2"]
     assert natural_key("a010b") < natural_key("a11b")
+    entries = [entry(summary, str(rate), throughput=rate) for rate in (1.0, None, 3.0)]
+    assert names(arrange_entries(entries, sort="throughput")) == ["3.0", "1.0", "None"]
+    assert names(arrange_entries(entries, sort="throughput", reverse=True)) == ["1.0", "3.0", "None"]
 
 
 def test_the_worst_come_first(summary: Summary) -> None:
@@ -50,13 +54,6 @@ def test_the_worst_come_first(summary: Summary) -> None:
     expected = ["gone", "hangs", "burns", "warns", "ok2", "ok9", "idle9", "idle10"]
     assert names(arrange_entries(entries)) == expected
     assert names(arrange_entries(entries, reverse=True)) == expected[::-1]
-
-
-def test_figures_are_sorted_down_and_unknown_ones_come_last(summary: Summary) -> None:
-    """Unknown figures come last in both directions."""
-    entries = [entry(summary, str(rate), throughput=rate) for rate in (1.0, None, 3.0)]
-    assert names(arrange_entries(entries, sort="throughput")) == ["3.0", "1.0", "None"]
-    assert names(arrange_entries(entries, sort="throughput", reverse=True)) == ["1.0", "3.0", "None"]
 
 
 @pytest.mark.parametrize(("text", "found"), [("WEB", ["web1"]), ("down", ["web1"]), ("critical", ["db"]), ("zz", [])])
@@ -112,7 +109,8 @@ def fleet() -> ScreenModel:
 
 
 def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
-    """Vassals are in natural order; those without stats and throttled ones are named; other servers stand alone."""
+    """Vassals are in natural order; those without stats and throttled ones are named. A vassal has both names and its
+    PID, and can be selected."""
     assert shape(fleet) == [
         (0, "emperor", ""),
         (1, "mute.ini", "accepting"),
@@ -121,9 +119,6 @@ def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
         (1, "bad.ini", "throttled"),
         (0, "alone", ""),
     ]
-
-
-def test_the_tree_is_drawn(fleet: ScreenModel) -> None:
     drawn = lines(fleet, Navigation(view="tree", home="tree", server=(0, "ten"), chosen=True))
     rows = [line.split() for line in drawn[2:8]]
     assert rows[1][:4] == ["├─", "mute.ini", "no", "stats"]
@@ -141,6 +136,7 @@ def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
 
 
 def test_an_emperor_of_emperors() -> None:
+    """Before the documents are there, no server is below another."""
     found = shape(
         model(
             (emperor("top", vassal("sub.ini", 2)), Identity(pid=1)),
@@ -149,6 +145,8 @@ def test_an_emperor_of_emperors() -> None:
         )
     )
     assert found == [(0, "top", ""), (1, "sub", "accepting"), (2, "shop", "accepting")]
+    listed = screen_model(server("b"), server("a"))
+    assert {name for _, name, _ in shape(listed)} == {"a", "b"}
 
 
 def test_wrong_pids_lose_no_server() -> None:
@@ -164,8 +162,3 @@ def test_wrong_pids_lose_no_server() -> None:
         (server("other"), Identity(pid=2)),
     )
     assert sorted(name for _, name, _ in shape(twice)) == ["a", "one", "other"]
-
-
-def test_before_the_documents_are_there_every_server_is_listed() -> None:
-    listed = screen_model(server("b"), server("a"))
-    assert {name for _, name, _ in shape(listed)} == {"a", "b"}

@@ -30,25 +30,16 @@ def test_text_of_others_is_harmless(text: str, width: int) -> None:
         sent.encode("utf-8" if unicode else "ascii")
 
 
-def test_an_escape_sequence_is_shown_for_what_it_is() -> None:
-    """The terminal's title is not set. (Rich drops the bell by itself.)"""
+def test_styles_and_escapes() -> None:
+    """An escape sequence sets no title and moves no style. Without colour there is bold; each block has a stand-in of
+    ASCII."""
     assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop\\x1b]0;x \\u202egnp"
-
-
-def test_styles_stay_on_their_words() -> None:
-    """An escaped name is longer, and the bold words after it are still the only bold ones."""
     line = Text("\x1b\x1bshop ", end="").append("down", "bold").append(" since")
     assert painter().paint(line, 80) == "\\x1b\\x1bshop \x1b[1mdown\x1b[0m since"
-
-
-def test_without_colour_there_is_bold() -> None:
     line = Text("hot", "bold red")
     assert painter(colour=False).paint(line, 9) == "\x1b[1mhot\x1b[0m"
     assert painter().paint(line, 9) == "\x1b[1;31mhot\x1b[0m"
     assert Painter(colour=False, styles=False, unicode=True).paint(line, 9) == "hot"
-
-
-def test_blocks_have_a_stand_in_of_ascii() -> None:
     assert painter(unicode=False).paint(Text("██▎ ▁▄▇é…↓├└│─"), 20) == "##  _.=?~v|`|-"
 
 

@@ -31,14 +31,11 @@ def test_every_file_as_it_is_and_compressed() -> None:
 
 
 def test_a_file_that_the_browser_has() -> None:
+    """It is not sent again. A page of another exporter gets the current file, and must ask again next time."""
     with serving() as port:
         tag = get(port, live_page.url(live_page.SCRIPT))[1]["ETag"]
         status, _, body = get(port, live_page.url(live_page.SCRIPT), headers={"If-None-Match": tag})
     assert (status, body) == (304, b"")
-
-
-def test_another_version() -> None:
-    """A page of another exporter gets the current file, and must ask again next time."""
     script = live_page.load_assets()[live_page.SCRIPT].plain
     with serving() as port:
         status, headers, body = get(port, f"/static/0000/{live_page.SCRIPT}")
@@ -64,15 +61,12 @@ def test_nothing_else_is_served(name: str) -> None:
 
 
 def test_the_page_is_small_and_asks_nobody_else() -> None:
-    """All files together stay within the budget, and only the licence's comment names another host."""
+    """The files stay within the budget; only the licence, which comes with the library, names another host."""
     files = live_page.load_assets()
     assert sum(len(asset.compressed) for asset in files.values()) < LARGEST_PAGE
     for name, asset in files.items():
         hosts = set(SOMEWHERE_ELSE.findall(asset.plain)) - {b"https://github.com/", b"http://www.w3.org/"}
         assert not hosts, name
-
-
-def test_the_library_comes_with_its_licence() -> None:
     folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
     assert "1.6" in (folder / "README.md").read_text()
@@ -109,8 +103,10 @@ twice(one.NAME);
 
 
 def test_modules_run_once_after_those_that_they_import() -> None:
-    """Each is a function of its own, so names may repeat; comments that fill lines are left out."""
+    """Each is a function of its own; comments that fill lines are left out. None of the page's modules is missing."""
     assert join(MODULES) == JOINED
+    script = live_page.load_assets()[live_page.SCRIPT].plain.decode()
+    assert [path.stem for path in live_page.FOLDER.glob("*.js") if f"const ${path.stem} = (" not in script] == []
 
 
 @pytest.mark.parametrize(
@@ -133,24 +129,14 @@ def test_other_forms_of_imports_and_exports_are_refused(line: str) -> None:
         join({**MODULES, "main": f"{line}\n"})
 
 
-def test_imports_without_an_export_are_refused() -> None:
-    """They would be undefined, and fail only when they are used."""
+def test_modules_that_cannot_be_joined_are_refused() -> None:
+    """Imports without an export would be undefined; those in a circle have no order in which to run."""
     with pytest.raises(ValueError, match="two imports NAME, which one does not export"):
         join({**MODULES, "one": "const NAME = 1;\n"})
-
-
-def test_modules_that_import_each_other_are_refused() -> None:
-    """There would be no order in which to run them."""
     with pytest.raises(ValueError, match="import each other: main, one"):
         join({"main": MODULES["main"], "two": "", "one": 'import * as main from "./main.js";\n'})
     with pytest.raises(ValueError, match="main imports two, which is missing"):
         join({"main": MODULES["main"], "one": ""})
-
-
-def test_every_module_is_in_the_script() -> None:
-    """A module that nobody imports is found here."""
-    script = live_page.load_assets()[live_page.SCRIPT].plain.decode()
-    assert [path.stem for path in live_page.FOLDER.glob("*.js") if f"const ${path.stem} = (" not in script] == []
 
 
 TEXT = [

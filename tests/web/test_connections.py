@@ -89,16 +89,14 @@ def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
     return clients
 
 
-def test_there_is_room() -> None:
+def test_the_oldest_idle_one_goes() -> None:
+    """Connections up to the limit stay open. One with a request in progress stays, and becomes the youngest with its
+    response."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     assert [client.closed for client in clients] == [0, 0, 0]
     clients += admitted(slots, 1)
     assert [client.closed for client in clients] == [1, 0, 0, 0]
-
-
-def test_the_oldest_idle_one_goes() -> None:
-    """A connection with a request in progress stays, and becomes the youngest with its response."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     slots.mark_busy(clients[0])

@@ -154,14 +154,19 @@ def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-def test_events_are_listed(chromium: Browser, shop: Exporter) -> None:
-    """The list has each event, its time and worker, including events before the page was opened."""
+def test_events_and_limits_are_named(chromium: Browser, shop: Exporter) -> None:
+    """The list has each event, its time and worker, also of before the page was opened; limits stand at their lines."""
     with tab(chromium, shop.port) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
         assert "Worker 2" in shown.text("[data-kind=worker_ended]")
         assert re.search(r"\d\d:\d\d:\d\d UTC", shown.text("[data-kind=worker_ended] time"))
         shown.page.locator("[data-kind=exporter_started]").wait_for()
+    with tab(chromium, shop.port) as shown:
+        opened(shown)
+        limits = shown.page.locator(".limit:visible").all_inner_texts()
+        assert "1x: limit reached" in limits
+        assert any("limit 50: more are refused" in limit for limit in limits)
 
 
 def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
@@ -183,14 +188,6 @@ def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
             60,
             "the legend to name the event",
         )
-
-
-def test_limits_are_named(chromium: Browser, shop: Exporter) -> None:
-    with tab(chromium, shop.port) as shown:
-        opened(shown)
-        limits = shown.page.locator(".limit:visible").all_inner_texts()
-        assert "1x: limit reached" in limits
-        assert any("limit 50: more are refused" in limit for limit in limits)
 
 
 def test_on_paper(chromium: Browser, shop: Exporter) -> None:

@@ -265,15 +265,12 @@ def test_what_is_not_known(chromium: Browser) -> None:
         assert shown.problems == []
 
 
-def test_a_server_that_is_not_there(chromium: Browser) -> None:
+def test_pages_that_need_no_script(chromium: Browser) -> None:
+    """An old URL says that the server is gone; without JavaScript the page has the verdict of each server."""
     with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
         assert answer.status == 404
         assert "There is no server old" in shown.text("main")
-
-
-def test_without_scripts(chromium: Browser) -> None:
-    """Without JavaScript the page shows the verdict of each server."""
     with (
         serving(replayed("minified"), "gone=/nowhere/stats", sampling=True) as port,
         tab(chromium, port, java_script_enabled=False) as shown,

@@ -194,8 +194,9 @@ def test_the_order(chromium: Browser, port: int) -> None:
         assert names(shown) == ["shop-10", "shop-2", "gone", "cart"]
 
 
-def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
-    """A server that is down comes first, says so in words, and has no headroom."""
+def test_help_and_a_server_that_is_down(chromium: Browser, port: int) -> None:
+    """`?` lists the keys, Escape closes the help, and in the filter it is a letter. A server that is down comes first,
+    in words."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.wait_for_selector("tbody tr.down")
@@ -204,9 +205,6 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
         assert "DOWN" in state
         assert act == "Start uWSGI, or wait until it has loaded its application"
         assert chips(shown)[0] == "✖ DOWN 1"
-
-
-def test_help(chromium: Browser, port: int) -> None:
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.keyboard.press("?")

@@ -23,7 +23,7 @@ def part(page: Tab, module: str, script: str) -> object:
 
 
 def test_events_that_go_on_are_one(page: Tab) -> None:
-    """A repeated event replaces its earlier entry, and a late response does not restore that."""
+    """A repeated event replaces its earlier entry, and a late response restores none. Only the last hour is listed."""
     assert part(
         page,
         "events.js",
@@ -36,10 +36,6 @@ def test_events_that_go_on_are_one(page: Tab) -> None:
             return [grew, events.list().map((event) => [event.id, event.count])];
         }""",
     ) == [[True, False, True, False], [[5, 2], [4, 1]]]
-
-
-def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
-    """A page that stays open for a day lists only the last hour."""
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });
@@ -281,8 +277,8 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     ]
 
 
-def test_order(page: Tab) -> None:
-    """Numbers in names sort as numbers; unknown values come last in both directions."""
+def test_order_of_a_table(page: Tab) -> None:
+    """Numbers in names sort as numbers; unknown values come last in both directions. Without rows it says so."""
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
         const table = new Table("T", [name], { key: (row) => row.name });
@@ -293,9 +289,6 @@ def test_order(page: Tab) -> None:
         return [up, order()];
     }"""
     assert part(page, "table.js", script) == [["w1", "w2", "w10", "-"], ["w10", "w2", "w1", "-"]]
-
-
-def test_a_table_without_rows_says_so(page: Tab) -> None:
     script = """({ Table }) => {
         const table = new Table("T", [{ head: "Name", value: () => 0, text: () => "" }], { key: () => 0 });
         const shown = () => table.none.hidden ? "" : table.none.textContent;
@@ -325,8 +318,8 @@ def test_a_stretch_of_time_in_the_address(page: Tab, text: str, stretch: dict[st
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
-def test_since_when_a_finding_holds(page: Tab) -> None:
-    """A finding shows how long it has held, and since when with the zone; nothing if that is unknown."""
+def test_a_finding_keeps_its_link(page: Tab) -> None:
+    """Figures change each second, and the focus stays. It shows how long it has held, or nothing if that is unknown."""
     script = (
         """({ lasting }) => [lasting({ since: 1700000000 }, 1700000300), lasting({ since: null }, 9), lasting({}, 9)]"""
     )
@@ -334,13 +327,35 @@ def test_since_when_a_finding_holds(page: Tab) -> None:
     assert shown[0].startswith("for 5 min, since ")
     assert "UTC" in shown[0]
     assert shown[1:] == ["", ""]
+    script = """({ Findings }) => {
+        const findings = new Findings(), window = {};
+        const empty = { evidence: "", meaning: "", change: "" };
+        const finding = { ...empty, code: "a", severity: "info", title: "1 of `x`", runbook: "/r" };
+        findings.show({ findings: [finding], window, time: 1 });
+        const link = findings.node.querySelector("a");
+        findings.show({ findings: [{ ...finding, title: "2 of `x`", runbook: "javascript:1" }], window, time: 2 });
+        const after = findings.node.querySelector("a");
+        return [after === link, findings.node.querySelector("b").textContent, after.getAttribute("href")];
+    }"""
+    assert part(page, "findings.js", script) == [True, "2 of x", None]
 
 
-def test_the_hot_worker_is_marked_only_where_it_does_harm(page: Tab) -> None:
-    """A finding that unevenness is harmless marks no worker."""
+def test_the_hot_worker_stands_out_where_it_does_harm(page: Tab) -> None:
+    """It has a sign, not only a colour; where unevenness is harmless, none has."""
     script = """({ hottest }) => ["info", "warning"].map((severity) =>
         hottest({ balance: { hottest: 3 }, findings: [{ code: "uneven", severity }] }))"""
     assert part(page, "workers.js", script) == [None, 3]
+    script = """({ table }) => {
+        const server = JSON.parse(heard), part = table();
+        const findings = [{ code: "unevenness_hurts", severity: "warning" }];
+        part.now({ ...server, findings, balance: { ...server.balance, hottest: 2 } });
+        document.body.append(part.node);
+        const [hot, ...others] = part.node.querySelectorAll("tr.hot");
+        const seen = [hot.cells[0].textContent, getComputedStyle(hot.cells[0], "::before").content, others.length];
+        part.node.remove();
+        return seen;
+    }"""
+    assert part(page, "workers.js", script) == ["2", '"▲ "', 0]
 
 
 def test_workers_in_trouble_come_first(page: Tab) -> None:
@@ -360,33 +375,3 @@ def test_workers_in_trouble_come_first(page: Tab) -> None:
         return [worst, order()];
     }"""
     assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
-
-
-def test_the_hot_worker_stands_out(page: Tab) -> None:
-    """If a finding says that it does harm, the hot worker has a sign, not only a colour."""
-    script = """({ table }) => {
-        const server = JSON.parse(heard), part = table();
-        const findings = [{ code: "unevenness_hurts", severity: "warning" }];
-        part.now({ ...server, findings, balance: { ...server.balance, hottest: 2 } });
-        document.body.append(part.node);
-        const [hot, ...others] = part.node.querySelectorAll("tr.hot");
-        const seen = [hot.cells[0].textContent, getComputedStyle(hot.cells[0], "::before").content, others.length];
-        part.node.remove();
-        return seen;
-    }"""
-    assert part(page, "workers.js", script) == ["2", '"▲ "', 0]
-
-
-def test_a_finding_keeps_its_link(page: Tab) -> None:
-    """Figures in a finding change every second, and the focus stays on its link."""
-    script = """({ Findings }) => {
-        const findings = new Findings(), window = {};
-        const empty = { evidence: "", meaning: "", change: "" };
-        const finding = { ...empty, code: "a", severity: "info", title: "1 of `x`", runbook: "/r" };
-        findings.show({ findings: [finding], window, time: 1 });
-        const link = findings.node.querySelector("a");
-        findings.show({ findings: [{ ...finding, title: "2 of `x`", runbook: "javascript:1" }], window, time: 2 });
-        const after = findings.node.querySelector("a");
-        return [after === link, findings.node.querySelector("b").textContent, after.getAttribute("href")];
-    }"""
-    assert part(page, "findings.js", script) == [True, "2 of x", None]

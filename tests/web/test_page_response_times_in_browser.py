@@ -65,7 +65,8 @@ KEYS = """({ figures }) => {
 
 
 def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
-    """Below what samples show there is no number; each estimate has its interval."""
+    """Below what samples show there is no number; each estimate has its interval, with the unit once and no end beyond
+    the longest that is counted."""
     known = response_times(
         percentile(0.5, None, 0.0, 0.16, under=0.16),
         percentile(0.9, None, 0.0, 0.24, under=0.16),
@@ -81,10 +82,6 @@ def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
     known = response_times(percentile(0.95, None, 0.0, 0.37, under=0.37), percentile(0.99, 0.3, 0.21, 0.43))
     p95, p99 = part(page, "keys.js", KEYS % f"response_times: {known}")[2:]
     assert (p95[0], p99[0]) == ("under 370 ms", "210 to 430 ms")  # no estimate below a lower percentile's bound
-
-
-def test_the_longest_percentiles(page: Tab) -> None:
-    """An interval writes a unit once if it can, and has no end beyond the longest response time that is counted."""
     known = response_times(percentile(0.5, 0.44, 0.4, 0.48), percentile(0.9, 610.0, 600.0, float("inf")), requests=12)
     assert part(page, "keys.js", KEYS % f"response_times: {known}") == [
         ["440 ms", "400 to 480 ms"],
@@ -155,22 +152,6 @@ PANEL = """({ objective }, status = "ok") => {
 }"""
 
 
-def test_the_objective_comes_and_goes(page: Tab) -> None:
-    shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.4, lost=2, waited=1))}, null")
-    assert shown == [
-        None,
-        [
-            f"Objective: 99{SPACE}% of requests within 1 s",
-            "✓ OK The objective is met in both windows.",
-            *["0.5", "0.4", DASH],
-            f"0.5{SPACE}% bad: 5 slow of 1,000",
-            f"0.4{SPACE}% bad: 1 slow, 1 waited, 2 lost of 1,000",
-            "the last hour does not show it",
-        ],
-        None,
-    ]
-
-
 @pytest.mark.parametrize(
     ("known", "judged"),
     [
@@ -205,31 +186,37 @@ def test_the_state_of_the_objective(page: Tab, known: str, judged: str) -> None:
     assert shown[0][1] == judged
 
 
-def test_a_missed_objective_beside_a_problem(page: Tab) -> None:
-    """It looks as bad as it is in the last five minutes, also before an alert can know it."""
+def test_the_panel_of_the_objective(page: Tab) -> None:
+    """It comes with an objective, is as bad as the last five minutes are, and says what is not full yet. What is not
+    judged, or down, has no figures."""
     known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
     shown = part(page, "objective.js", PANEL.replace('"ok"', '"warning"') % known)
     assert isinstance(shown, list)
     assert [each[1].split()[1] for each in shown] == ["CRITICAL", "WARNING", "INFO"]
-
-
-def test_a_young_history_says_how_long_it_is(page: Tab) -> None:
-    """A window that is not full yet says so; below 100 requests there is no burn rate."""
     shown = part(page, "objective.js", PANEL % objective(burn(2.0, seconds=250.0), burn(None, 250.0, requests=64)))
     assert shown[0][2:4] == ["2.0", DASH]
     assert shown[0][5:7] == [
         f"4 min 10 s so far: 2{SPACE}% bad: 20 slow of 1,000",
         "4 min 10 s so far: 64 requests, 100 are needed",
     ]
-
-
-def test_what_is_not_judged_has_no_figures(page: Tab) -> None:
-    """Neither burn rates nor the load are shown. Of a server that is down, nothing is: what was met then is no news."""
     reason = {"unjudged": "not judged: the wait", "load_multiple": 1.6, "load_multiple_reached": True}
     shown = part(page, "objective.js", PANEL % objective(burn(2.0), burn(2.0), queue_wait=3.2, **reason))
     assert shown[0][2:] == [DASH, DASH, DASH, "not judged", "not judged", "not judged"]
     down = PANEL.replace("{ ...server,", '{ ...server, state: "down",') % objective(burn(0.0), burn(0.0))
     assert part(page, "objective.js", down) == [None]
+    shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.4, lost=2, waited=1))}, null")
+    assert shown == [
+        None,
+        [
+            f"Objective: 99{SPACE}% of requests within 1 s",
+            "✓ OK The objective is met in both windows.",
+            *["0.5", "0.4", DASH],
+            f"0.5{SPACE}% bad: 5 slow of 1,000",
+            f"0.4{SPACE}% bad: 1 slow, 1 waited, 2 lost of 1,000",
+            "the last hour does not show it",
+        ],
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -167,23 +167,17 @@ FOLLOWED = """async ({ History }) => {
 
 
 def test_the_exporter_chooses_the_step(page: Tab) -> None:
-    """Follow-up requests have the step of the document, which is of minutes after the exporter's start."""
+    """Later requests have the step of the document; after another one, the whole range is fetched again. Its sentence
+    is kept until a request succeeds."""
     answers = f"[{document(step=60, time=[3540, 3600])}, {document(step=60, time=[3600, 3660])}]"
     urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))
     assert urls == ["seconds=3600&points=240", "seconds=180&points=3"]
     assert steps == [[60, 2, None], [60, 2, None], [60, 3, None]]
-
-
-def test_another_step_after_a_restart(page: Tab) -> None:
-    """If the slices have another step than before, the range is fetched whole again."""
     second = document(step=60, time=[3600, 3660])
     answers = f"[{document(step=15, time=[3585, 3600])}, {second}, {second}]"
     urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3640, 3690]"))
     assert [url.split("&")[0] for url in urls] == ["seconds=3600", "seconds=60"]
     assert steps[-1][0] == 15  # after a pause, the next request is for the whole range
-
-
-def test_why_a_history_is_missing(page: Tab) -> None:
     _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))
     assert steps == [[0, 0, "x.db is damaged"]]
 
@@ -216,7 +210,7 @@ def test_marks_are_thinned(page: Tab, events: str, marks: int) -> None:
 
 
 def test_the_worst_event_is_named(page: Tab) -> None:
-    """Of several events at the pointer, the legend names the worst, and how many more there are."""
+    """And how many more there are at the pointer. Events of an earlier run with the same ids are kept."""
     script = """({ Timeline }) => {
         const timeline = new Timeline();
         const event = (time, kind) => ({ time, kind, title: `${kind} ${time}` });
@@ -224,10 +218,6 @@ def test_the_worst_event_is_named(page: Tab) -> None:
         return [timeline.near(6, 10), timeline.near(2, 4), timeline.near(4, 6)];
     }"""
     assert part(page, "timeline.js", script) == ["server_down 8 (and 2 more)", "server_up 3", None]
-
-
-def test_ids_of_events_begin_again(page: Tab) -> None:
-    """Events of an earlier run of the exporter have the same ids, and are kept."""
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });

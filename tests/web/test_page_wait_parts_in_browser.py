@@ -53,7 +53,8 @@ def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | No
 
 
 def test_the_stack_adds_up(page: Tab) -> None:
-    """Each band begins where the one below ends; named backends are bands of their own, and the rest stays."""
+    """Each band begins where the one below ends; named backends are bands of their own. Unknown slices have no height,
+    rounding no rest."""
     known = history(
         {"cpu": [1, 2, 3], "backend": [4, 4, 4], "sleep": [0.5, 0, 0]}, {"redis": [1, 0, 4], "postgres": [2, 2, 0]}
     )
@@ -68,18 +69,10 @@ def test_the_stack_adds_up(page: Tab) -> None:
         ["backend", [1, 2, 0], [5, 6, 7]],
         ["sleep", [0.5, 0, 0], [5.5, 6, 7]],
     ]
-
-
-def test_where_nothing_is_known_the_stack_is_empty(page: Tab) -> None:
-    """A slice without known waits has no height, and does not change its neighbours."""
     states: dict[str, Column] = {state: [0, None, 0] for state in STATES}
     states |= {"cpu": [1, None, 3], "backend": [2, None, 2]}
     script = f"""({{ bands, heights }}) => heights(bands({history(states, {"redis": [None, None, 2]})}))"""
     assert part(page, "waits.js", script) == [[1, None, 3], [1, None, 5], [3, None, 5]]
-
-
-def test_rounding_leaves_no_rest(page: Tab) -> None:
-    """Backends that are together all of `backend` leave no band, although the history rounds each of them."""
     names = [f"b{number}" for number in range(3)]
     known = history({"backend": [1, 1, 1]}, {name: [0.33333, 0.33334, 0.33333] for name in names})
     shown = part(page, "waits.js", f"({{ bands }}) => bands({known}).map((band) => band.name)")
@@ -102,7 +95,7 @@ def test_every_state_and_twenty_backends(page: Tab) -> None:
 
 
 def test_the_parts_of_a_request(page: Tab) -> None:
-    """Their sum is the whole request, in the order of the stack; parts too small to write are left out."""
+    """They add up in the order of the stack, without those too small to write. The snapshot has the longest first."""
     seconds = waits({"sleep": 0.02, "cpu": 0.01, "backend": 0.05, "dns": 0.000001}, {"redis": 0.03, "postgres": 0.015})
     script = f"""({{ parts }}) => parts({{ waits: {seconds} }}).map((part) => [part.name, part.seconds])"""
     shown = part(page, "waits.js", script)
@@ -110,6 +103,9 @@ def test_the_parts_of_a_request(page: Tab) -> None:
     names = ["CPU", "postgres", "redis", "backend", "sleep"]
     assert [name for name, _ in shown] == names
     assert [seconds for _, seconds in shown] == pytest.approx([0.01, 0.015, 0.03, 0.005, 0.02])
+    script = f"""({{ text }}) => [{waits({"cpu": 0.02, "backend": 0.06})}, null].map((waits) =>
+        text({{ ...JSON.parse(heard), waits }}, "/").split("\\n").filter((line) => line.startsWith("Where")))"""
+    assert part(page, "snapshot.js", script) == [["Where the 80 ms go: backend 60 ms, CPU 20 ms"], []]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +164,6 @@ def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) 
     }"""
     unknown = [True, None, None]
     assert part(page, "workers.js", script) == [unknown, [False, "0.25", DASH], unknown]
-
-
-def test_the_snapshot_says_where_the_time_goes(page: Tab) -> None:
-    """The longest part comes first; without known parts there is no such line."""
-    script = f"""({{ text }}) => [{waits({"cpu": 0.02, "backend": 0.06})}, null].map((waits) =>
-        text({{ ...JSON.parse(heard), waits }}, "/").split("\\n").filter((line) => line.startsWith("Where")))"""
-    assert part(page, "snapshot.js", script) == [["Where the 80 ms go: backend 60 ms, CPU 20 ms"], []]
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -76,7 +76,8 @@ def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
 
 
 def test_the_grid(panel: Tab) -> None:
-    """A cell says what is predicted, compared with the present setting, and what stands out about it."""
+    """A cell says what is predicted, beside the present setting, and what stands out; chosen, its figures, memory,
+    limit and the model's error. Nothing is cut off."""
     signs = cells(panel)
     assert signs["4x8"] == ["now", "below 1.5x"]
     assert signs["6x4"] == ["best"]
@@ -86,6 +87,26 @@ def test_the_grid(panel: Tab) -> None:
     assert cell.inner_text().replace(SPACE, " ").split("\n") == ["480/s +50 %", f"67 ms {MINUS}17 %", "★ best"]
     assert panel.page.get_by_role("rowheader", name="6 processes").count() == 1
     assert panel.page.get_by_role("columnheader", name="4 threads").count() == 1
+    panel.page.get_by_role("button", name="8x16:").focus()
+    panel.page.keyboard.press("Enter")
+    detail = panel.text(".detail").replace(SPACE, " ")
+    assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
+    assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
+    assert "4 more workers do not fit." in detail
+    assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
+    table = panel.page.locator("table.figures")
+    rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
+    assert rows[0][1:] == ["1x (240/s)", "now", "1.5x (360/s)", "now"]
+    assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
+    assert any(row[0] == "Threads in use" for row in rows)
+    panel.page.get_by_role("button", name="4x8:").click()
+    assert "compared with the present" not in panel.text(".detail")
+    tables = "[...document.querySelectorAll('.prediction table')]"
+    for width in (360, 900, 1280):
+        panel.page.set_viewport_size({"width": width, "height": 800})
+        assert panel.overflow() <= 0
+        cut = panel.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
+        assert cut == [False, False]
 
 
 def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
@@ -103,24 +124,6 @@ def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
         cell.click()
         assert "Mean time" not in shown.text(".detail")
         assert shown.problems == []
-
-
-def test_a_cell_by_keyboard(panel: Tab) -> None:
-    """A cell shows its figures at both loads, its memory and limit, and the model's error."""
-    panel.page.get_by_role("button", name="8x16:").focus()
-    panel.page.keyboard.press("Enter")
-    detail = panel.text(".detail").replace(SPACE, " ")
-    assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
-    assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
-    assert "4 more workers do not fit." in detail
-    assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
-    table = panel.page.locator("table.figures")
-    rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
-    assert rows[0][1:] == ["1x (240/s)", "now", "1.5x (360/s)", "now"]
-    assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
-    assert any(row[0] == "Threads in use" for row in rows)
-    panel.page.get_by_role("button", name="4x8:").click()
-    assert "compared with the present" not in panel.text(".detail")
 
 
 def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: int) -> None:
@@ -165,13 +168,3 @@ def test_a_closed_panel_asks_no_more(chromium: Browser, port: int) -> None:
             shown.page.get_by_text("Predicting").wait_for()
             heading.click()
         assert len(held) == 1
-
-
-def test_the_grid_fits(panel: Tab) -> None:
-    """Nothing is cut off on a phone, nor where grid and figures are side by side."""
-    tables = "[...document.querySelectorAll('.prediction table')]"
-    for width in (360, 900, 1280):
-        panel.page.set_viewport_size({"width": width, "height": 800})
-        assert panel.overflow() <= 0
-        cut = panel.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
-        assert cut == [False, False]

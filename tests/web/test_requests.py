@@ -256,20 +256,19 @@ def test_an_answer_before_the_end_of_its_body(monkeypatch: pytest.MonkeyPatch, h
         assert received(client).endswith(b"\r\n\r\nx")
 
 
-def test_a_fault_before_the_body() -> None:
-    """The response is a whole one that names the error, not half a one."""
+def test_whole_responses() -> None:
+    """A fault before the body is one that names the error; requests in one piece get one each; an upgrade ends with
+    one."""
     with serving() as server:
         answer = answers(server, b"GET /fault HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert answer.endswith(b"\r\n\r\nInternal Server Error\n")
-
-
-def test_a_request_behind_another_is_taken_apart() -> None:
-    """Requests, with bodies or without, may arrive in one piece; each gets its response."""
     body = b"Content-Length: 3\r\n\r\n\n\n\n"
     with serving() as server:
         answer = answers(server, GET + body + GET + b"\r\n" + GET + body + GET + b"Connection: close\r\n\r\n")
     assert answer.count(OK) == 4
+    with serving() as server:
+        assert answers(server, GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n").startswith(OK)
 
 
 @pytest.mark.parametrize(("more", "closed"), [(0, False), (1, True)])
@@ -370,12 +369,6 @@ def test_clients_that_leave_make_room() -> None:
             wait_until(lambda: not server.tasks, what="the end of the request")
         with connected(server) as client:
             assert asked(client).startswith(OK)
-
-
-def test_an_upgrade_ends_with_its_answer() -> None:
-    """A request for another protocol gets an HTTP response, and its connection is closed."""
-    with serving() as server:
-        assert answers(server, GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n").startswith(OK)
 
 
 @pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other:1")])

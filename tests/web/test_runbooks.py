@@ -91,10 +91,12 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_code_is_left_to_the_style() -> None:
-    """Code is passed on with its language, which decides how values are escaped."""
+    """With its language, which decides how values are escaped. A file without a summary is no runbook."""
     style = Style(code=lambda code, language: f"{language}:{code}", address=str)
     assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
     assert render_inline("`up`", style) == "<code>:up</code>"
+    with pytest.raises(UnknownMarkdownError, match="not a runbook"):
+        split_runbook("# A\n\n## b\n\nc")
 
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
@@ -105,19 +107,17 @@ def test_every_runbook_can_be_rendered(book) -> None:
     assert render_blocks(runbook.body, STYLE).count("<h2>") == 3
 
 
-def test_a_file_that_is_no_runbook_is_refused() -> None:
-    with pytest.raises(UnknownMarkdownError, match="not a runbook"):
-        split_runbook("# A\n\n## b\n\nc")
-
-
 def typed(html: str) -> str:
     return unescape(re.sub("<[^>]*>", "", html))
 
 
-def test_what_is_not_known_is_marked() -> None:
-    """Placeholders without a value are marked, and only whole words are placeholders."""
+def test_placeholders() -> None:
+    """Only whole words are; those without a value are marked. PIDs of workers are several words."""
     html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
     assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
+    assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
+    assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
+    assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
 
 
 @given(st.text(min_size=1).filter(is_typeable))
@@ -137,11 +137,6 @@ def test_a_value_is_a_string_in_promql(value: str) -> None:
         assert inside.replace("\\\\", "\0").replace('\\"', '"').replace("\0", "\\") == value
 
 
-def test_several_workers_are_several_words() -> None:
-    """The PIDs of workers are several words, for a loop."""
-    assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
-
-
 @pytest.mark.parametrize(
     "value", ["", "a\nb", "a\tb", "\x1b[0m", "a\u202eb", "a\u00a0b", "\udc80", "\u05d0", "a\u200bb"]
 )
@@ -155,11 +150,6 @@ def test_what_can_be_quoted_can_be_typed(value: str) -> None:
     assert is_typeable(value)
 
 
-def test_placeholders_are_found() -> None:
-    assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
-    assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
-
-
 def reading(pid: int, host: HostFacts) -> Reading:
     snapshot = decode(json.dumps({"pid": pid, "workers": [{"pid": 7}, {"pid": 8}]}).encode())
     return Reading(1.0, 1.0, 0.1, 0.1, 10, snapshot, host)
@@ -171,10 +161,26 @@ def pids_of(found: Reading) -> dict[str, str]:
     return collect_pids(found.host, workers, workers[0])
 
 
-def test_container() -> None:
-    """A proven uWSGI in a container has other PIDs on the exporter's side."""
+def test_pids_of_a_proven_master() -> None:
+    """In a container, those on the exporter's side. A restart has another master, whatever its PID; unproven, only
+    process 1 is in doubt."""
     found = pids_of(reading(1, HostFacts(master_pid=500, local_pids={7: 507, 8: 508})))
     assert found == {"MASTER_PID": "500", "WORKER_PIDS": "507 508", "WORKER_PID": "507"}
+    processes = {pid: WorkerProcess(pid, *[None] * 9) for pid in (7, 8)}
+    expected = {"MASTER_PID": "40", "WORKER_PIDS": "7 8", "WORKER_PID": "7"}
+    assert pids_of(reading(40, HostFacts(master_pid=40, processes=processes))) == expected
+    assert pids_of(reading(40, HostFacts(master_pid=40, processes={7: processes[7]}))) == {
+        "MASTER_PID": "40",
+        "WORKER_PID": "7",
+    }
+    first = reading(1, HostFacts(master_pid=500, identity=identity(100.0)))
+    assert reading(1, HostFacts(master_pid=500, identity=identity(100.2))).has_same_master(first) is True
+    assert reading(1, HostFacts(master_pid=600, identity=identity(200.0))).has_same_master(first) is False
+    assert reading(1, HostFacts(master_pid=500, identity=identity(200.0))).has_same_master(first) is False
+    assert reading(2, HostFacts(master_pid=500, identity=identity(100.0))).has_same_master(first) is False
+    off = HostFacts(off="not proven")
+    assert reading(1, off).has_same_master(reading(1, off)) is None
+    assert reading(40, off).has_same_master(reading(40, off)) is True
 
 
 @pytest.mark.parametrize("master", [1, 40])
@@ -183,35 +189,8 @@ def test_unproven(master: int) -> None:
     assert pids_of(reading(master, HostFacts(off="the stats server is on another host"))) == {}
 
 
-def test_host() -> None:
-    """Without namespaces, the PIDs are those of the document, if the kernel shows the process below the master."""
-    processes = {pid: WorkerProcess(pid, *[None] * 9) for pid in (7, 8)}
-    expected = {"MASTER_PID": "40", "WORKER_PIDS": "7 8", "WORKER_PID": "7"}
-    assert pids_of(reading(40, HostFacts(master_pid=40, processes=processes))) == expected
-    assert pids_of(reading(40, HostFacts(master_pid=40, processes={7: processes[7]}))) == {
-        "MASTER_PID": "40",
-        "WORKER_PID": "7",
-    }
-
-
 def identity(started: float) -> Identity:
     return Identity("host", started, None, None)
-
-
-def test_same_master() -> None:
-    """A container that was restarted has another master, although its PID in the document is the same."""
-    first = reading(1, HostFacts(master_pid=500, identity=identity(100.0)))
-    assert reading(1, HostFacts(master_pid=500, identity=identity(100.2))).has_same_master(first) is True
-    assert reading(1, HostFacts(master_pid=600, identity=identity(200.0))).has_same_master(first) is False
-    assert reading(1, HostFacts(master_pid=500, identity=identity(200.0))).has_same_master(first) is False
-    assert reading(2, HostFacts(master_pid=500, identity=identity(100.0))).has_same_master(first) is False
-
-
-def test_unknown_whether_the_same_master() -> None:
-    """Without a proof, process 1 may be that of another start; any other PID is taken for one process."""
-    off = HostFacts(off="not proven")
-    assert reading(1, off).has_same_master(reading(1, off)) is None
-    assert reading(40, off).has_same_master(reading(40, off)) is True
 
 
 FOLDER = ROOT / "alerts" / "runbooks"
@@ -248,10 +227,6 @@ def commands(html: str, language: str = "sh") -> list[str]:
     """The commands that a person copies from the page."""
     blocks = re.findall(rf'<pre class="{language}">(.*?)</pre>', html, re.DOTALL)
     return unescape(re.sub("<[^>]*>", "", "\n".join(blocks))).splitlines()
-
-
-def test_there_are_runbooks() -> None:
-    assert len(NAMES) >= 20
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -327,6 +302,10 @@ def test_links_keep_the_server(port: int) -> None:
     assert '<a href="/runbooks/UwsgiRequestsLost?server=shop&amp;worker=1">UwsgiRequestsLost</a>' in html
     assert '<a href="/runbooks/?server=shop&amp;worker=1">' in html
     assert '<a href="/runbooks/UwsgiDown?server=shop">' in page(port, "", server="shop")
+    html = page(port, "")
+    assert re.findall(r'<li><a href="/runbooks/(\w+)">', html) == [name.removesuffix(".md") for name in NAMES]
+    assert html.count("<li>") == html.count("<p>") == len(NAMES)
+    assert len(NAMES) >= 20
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -345,12 +324,6 @@ def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
     assert (f'server="{escaped}"' in queries) == ('server="' in queries)
 
 
-def test_a_name_that_cannot_be_read_right_is_not_filled_in(port: int) -> None:
-    """A character that reverses the direction of text would hide the effect of a command."""
-    queries = commands(page(port, "UwsgiRequestStuck", server="a\u202eb"), "promql")
-    assert queries == ['uwsgi_worker_oldest_request_age_seconds{server="SERVER"}']
-
-
 @pytest.mark.parametrize("host", ["a b", "x';id;'", "<b>", "x/y", ""])
 def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) -> None:
     """No part of such a header is on the page; at a loopback address, only an empty one gets that far."""
@@ -362,18 +335,17 @@ def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) ->
     assert runbook_pages.find_exporter_address(request) is None
 
 
-def test_a_server_that_is_gone_is_named(port: int) -> None:
-    """A link of yesterday's alert still leads to the runbook."""
+def test_servers_of_which_little_is_known(port: int) -> None:
+    """One that is gone is named; of one that was never read the address is known; a name that reads backwards is not
+    filled in."""
     html = page(port, "UwsgiDown", server="<i>yesterday")
     assert "There is no server <b>&lt;i&gt;yesterday</b> now." in html
     assert "<mark>STATS</mark>" in html
-
-
-def test_of_a_server_that_was_never_read_the_address_is_known(port: int) -> None:
-    """The address of a server that was never read is filled in, because runbooks are for servers that are down."""
     html = page(port, "UwsgiDown", server="gone")
     assert "uwsgi-headroom check --seconds 5 unix:///nowhere/at/all" in commands(html)
     assert "<mark>MASTER_PID</mark>" in html
+    queries = commands(page(port, "UwsgiRequestStuck", server="a\u202eb"), "promql")
+    assert queries == ['uwsgi_worker_oldest_request_age_seconds{server="SERVER"}']
 
 
 @pytest.mark.parametrize("code", RUNBOOKS)
@@ -394,22 +366,12 @@ def test_an_alert_leads_to_the_runbook_of_its_finding(port: int, code: str) -> N
 
 
 def test_an_alert_of_a_finding_without_a_runbook_leads_to_its_server(port: int) -> None:
-    """The page of the server has the finding; without such a server, there is nothing to show."""
+    """Without such a server, there is nothing to show; its URL in a document is null."""
     status, headers, _ = get(port, "/runbooks/workers_stopped?server=shop&worker=")
     assert (status, headers["Location"]) == (307, "/servers/shop")
     assert get(port, "/runbooks/workers_stopped?server=none")[0] == 404
     assert get(port, "/runbooks/workers_stopped")[0] == 404
-
-
-def test_a_finding_without_a_runbook_leads_nowhere() -> None:
-    """The URL is null, also for an unknown code."""
     assert build.runbook_path("thunder_lock", "shop") is None
-
-
-def test_the_runbooks_are_listed(port: int) -> None:
-    html = page(port, "")
-    assert re.findall(r'<li><a href="/runbooks/(\w+)">', html) == [name.removesuffix(".md") for name in NAMES]
-    assert html.count("<li>") == html.count("<p>") == len(NAMES)
 
 
 @pytest.mark.parametrize(

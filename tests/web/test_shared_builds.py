@@ -236,18 +236,15 @@ async def test_a_request_that_is_cancelled_anywhere(builder: Builder) -> None:
     assert builder.running == 0
 
 
-async def test_a_build_that_fails(caplog: pytest.LogCaptureFixture, builder: Builder) -> None:
-    """It is logged once, all who wait are refused with status 500, and the next request builds again."""
+async def test_a_build_that_fails_or_refuses(caplog: pytest.LogCaptureFixture, builder: Builder) -> None:
+    """A fault is logged once, all who wait get status 500, and the next request builds again. Each gets an error of its
+    own, which would grow."""
     builder.error = ZeroDivisionError("broken")
     results = await asyncio.gather(*(builder.ask() for _ in range(20)), return_exceptions=True)
     assert {(type(result), getattr(result, "status", 0)) for result in results} == {(RefusedError, 500)}
     builder.error = None
     assert (await builder.ask()).plain == b"2"
     assert [record.getMessage() for record in caplog.records] == ["internal error"]
-
-
-async def test_a_build_that_refuses(builder: Builder) -> None:
-    """Each request gets an error of its own: one that many raise would grow with each."""
     builder.error = RefusedError(503, "the file is damaged")
     results = await asyncio.gather(*(builder.ask() for _ in range(3)), return_exceptions=True)
     assert {str(result) for result in results} == {"the file is damaged"}

@@ -65,21 +65,10 @@ def test_no_two_states_read_the_same() -> None:
 
 
 def test_short_forms_fit_their_columns() -> None:
-    """`check` has seven letters for the state of a worker, `top` has five."""
+    """`check` has seven letters for the state of a worker, `top` five. One in reserve has no critical sign."""
     assert max(len(state.short) for state in WORKERS.values()) <= 7
     assert max(len(state.narrow) for state in WORKERS.values()) <= 5
-
-
-def test_a_worker_in_reserve_is_no_problem() -> None:
-    """Its sign is not that of something critical."""
     assert STATUSES["critical"].sign not in {WORKERS["cheap"].sign, WORKERS["never_spawned"].sign}
-
-
-def test_tones_are_in_the_palette() -> None:
-    """Events, limits and judgements name colours that there are."""
-    names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
-    assert set(names) <= set(PALETTE)
-    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())
 
 
 @pytest.mark.parametrize("ground", GRAFANA)
@@ -93,13 +82,13 @@ def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
 
 
 def test_text_on_a_colour_is_legible() -> None:
-    """On every part of a bar it has a contrast of 4.5 to 1."""
+    """With 4.5 to 1 on every part of a bar. Events, limits and judgements name colours that there are."""
     for colour in [*(state.colour for state in WAITS.values()), *BACKENDS, *PALETTE.values()]:
         for ground in (colour.light, colour.dark):
             assert contrast(ink_on(ground), ground) >= 4.5
-
-
-def test_the_ratio_itself() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
     assert contrast("#123456", "#123456") == 1
+    names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
+    assert set(names) <= set(PALETTE)
+    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())

@@ -50,11 +50,16 @@ def test_misses_of_the_model_are_marked_and_counted() -> None:
     assert "1 of 6 predictions are within" in lines[-1]
 
 
-def test_eight_settings_from_one() -> None:
+def test_tables_of_benchmarks() -> None:
+    """Eight settings are predicted from one, no gauge has two rules, no document is larger than it accepts."""
     mix = WORKLOADS[0]
     assert len(set(mix.settings) - {OBSERVED}) == 8
     assert sum(kind.weight for kind in mix.kinds) == 1
     assert LOADS == (0.5, 0.8)
+    names = [(rule.gauge, rule.fixed) for rule in RULES]
+    assert len(names) == len(set(names))
+    for name, make in DOCUMENTS.items():
+        assert len(make()) <= SIZE_CAP, name
 
 
 def test_requests_vary_around_their_mean() -> None:
@@ -82,23 +87,15 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
     return Scrape(received, TEXT.format(first=first, second=second, observed=observed))
 
 
-def test_span() -> None:
+def test_a_span_between_two_scrapes() -> None:
+    """Growth is by worker and in total, over the time between two readings by the exporter's clock; the soonest
+    response determines their times."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
     assert span.seconds == 10.0
     assert span.growth("uwsgi_worker_requests_total") == 30
     assert span.by_worker("uwsgi_worker_requests_total") == {1: 30, 2: 0}
-
-
-def test_instants() -> None:
-    """The response that came soonest after its reading determines the times of all readings."""
     scrapes = [scrape(100.2, 0, 0, 3.5), scrape(110.01, 0, 0, 13.5)]
     assert window(Span(*scrapes), scrapes) == pytest.approx((100.01, 110.01))
-
-
-def test_rules_name_each_gauge_once() -> None:
-    """No gauge has two rules, and gauges with a label have one rule for each of its values."""
-    names = [(rule.gauge, rule.fixed) for rule in RULES]
-    assert len(names) == len(set(names))
 
 
 S = 1_000_000_000
@@ -109,24 +106,17 @@ def record(connected: float, enter: float, leave: float, end: float, worker: int
     return Record(*[*times, worker])
 
 
-def test_mean_level() -> None:
-    """Only parts within the window count, and overlaps add up."""
+def test_the_truth_about_requests() -> None:
+    """Parts within the window count, and overlaps add up. The client's interval is longer by the queue; what is in
+    flight has not completed."""
     intervals = [(0, 4 * S), (3 * S, 5 * S), (9 * S, 30 * S), (20 * S, 21 * S)]
     assert mean_level(intervals, (2, 12)) == pytest.approx((2 + 2 + 3) / 10)
-
-
-def test_concurrency_and_waits() -> None:
-    """The application's interval counts; the client's is longer by the queue and the way back."""
     truth = Truth((record(0, 2, 5, 6), record(1, 5, 6, 6.5, worker=2)))
     assert truth.in_application((0, 10)) == pytest.approx(0.4)
     assert truth.in_client((0, 10)) == pytest.approx(1.15)
     assert truth.wait((0, 10)) == pytest.approx(3)
     assert truth.client_time((0, 10)) == pytest.approx(5.75)
     assert truth.counts() == {1: 1, 2: 1}
-
-
-def test_what_is_in_flight_has_not_completed() -> None:
-    """Little's law counts a request when it ends, with all its time."""
     truth = Truth((record(0, 0, 30, 30),))
     assert truth.completed((0, 20)) == 0
     assert truth.in_application((0, 20)) == 1
@@ -177,8 +167,3 @@ def test_every_target_can_be_missed() -> None:
         "* 4x8, ask, /: 88% of the samples",
         "* 4x8, ask, /: a scrape took 0.60 s",
     ]
-
-
-def test_documents_are_within_the_cap() -> None:
-    for name, make in DOCUMENTS.items():
-        assert len(make()) <= SIZE_CAP, name

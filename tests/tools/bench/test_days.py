@@ -48,16 +48,12 @@ def quiet(seed: int = 1, **changes: object) -> healthy.Day:
 
 
 @pytest.mark.slow
-def test_healthy_days_have_no_unexplained_critical_finding(days: list[course.Course]) -> None:
-    """A finding is CRITICAL only while users wait for seconds, are refused, or take twice as long as usual."""
+def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
+    """No rule that pages fires, and no finding holds long enough. It is CRITICAL only while users wait for seconds or
+    are refused."""
     said = [episode for day in days for episode in findings.judge_day(day)]
     assert {each.severity for each in said} == {"warning", "critical"}, "bursts fill queues on some of these days"
     assert not [each for each in said if each.severity == "critical" and not each.hurt.explains_critical]
-
-
-@pytest.mark.slow
-def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
-    """No rule that pages fires, although figures come near its threshold, and no finding holds for long enough."""
     stretches = [stretch for day in days for stretch in pages.find_stretches(day)]
     assert len(stretches) >= len(days) / 2
     assert pages.find_pages(stretches) == []

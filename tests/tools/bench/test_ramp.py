@@ -37,13 +37,10 @@ def _mm1(rate: float) -> Step:
 
 
 def test_the_crossing_is_between_the_steps() -> None:
-    """A straight line through the logarithms finds where a wait of M/M/1 crosses the threshold."""
+    """A straight line through the logarithms finds where M/M/1 crosses the threshold; a wait that does not grow crosses
+    nothing."""
     steps = [_mm1(2.0 * part) for part in AROUND]
     assert find_crossing(steps) == pytest.approx(2.0, rel=0.01)
-
-
-def test_a_wait_that_does_not_grow_crosses_nothing() -> None:
-    """Neither does one that is far from the threshold."""
     assert find_crossing([_step(1.0, 0.02), _step(2.0, 0.02)]) is None
     assert find_crossing([_step(1.0, 0.001), _step(2.0, 0.0011)]) is None
     assert find_crossing([]) is None

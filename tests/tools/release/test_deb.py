@@ -21,11 +21,19 @@ DEBIAN = ROOT / "deploy/debian/debian"
 UNIT = (ROOT / "deploy/systemd/uwsgi-headroom.service").read_text()
 
 
-def test_the_unit_has_the_paths_of_the_package():
-    """ExecStart= names the installed program and the configuration file that the package has."""
+def test_the_package_fits_its_unit():
+    """Its program and its configuration are those of the unit, and valid. Only a purge deletes the history."""
     words = command_of(deb.unit_for_package(UNIT))
     assert words[0] == "/usr/bin/uwsgi-headroom"
     assert words[words.index("--config") + 1] == "/etc/uwsgi-headroom/uwsgi-headroom.yml"
+    options = make_command_line().parse(["serve", "--config", str(DEBIAN / "uwsgi-headroom.yml")])
+    config = precedence.resolve_config(options)
+    assert [str(host) for host, _ in config.listen] == ["127.0.0.1"]
+    assert [server.pattern for server in config.servers] == ["/run/uwsgi/app/*/stats", "/run/uwsgi/*.stats"]
+    script = (DEBIAN / "uwsgi-headroom.postrm").read_text()
+    purge = script[script.index('if [ "$1" = purge ]') : script.index("fi\n")]
+    assert script.count("rm -rf") == purge.count("rm -rf") == 2
+    assert total('a_total{x="1"} 2\na_total{x="2"} 3\na_totals 5\nb 1\n', "a_total") == 5
 
 
 @pytest.mark.parametrize(
@@ -40,14 +48,6 @@ def test_a_unit_with_another_command_is_refused(unit):
         deb.unit_for_package(unit)
 
 
-def test_the_configuration_of_the_package_is_valid():
-    """The exporter understands the packaged configuration: two globs, of Debian's sockets too, on loopback."""
-    options = make_command_line().parse(["serve", "--config", str(DEBIAN / "uwsgi-headroom.yml")])
-    config = precedence.resolve_config(options)
-    assert [str(host) for host, _ in config.listen] == ["127.0.0.1"]
-    assert [server.pattern for server in config.servers] == ["/run/uwsgi/app/*/stats", "/run/uwsgi/*.stats"]
-
-
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
 def test_maintainer_scripts_are_shell_that_stops_at_errors(name):
     """Each script parses, stops at the first error, and leaves debhelper a place for its parts."""
@@ -56,12 +56,6 @@ def test_maintainer_scripts_are_shell_that_stops_at_errors(name):
     assert lines[:2] == ["#!/bin/sh", "set -e"]
     assert "#DEBHELPER#" in lines
     subprocess.run(["sh", "-n", script], check=True)
-
-
-def test_the_history_is_deleted_by_a_purge_alone():
-    script = (DEBIAN / "uwsgi-headroom.postrm").read_text()
-    purge = script[script.index('if [ "$1" = purge ]') : script.index("fi\n")]
-    assert script.count("rm -rf") == purge.count("rm -rf") == 2
 
 
 @pytest.mark.skipif(not shutil.which("dpkg-parsechangelog"), reason="needs dpkg-dev: apt-get install dpkg-dev")
@@ -111,7 +105,3 @@ def test_different_files_of_one_name_are_refused(tmp_path):
     bundle.unpack_wheel(wheel(tmp_path / "one.whl", **{"p__a.py": "1"}), tmp_path / "tree")
     with pytest.raises(SetupError, match=re.escape("p/a.py")):
         bundle.unpack_wheel(wheel(tmp_path / "two.whl", **{"p__a.py": "2"}), tmp_path / "tree")
-
-
-def test_total_adds_the_series_of_one_metric():
-    assert total('a_total{x="1"} 2\na_total{x="2"} 3\na_totals 5\nb 1\n', "a_total") == 5

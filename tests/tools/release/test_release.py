@@ -68,18 +68,18 @@ def chart_source(tmp_path: Path, version: str) -> Source:
 
 
 def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
-    """The archive has the chart's name as its directory, as Helm demands."""
+    """Its name is its directory, as Helm demands. A chart of another version is refused, and so is a path in
+    .helmignore."""
+    with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
+        distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
+    with pytest.raises(SetupError, match="templates/x"):
+        distributions.ignored("templates/x\n")
     made = distributions.build_chart(chart_source(tmp_path, "1.2.3"), tmp_path)
     assert made.name == "uwsgi-headroom-1.2.3.tgz"
     with tarfile.open(made) as tar:
         assert {member.name for member in tar if member.isfile()} == {
             f"uwsgi-headroom/{name}" for name in (".helmignore", "Chart.yaml", "values.yaml")
         }
-
-
-def test_a_chart_of_another_version_is_refused(tmp_path):
-    with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
-        distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
 
 
 def test_a_packed_chart_has_copies(tmp_path):
@@ -98,21 +98,12 @@ def test_a_packed_chart_has_copies(tmp_path):
         distributions.lay_out(source.root, tmp_path / "other")
 
 
-def test_a_path_in_helmignore_is_refused():
-    """Only names are understood; a path would be packed although Helm ignores it."""
-    with pytest.raises(SetupError, match="templates/x"):
-        distributions.ignored("templates/x\n")
-
-
 def test_checksums_are_those_of_sha256sum(tmp_path):
+    """One line for each file, sorted by name; that of a later file is added, and the last one counts."""
     for name in ("b", "a"):
         (tmp_path / name).write_text(name)
     expected = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in "ab")
     assert checksums([tmp_path / "b", tmp_path / "a"]) == expected
-
-
-def test_the_checksum_of_a_later_file_is_added(tmp_path):
-    """`make standalone` runs after `make release`, and again: one line for each file, the last one counts."""
     sums = tmp_path / "SHA256SUMS"
     for name, text in (("b", "1"), ("c", "2"), ("a", "3"), ("b", "4")):
         (tmp_path / name).write_text(text)

@@ -38,8 +38,14 @@ def compare(expected: Expected, *findings: tuple[str, str], **limits: float) -> 
 
 
 def test_as_expected() -> None:
+    """Other programs count only where they are expected. A finding that stands twice is a difference."""
     expected = Expected("warning", ("saturation",), words=("raise",), not_words=("lower",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), threads=1.1) == []
+    saturation = ("saturation", "warning")
+    assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
+    finding = ("cpu_used_by_others", "warning")
+    assert compare(Expected("ok", limits=("threads",)), finding, cpu=1.0, threads=2.0) == []
+    assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
 
 
 def test_every_difference_is_named() -> None:
@@ -53,18 +59,6 @@ def test_every_difference_is_named() -> None:
         "advises 'raise'",
         "first limit interpreters, not threads",
     ]
-
-
-def test_a_finding_that_stands_twice_is_a_difference() -> None:
-    saturation = ("saturation", "warning")
-    assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
-
-
-def test_other_programs_of_the_machine_count_only_where_expected() -> None:
-    """A finding about other programs, and the CPU limit, are left out of rows that are not about them."""
-    finding = ("cpu_used_by_others", "warning")
-    assert compare(Expected("ok", limits=("threads",)), finding, cpu=1.0, threads=2.0) == []
-    assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
 
 
 def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:

@@ -36,7 +36,8 @@ def with_routes(*routes: Route) -> Server:
 
 
 def test_the_page_has_every_route() -> None:
-    """Busy threads, their share, requests in service and the oldest of them; a filter leaves the routes it matches."""
+    """With busy threads, their share, requests in service and the oldest, which is marked if it is as old as a stuck
+    thread. A filter leaves its matches."""
     page = route_page(with_routes(EXPORT, ORDER, OTHER), "", 80)
     assert [row.plain.split() for row in page.rows] == [
         ["4.9", "61%", "██████▏", "5", "42s", "POST", "/export"],
@@ -44,10 +45,6 @@ def test_the_page_has_every_route() -> None:
         ["0.1", "1.0%", "▏", "0", "-", "other"],
     ]
     assert [row.plain[-12:] for row in route_page(with_routes(EXPORT, ORDER), "EXPORT", 80).rows] == ["POST /export"]
-
-
-def test_a_route_that_is_stuck_is_marked() -> None:
-    """Its oldest request is as old as a stuck thread."""
     styles = [
         [row.plain[span.start : span.end].strip() for span in row.spans if span.style == "bold red"]
         for row in route_page(with_routes(EXPORT, ORDER), "", 80).rows

@@ -30,10 +30,16 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
 
 
 def test_figures_and_a_bar() -> None:
-    """Parts are in the order of their sizes, named in both lines."""
+    """Parts are in the order of their sizes, named in both lines, with their own unit; requests that never end are
+    threads."""
     figures, bar = drawn(KNOWN_WAITS, 100)
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
     assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
+    server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
+    found = time_lines(msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, requests=0)), 80)
+    assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
+    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
+    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
@@ -86,33 +92,16 @@ def test_every_state_can_be_drawn(state: State) -> None:
     assert bar.count("│") == 2
 
 
-def test_without_completed_requests_threads_are_shown() -> None:
-    """Requests that never end have no time per request."""
-    server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
-    found = time_lines(msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, requests=0)), 80)
-    assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
-
-
-def test_parts_keep_their_unit_if_the_whole_has_another() -> None:
-    """Of 1.5 s, 200 ms are not "200"."""
-    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
-    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
-
-
 def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
     return lines(screen_model(server), AT_IT, width, height)
 
 
 def test_the_lines_are_below_what_is_served() -> None:
-    """At 80x24 both lines are shown, and nothing else of the head is lost."""
+    """At 80x24 nothing else of the head is lost; at 40x10 they are left out before what users wait and a worker."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
     start = words.index(["served"])
     below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "uWSGI"]
     assert words[start + 1 : start + 9] == [[word] for word in below]
-
-
-def test_a_low_screen_keeps_the_workers() -> None:
-    """At 40x10 the lines are left out before what users wait and a worker."""
     shown = screen(with_waits(hot()), 40, 10)
     assert not any(line.startswith("time") for line in shown)
     assert any(line.startswith("users wait") for line in shown)
@@ -152,16 +141,13 @@ def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
         assert text.count("give the exporter CAP_SYS_PTRACE.") == 1
 
 
-def test_a_document_without_the_section_has_no_line() -> None:
-    """An exporter of an earlier version gives no reason, and an idle server has nothing to show."""
+def test_no_line_without_the_section() -> None:
+    """An exporter of an earlier version gives no reason; one that was set not to look has it on the page of advice
+    alone."""
     server = msgspec.structs.replace(hot(), unknown=())
     assert why_not_known(server) is None
     assert time_lines(server, 80) is None
     assert not any(line.startswith("time") for line in screen(with_waits(server, waits({}))))
-
-
-def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
-    """Its operator knows; the reason is on the page of advice alone."""
     server = hot()
     assert any(unknown.what == "waits" for unknown in server.unknown)
     assert why_not_known(server) is None

@@ -11,14 +11,16 @@ from tests.support.other_namespaces import NOBODY, as_root
 from uwsgi_headroom.web.security.gate import find_network, name_client
 
 
-def test_networks() -> None:
-    """A host has 2**64 addresses of IPv6, and a local user 2**24 of loopback, which count as one; a mapped address of
-    IPv4 is that address."""
+def test_clients_without_a_user_are_their_network() -> None:
+    """A host has 2**64 addresses of IPv6, and a local user 2**24 of loopback, which count as one. Those of a UNIX
+    socket have no name."""
     assert find_network("2001:db8::1") == find_network("2001:db8::ffff:1") != find_network("2001:db8:0:1::1")
     assert find_network("::ffff:10.0.0.1") == find_network("10.0.0.1") == "10.0.0.1"
     assert find_network("fe80::1%eth0") == find_network("fe80::2")
     assert {find_network(host) for host in ("127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2")} == {"loopback"}
     assert find_network("") == find_network("unix") == ""
+    assert name_client(("10.0.0.1", 4000), ("10.0.0.2", 9238)) == "10.0.0.1"
+    assert name_client(None, ("/run/x", None)) == name_client(("", 0), None) == ""
 
 
 @pytest.mark.parametrize(("listening", "connecting"), [("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "::1")])
@@ -33,12 +35,6 @@ def test_a_local_client_is_its_user(listening: str, connecting: str) -> None:
             assert name_client(*ends) == f"user {os.geteuid()}"
             client.close()
             assert name_client(*ends) == "loopback"
-
-
-def test_clients_without_a_user() -> None:
-    """Those of other machines are their network; those of a UNIX socket have no name, and are one."""
-    assert name_client(("10.0.0.1", 4000), ("10.0.0.2", 9238)) == "10.0.0.1"
-    assert name_client(None, ("/run/x", None)) == name_client(("", 0), None) == ""
 
 
 @as_root
