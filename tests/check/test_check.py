@@ -68,7 +68,7 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
     options += ["--http-socket", f"127.0.0.1:{hot}", "--http-socket", f"127.0.0.1:{calm}"]
     with uwsgi(*options) as server, clients(*[hot] * 7, *[calm] * 2, path="/?cpu_ms=30&io_ms=100"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "12", "--format", "json")
+        ran = run("check", f"shop={server.stats}", "--seconds", "8", "--format", "json")
     verdict = json.loads(ran.stdout)
     first, second = verdict["workers"]
     assert 0.55 < first["share"] < 0.85
@@ -129,7 +129,7 @@ def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
 def test_shares_that_differ_at_a_low_load_are_harmless() -> None:
     """Uneven shares with interpreters far from saturation are no warning, however uneven."""
     with uwsgi("--processes", "4", "--threads", "8") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "6", "--format", "json")
+        ran = run("check", f"shop={server.stats}", "--seconds", "4", "--format", "json")
     verdict = json.loads(ran.stdout)
     codes = {finding["code"] for finding in verdict["findings"]}
     assert not {"unevenness_hurts", "uneven"} & codes

@@ -145,8 +145,7 @@ def violations(shown: Tab) -> list[str]:
     return [f"{rule['id']}: {node['html'][:200]}: {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_of_a_server(chromium: Browser, port: int, theme: str, width: int) -> None:
     """It has no violation, with all panels open, and with the help."""
     with tab(chromium, port, color_scheme=theme, width=width) as shown:
@@ -158,8 +157,7 @@ def test_the_page_of_a_server(chromium: Browser, port: int, theme: str, width: i
         assert violations(shown) == []
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_list_of_servers(chromium: Browser, theme: str, width: int) -> None:
     """It has no violation, with servers in every state, a state that is chosen, and a full host."""
     with (

@@ -387,8 +387,7 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-@pytest.mark.parametrize("path", ["/", "/?range=3600"])
-@pytest.mark.parametrize("width", [320, 3840])
+@pytest.mark.parametrize(("width", "path"), [(320, "/"), (3840, "/?range=3600")])
 def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -> None:
     """From a phone to 4K, nothing is wider than the window."""
     with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
