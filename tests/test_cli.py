@@ -1,4 +1,4 @@
-"""The command line: accepted arguments, and exit statuses."""
+"""The command line: help, mistakes, exit status, logs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from tests.support.captured_documents import path
 from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
+from uwsgi_headroom.errors import LONGEST_MESSAGE, HeadroomError
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
@@ -402,3 +403,12 @@ def test_a_listener_on_loopback_is_no_warning(
         signal.signal(signal.SIGINT, interrupt)
     assert "level=warning" in lines[0]
     assert "url=http://127.0.0.1:" in lines[0]
+
+
+def test_a_message_is_bounded() -> None:
+    """It keeps its first and its last words: the place, and what to do."""
+    message = str(HeadroomError(f"config.yml: {'x' * 1_000_000}: give a name"))
+    assert len(message) < LONGEST_MESSAGE + 100
+    assert message.startswith("config.yml: ")
+    assert message.endswith(": give a name")
+    assert f"[{1_000_000 + 25 - LONGEST_MESSAGE:,} characters]" in message

@@ -1,12 +1,15 @@
-"""A limited wait ends when it should, and a cancellation is never lost."""
+"""Limited waits, and Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from uwsgi_headroom import interrupts
 from uwsgi_headroom.within import within
 
 
@@ -58,3 +61,27 @@ def test_a_cancellation_at_any_moment_is_kept(turns: int) -> None:
         return task.cancelled()
 
     assert asyncio.run(scenario())
+
+
+@pytest.fixture(autouse=True)
+def _the_handler_of_the_tests_stays() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_pythons_own_handler_steps_aside() -> None:
+    """Python's handler is restored when the block ends, even by an error."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with contextlib.suppress(ModuleNotFoundError), interrupts.ending_the_process():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+        raise ModuleNotFoundError
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda _signal, _frame: None])
+def test_another_handler_stays(handler: Callable[..., object] | signal.Handlers) -> None:
+    signal.signal(signal.SIGINT, handler)
+    with interrupts.ending_the_process():
+        assert signal.getsignal(signal.SIGINT) == handler
+    assert signal.getsignal(signal.SIGINT) == handler

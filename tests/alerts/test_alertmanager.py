@@ -1,4 +1,4 @@
-"""The Alertmanager configuration routes, groups and inhibits as it says, and its texts can be acted on."""
+"""The shipped Alertmanager configuration, and the receivers that its tests have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import http.client
 import json
 import re
+import smtplib
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -319,3 +321,18 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> 
     slack = running.slack("of half", count=2)
     assert slack["title"] == "CRITICAL: UwsgiUsersHurt of half on 10.0.0.2:9238."
     assert slack["text"].splitlines()[-2:] == ["*Resolved meanwhile:*", "• UwsgiUsersHurt of half on 10.0.0.1:9238."]
+
+
+def test_a_whole_mail_is_kept() -> None:
+    """It is kept as it was sent, with lines that begin with a dot. Half a mail is dropped, and nothing waits for the
+    rest."""
+    with mailbox() as box:
+        with smtplib.SMTP("127.0.0.1", box.port) as client:
+            client.sendmail("a@example.org", "b@example.org", "Subject: hello\r\n\r\n.dot\r\n")
+        (mail,) = box.mails
+    assert (mail["Subject"], mail.get_content().splitlines()) == ("hello", [".dot"])
+    with mailbox() as box:
+        with socket.create_connection(("127.0.0.1", box.port)) as client:
+            client.sendall(b"DATA\r\nSubject: half")
+        mails = box.mails
+    assert mails == []

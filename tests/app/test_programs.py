@@ -1,11 +1,14 @@
-"""Programs start in order, are watched, and end in reverse."""
+"""The programs of a demo, and its line of figures."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from app import programs
+from app import programs, status_line
 from app.programs import Program, ProgramError, running
+from tests.app.stand_in import DOCUMENT
 from tests.support import real_uwsgi
 
 
@@ -127,3 +130,31 @@ def test_one_that_ignores_the_end_is_ended_for_certain(tmp_path, monkeypatch):
     script = f"trap '' TERM; echo > {marker}; while :; do sleep 60; done"
     with running([shell("a", script, ready=marker.exists)], tmp_path, tmp_path):
         pass  # if the program is not killed, this test takes a minute
+
+
+def test_a_line_has_shares_busy_threads_and_headroom():
+    """Workers without a request have no share. A server that is down says so, whatever its last verdict was."""
+    line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"
+    assert status_line.figures(json.dumps(DOCUMENT)) == line
+    assert status_line.verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
+    assert status_line.verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"workers": []}, "3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"),
+        ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, first limit: hottest interpreter"),
+        ({"headroom": {"factor": None, "first": None}}, "shares 75%/25%; 3.0 of 32 threads busy"),
+        ({"flow": None}, None),
+        ({"state": "down"}, None),
+    ],
+)
+def test_figures_that_are_not_known_are_left_out(change, line):
+    assert status_line.figures(json.dumps(DOCUMENT | change)) == line
+
+
+@pytest.mark.parametrize("text", [None, "", json.dumps(DOCUMENT | {"flow": None})])
+def test_no_figures_are_no_verdict(text):
+    assert status_line.verdict(text) is None
+    assert status_line.figures(text) is None

@@ -29,7 +29,7 @@ EVENTS = {
     "affinity": ("Reloads", "Workers ended"),
     "capacity": ("Configuration",),
 }
-"""Event marks, which tests/dashboards/test_annotations.py tests."""
+"""Event marks, which tests/dashboards/test_panels.py tests."""
 
 NO_RIGHT = "not every user may see what threads wait for"
 MAY_BE_EMPTY = {

@@ -1,4 +1,4 @@
-"""What documents refer to is there: files, headings, and documents that the code names."""
+"""Links lead somewhere, and every claim about safety to a test."""
 
 from __future__ import annotations
 
@@ -61,3 +61,22 @@ def test_what_the_test_reads() -> None:
     assert anchors(text) == {"a-b-c", "link-d-e_f", "twice", "twice-1"}
     text = '[a](b.md#c) ![d](e.png "f") [![g](h.png)](i.md) `[j](k.md)`\n```\n[l](m.md)\n```\n<a href="n.md">\n'
     assert links(text) == ["b.md#c", "e.png", "h.png", "i.md", "n.md"]
+
+
+TEXT = (ROOT / "SECURITY.md").read_text()
+
+
+def test_every_claim_names_a_test_that_exists() -> None:
+    """Each row of the tables of attackers has a test, or leads to the chapter that names them."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)
+    assert len(named) > 30
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).is_file() or f"def {name}(" not in (ROOT / path).read_text()
+    ]
+    assert missing == []
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith("| can try")]
+    assert len(rows) > 15
+    for row in rows:
+        assert "`tests/" in row or "docs/security.md#tls-and-login" in row, row

@@ -1,17 +1,29 @@
-"""The web configuration file, compared with what the exporter toolkit does with the same files."""
+"""The web configuration file: what it means, and what a change of it does."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 
-from tests.web.security.certificates import read_files, write_certificates, write_with_certificates
-from tests.web.security.secure_server import HASH, TLS
+from tests.web.security.certificates import (
+    CLIENT_NAME,
+    authority,
+    read_files,
+    write_certificates,
+    write_pair,
+    write_with_certificates,
+)
+from tests.web.security.secure_server import HASH, MUTUAL, TLS, USERS
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.web.security.live_config import Active, LiveConfig
+from uwsgi_headroom.web.security import live_config
+from uwsgi_headroom.web.security.live_config import Active, LiveConfig, describe_dates
 from uwsgi_headroom.web.security.web_config_file import load_web_config
 
 HERE = Path(__file__).parent
@@ -126,3 +138,182 @@ def test_what_a_file_means(tmp_path: Path) -> None:
     assert config.users == {"Zoë".encode(): HASH.encode()}
     assert (config.rate_limit.interval, config.rate_limit.burst) == (90.0, 7)
     assert HASH not in repr(config)
+
+
+NAMES = f"  client_allowed_sans: [{CLIENT_NAME}]\n"
+WHOLE = f"{MUTUAL}{NAMES}  min_version: TLS13\n{USERS}rate_limit: {{interval: 1s, burst: 5}}\n"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveConfig:
+    write_certificates(tmp_path)
+    (tmp_path / "web.yml").write_text(WHOLE)
+    return LiveConfig(tmp_path / "web.yml")
+
+
+def look(live: LiveConfig) -> None:
+    """Two looks, after which a change counts."""
+    live.look()
+    live.look()
+
+
+def test_nothing_is_read_again_without_a_change(live: LiveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_config, "load_web_config", None)
+    active = live.active
+    look(live)
+    assert live.active is active
+
+
+def test_a_renewed_certificate_is_taken_over(live: LiveConfig, tmp_path: Path) -> None:
+    """The context is another one as soon as both files have been still for one look."""
+    before = live.active.context
+    write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
+    live.look()
+    assert live.active.context is before
+    live.look()
+    assert live.active.context is not before
+
+
+def test_a_half_renewed_certificate_is_not(live: LiveConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate without its key is logged once and changes nothing; the key makes it good."""
+    before = live.active.context
+    renewed = authority().issue_cert("127.0.0.1")
+    key = (tmp_path / "server.key").read_bytes()
+    write_pair(tmp_path, "server", renewed)
+    new_key = (tmp_path / "server.key").read_bytes()
+    (tmp_path / "server.key").write_bytes(key)
+    for _ in range(4):
+        live.look()
+    assert live.active.context is before
+    assert [record.fields["error"] for record in caplog.records] == [
+        f"{tmp_path}/web.yml:2: {tmp_path}/server.pem and {tmp_path}/server.key: "
+        "the key does not belong to the certificate"
+    ]
+    (tmp_path / "server.key").write_bytes(new_key)
+    look(live)
+    assert live.active.context is not before
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "not YAML": (lambda path: path.write_text("tls_server_config: ["), "not valid YAML"),
+    "empty": (lambda path: path.write_text(""), "basic_auth_users and rate_limit and tls_server_config"),
+    "deleted": (lambda path: path.unlink(), "No such file"),
+    "a directory": (_directory, "not an ordinary file"),
+    "a loop of links": (lambda path: (path.unlink(), path.symlink_to(path)), "symbolic links"),
+    "no users": (lambda path: path.write_text(WHOLE.replace(USERS, "")), "without basic_auth_users"),
+    "no client certificate": (lambda path: path.write_text(f"{TLS}  min_version: TLS13\n{USERS}"), "client_auth_type"),
+    "no TLS": (lambda path: path.write_text(USERS), "tls_server_config"),
+    "any version": (lambda path: path.write_text(WHOLE.replace("  min_version: TLS13\n", "")), "min_version"),
+    "any name": (lambda path: path.write_text(WHOLE.replace(NAMES, "")), "sans"),
+    "another key": (lambda path: path.write_text(f"{WHOLE}x: 1\n"), "unknown key 'x'"),
+}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_the_last_good_configuration_stays(
+    live: LiveConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """A file that is broken, gone or weaker than before changes nothing and is logged once; then a good one counts."""
+    active = live.active
+    change, words = BREAKS[kind]
+    change(tmp_path / "web.yml")
+    for _ in range(4):
+        live.look()
+    assert live.active is active
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert words in record.fields["error"]
+    (tmp_path / "good.yml").write_text(WHOLE.replace("prometheus:", "other:"))
+    if (tmp_path / "web.yml").is_dir():
+        (tmp_path / "web.yml").rmdir()
+    (tmp_path / "good.yml").replace(tmp_path / "web.yml")
+    look(live)
+    assert live.config.users == {b"other": HASH.encode()}
+
+
+def test_an_error_of_ours_does_not_end_the_thread(live: LiveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens at a look, the next one follows, and the configuration stays."""
+    active = live.active
+
+    def fail(_path: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(live_config, "load_web_config", fail)
+    (live._path.parent / "server.pem").touch()
+    look(live)
+    assert live.active is active
+
+
+def test_tls_does_not_begin_while_running(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The listeners keep their scheme until a restart."""
+    write_certificates(tmp_path)
+    (tmp_path / "web.yml").write_text(USERS)
+    live = LiveConfig(tmp_path / "web.yml")
+    (tmp_path / "web.yml").write_text(f"{TLS}{USERS}")
+    look(live)
+    assert live.active.context is None
+    assert "restart" in caplog.records[0].fields["error"]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_an_expired_certificate_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_certificates(tmp_path)
+    write_pair(tmp_path, "server", issue(-2, -1))
+    (tmp_path / "web.yml").write_text(TLS)
+    live = LiveConfig(tmp_path / "web.yml")
+    look(live)
+    (first,) = warnings(caplog)
+    assert first.startswith("the certificate has expired on ")
+    monkeypatch.setattr(live_config, "WARN_AGAIN_SECONDS", 0.0)
+    live.look()
+    assert warnings(caplog) == [first] * 2
+    monkeypatch.undo()
+    write_pair(tmp_path, "server", issue(-1, 10))
+    look(live)
+    assert warnings(caplog)[2:] == []
+    write_pair(tmp_path, "server", issue(-80, 10))
+    look(live)
+    (third,) = warnings(caplog)[2:]
+    assert third.startswith("the certificate expires on ")
+
+
+def issue(begins: float, ends: float) -> trustme.LeafCert:
+    """A certificate that is valid from so many days from now until so many days from now."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    begin, end = (now + datetime.timedelta(days=days) for days in (begins, ends))
+    return authority().issue_cert("127.0.0.1", not_before=begin, not_after=end)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "said"),
+    [
+        (-80, 30, None),
+        (-80, 15, None),
+        (-80, 13, "expires on"),
+        (-3, 3, None),
+        (-5, 1, "expires on"),
+        (-80, -0.01, "has expired on"),
+        (1, 90, "is not valid before"),
+        (-10, 365 * 90, None),  # a date after 2049 has another form
+    ],
+)
+def test_dates(begins: float, ends: float, said: str | None) -> None:
+    """They are those of the certificate in the file whose time ends first, which is the server's own here."""
+    text = b"".join(blob.bytes() for blob in issue(begins, ends).cert_chain_pems).decode()
+    problem = describe_dates(text)
+    assert problem is None if said is None else problem and said in problem
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"])
+def test_dates_that_cannot_be_read(text: str) -> None:
+    assert describe_dates(text) is None
