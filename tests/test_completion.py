@@ -47,7 +47,6 @@ EACH_SHELL = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A directory with the scripts of all"""
     for shell in SHELLS:
         (tmp_path / f"script.{shell}").write_text(render_script(make_command_line(), shell))
     return tmp_path

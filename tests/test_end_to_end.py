@@ -32,8 +32,6 @@ WELL = document("minified")
 
 
 def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> None:
-    """Makes requests over HTTP, and waits for each response."""
-
     def once(_: int) -> None:
         with socket.create_connection(("127.0.0.1", server.http), 20) as client:
             client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -59,7 +57,6 @@ def found_lines(running: Exporter, server: Uwsgi) -> list[str]:
 
 
 def total(series: dict[str, float], name: str, server: str) -> float:
-    """The sum of a metric over a server's workers."""
     return sum(value for key, value in series.items() if key.startswith(f'{name}{{server="{server}"'))
 
 

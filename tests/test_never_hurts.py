@@ -46,7 +46,6 @@ _CHANCE = random.Random(9)  # the same times and victims in every run
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[real_uwsgi.Uwsgi]:
-    """One uWSGI for all tests of this module."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         size = ("--processes", str(WORKERS), "--threads", str(THREADS))
         with real_uwsgi.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
@@ -366,7 +365,6 @@ def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
 
 
 def fill(pipe: int) -> None:
-    """Writes until the pipe is full."""
     os.set_blocking(pipe, False)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):

@@ -86,7 +86,6 @@ def in_service(server: Uwsgi, *requests: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Uwsgi]:
-    """A uWSGI whose nine threads serve the requests."""
     with uwsgi("--processes", "3", "--threads", "3", "--buffer-size", "8192", app=APP) as running:
         with in_service(running, *REQUESTS):
             wait_until(lambda: running.document().count(b'"in_request":1') == len(REQUESTS))

@@ -47,20 +47,16 @@ class Watched:
         return eventually(prometheus, lambda answer: answer[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def names(self) -> set[str]:
-        """The names of all alerts of which a notification was sent."""
         return {
             alert["labels"]["alertname"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def servers(self) -> set[str]:
-        """All servers about which a notification was sent."""
         return {
             alert["labels"]["server"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def pagerduty(self, name: str) -> str:
-        """The text of the page about this alert, as PagerDuty gets it."""
-
         def texts() -> list[str]:
             bodies = [body for path, body in self.receiver.notifications if path == "/pagerduty"]
             details = [

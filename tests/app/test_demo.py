@@ -363,7 +363,6 @@ def _demo(
 
 
 def _script(path: Path, *words: object) -> None:
-    """Writes a program that runs this command with further arguments."""
     path.write_text(f'#!/bin/sh\nexec {shlex.join(str(word) for word in words)} "$@"\n')
     path.chmod(0o755)
 

@@ -62,7 +62,6 @@ class Shown:
     exporter: int
 
     def document(self, name: str = "demo") -> Document:
-        """The exporter's document of one of its servers."""
         text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
         document: Document = json.loads(text)

@@ -31,7 +31,6 @@ def _hot(host: str = HERE) -> Server:
 
 
 def _workers(server: Uwsgi) -> dict[int, tuple[int, int]]:
-    """The PID and the number of requests in service of each worker."""
     document = json.loads(server.document(), strict=False)
     return {
         number: (worker["pid"], sum(core["in_request"] for core in worker["cores"]))

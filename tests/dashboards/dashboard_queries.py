@@ -28,7 +28,6 @@ class Query:
 
 
 def board(name: str) -> dict[str, Any]:
-    """A dashboard's JSON."""
     document: dict[str, Any] = json.loads((OUT / f"{name}.json").read_text())
     return document
 

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foun
 
 
 def run(*arguments: str) -> int:
-    """Runs `python3 -m dashboards`; returns its status."""
     from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
 
     return main(list(arguments))

@@ -81,7 +81,6 @@ class GrafanaQueries:
         return list(queries(name, values, seconds))
 
     def query(self, where: str) -> Query:
-        """The query of this dashboard, panel and letter."""
         (query,) = [query for query in self.queries(where.partition(":")[0]) if query.where == where]
         return query
 

@@ -34,7 +34,6 @@ needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl: apt-get i
 
 
 def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Values with others on top, as helm merges them."""
     result = dict(base)
     for name, value in change.items():
         old = result.get(name)
@@ -316,7 +315,6 @@ POD = f"{LABELS},pod="
 
 
 def expression() -> str:
-    """The template's expression with the labels filled in."""
     text = (CHART / "templates" / "_autoscaling.tpl").read_text()
     found = re.search(r'define "uwsgi-headroom.utilization" -}}\n.*? -}}\n(.*?){{- end }}', text, re.DOTALL)
     return re.sub(r" ?{{- \$labels -?}} ?", LABELS, found[1])

@@ -266,7 +266,6 @@ EXPLAINS = {"docs/turn-on-stats.md", "docs/security.md", "docs/settings.md"}
 
 
 def documents() -> list[str]:
-    """Every tracked file that tells people what to do."""
     listed = subprocess.run(["git", "ls-files", "-z", *ADVICE], cwd=ROOT, capture_output=True, text=True, check=True)
     endings = (".md", ".yml", ".yaml", ".service", ".txt", ".Debian")
     return [name for name in listed.stdout.split("\0") if name.endswith(endings) and (ROOT / name).is_file()]

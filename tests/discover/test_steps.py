@@ -67,23 +67,19 @@ def without_stats(ini: str = INI, *options: str) -> Iterator[Uwsgi]:
 
 
 def found(server: Uwsgi) -> FoundMaster:
-    """What discovery finds about a running uWSGI."""
     (master,) = [master for master in asyncio.run(find_masters()) if master.pid == server.pid]
     return master
 
 
 def launched(server: Uwsgi) -> Launch:
-    """How a running uWSGI was started."""
     return read_launch(found(server), time.monotonic() + 60)
 
 
 def planned(server: Uwsgi, reader: Reader = ME) -> Plan:
-    """The steps for a running uWSGI."""
     return plan(launched(server), "shop", reader, alike=1)
 
 
 def follow(made: Plan) -> None:
-    """Do what the steps say, to the letter."""
     for step in made.steps:
         if step.heading.startswith("Add at the end of "):
             file = Path(step.heading.removeprefix("Add at the end of ").rstrip(":"))
@@ -94,7 +90,6 @@ def follow(made: Plan) -> None:
 
 
 def answer(server: Uwsgi) -> int:
-    """The status with which the application answers."""
     with urlopen(f"http://127.0.0.1:{server.http}/", timeout=60) as response:
         return int(response.status)
 

@@ -46,8 +46,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[Journal]:
-    """All pages, as a client requests them."""
-
     async def find_earlier(since: float, before: Cursor, count: int) -> list[Event]:
         with HistoryFile(path, EPOCH) as file:
             return file.latest_events("shop", since, before, count)

@@ -20,7 +20,6 @@ from uwsgi_headroom.errors import ReadError
 
 @cache
 def described() -> Any:
-    """The description as a client reads it."""
     return json.loads(openapi.render())
 
 

@@ -31,7 +31,6 @@ def text_of(name: str) -> str:
 
 
 def rows(name: str, first: str) -> list[list[str]]:
-    """The rows of the table whose head begins with a cell."""
     _, found, table = (ROOT / name).read_text().partition(f"| {first} |")
     assert found, f"{name} has no table that begins with {first}"
     lines = [line for line in table.partition("\n\n")[0].splitlines()[2:] if line.startswith("|")]  # not a mark

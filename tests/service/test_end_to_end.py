@@ -76,7 +76,6 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def ask(listener: socket.socket) -> socket.socket:
-    """A connection that has requested metrics."""
     client = socket.socket(listener.family)
     client.settimeout(60)
     client.connect(listener.getsockname())
@@ -85,7 +84,6 @@ def ask(listener: socket.socket) -> socket.socket:
 
 
 def answer(client: socket.socket) -> bytes:
-    """The whole response."""
     received = b""
     while part := client.recv(65536):
         received += part

@@ -273,7 +273,6 @@ REQUESTS = 40_000
 
 @pytest.fixture(scope="module")
 def days() -> list[course.Course]:
-    """Twelve healthy days."""
     return [course.run(healthy.draw(seed), REQUESTS) for seed in SEEDS]
 
 

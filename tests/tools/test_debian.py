@@ -71,7 +71,6 @@ def machine(tmp_path, monkeypatch):
 
 
 def package(machine: Path, name: str, data: str, **programs: str) -> None:
-    """Puts a package into the archive, with programs and a data file."""
     folder = machine / "archive" / name
     for each, text in programs.items():
         program(folder / "bin" / each, text.replace("DATA", data))
@@ -91,7 +90,6 @@ def unpacked(machine: Path) -> set[str]:
 
 
 def asked(machine: Path) -> list[str]:
-    """The arguments of all calls of apt."""
     notes = machine / "notes"
     return [line.split("Timeout=5 ")[-1] for line in notes.read_text().splitlines()] if notes.exists() else []
 

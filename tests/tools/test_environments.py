@@ -27,7 +27,6 @@ fi
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with an existing but empty environment."""
     (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
     for name in (".venv", ".venv-uwsgi"):
         fake = tmp_path / name / "bin" / "python"
@@ -38,7 +37,6 @@ def checkout(tmp_path):
 
 
 def asked(checkout, name=".venv"):
-    """The arguments of all calls of pip in an environment."""
     notes = checkout / name / "bin" / "asked"
     return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
 

@@ -88,7 +88,6 @@ def serve(listener: socket.socket, answers: list[bytes]) -> None:
 
 
 def listening(path: str, answers: list[bytes]) -> threading.Thread:
-    """A real listener on a UNIX socket."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(8)

@@ -33,7 +33,6 @@ _STYLES = re.compile(rb"\x1b\[([0-9;]*)m")
 
 
 def rows(screen: str) -> list[list[str]]:
-    """The table of workers: its title and lines, as words."""
     lines = screen.splitlines()
     start = next((place for place, line in enumerate(lines) if line.strip().startswith("W ")), None)
     return [] if start is None else [line.split() for line in lines[start:-1] if line.strip() and not _is_below(line)]

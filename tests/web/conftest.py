@@ -22,6 +22,13 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The port of an exporter of a replayed busy server, with figures and a history."""
+    with serving(replayed("threads_4x8_busy"), sampling=True) as listening:
+        yield listening
+
+
+@pytest.fixture(scope="module")
 def page(chromium: Browser) -> Iterator[Tab]:
     """The page of a replayed server, whose modules can be imported."""
     with serving(replayed("threads_4x8_busy"), sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:

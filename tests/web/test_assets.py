@@ -164,7 +164,6 @@ LABELS = [(f"on-{part}", part) for part, _ in AREAS]
 
 
 def palettes() -> dict[str, dict[str, str]]:
-    """The colour variables of the style sheet, by theme."""
     light, dark = re.findall(r":root \{(.*?)\}", (live_page.FOLDER / "page.css").read_text(), re.DOTALL)[:2]
     colours = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
     return {"light": colours[0], "dark": colours[1]}

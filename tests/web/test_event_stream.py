@@ -20,7 +20,6 @@ from uwsgi_headroom.web.event_stream import EventStreams
 
 @contextlib.contextmanager
 def listening(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
-    """A stream that stays open until the block ends."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)

@@ -49,7 +49,6 @@ def shop() -> Iterator[Exporter]:
 
 
 def opened(shown: Tab, path: str = "/?range=300") -> Tab:
-    """The page with its charts drawn."""
     shown.open(path)
     shown.drawn()
     return shown
@@ -68,7 +67,6 @@ def chart(shown: Tab) -> dict[str, float]:
 
 
 def drag(shown: Tab, begin: float, end: float) -> None:
-    """Drag over the first chart, between these shares of its width."""
     box = chart(shown)
     mouse, y = shown.page.mouse, box["y"] + 50
     mouse.move(box["x"] + begin * box["width"], y)
@@ -219,7 +217,6 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def legend(shown: Tab) -> str:
-    """The time of the figures in the first legend."""
     return shown.text(".legend:not(.quiet) .when")
 
 

@@ -13,7 +13,6 @@ from tests.support import alert_scenes
 from tests.support.browser import Tab, tab
 from tests.support.exporter import exporter
 from tests.support.web_server import serving
-from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
 from tests.web.test_page_list_in_browser import FULL, MIXED, listing
 
@@ -132,15 +131,7 @@ def test_a_server_that_is_down(chromium: Browser) -> None:
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port of an exporter of a busy server, with figures and a history."""
-    with serving(replayed("threads_4x8_busy"), sampling=True) as served:
-        yield served
-
-
 def violations(shown: Tab) -> list[str]:
-    """What axe-core finds, as a rule and the element."""
     found = Axe().run(shown.page, options=RULES).response["violations"]
     return [f"{rule['id']}: {node['html'][:200]}: {node['failureSummary']}" for rule in found for node in rule["nodes"]]
 

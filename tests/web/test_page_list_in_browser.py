@@ -30,17 +30,14 @@ def port() -> Iterator[int]:
 
 
 def names(shown: Tab) -> list[str]:
-    """The servers of the list, in its order."""
     return shown.page.locator("tbody tr a").all_inner_texts()
 
 
 def chips(shown: Tab) -> list[str]:
-    """The buttons that choose states."""
     return shown.page.locator(".chips button:visible").all_inner_texts()
 
 
 def summary(name: str, status: schema.Status = "ok", **changes: object) -> schema.Summary:
-    """A server that is well, with changes."""
     of = schema.Summary(
         name=name,
         address=f"/run/uwsgi/{name}.stats",
@@ -68,7 +65,6 @@ def summary(name: str, status: schema.Status = "ok", **changes: object) -> schem
 def listing(
     chromium: Browser, port: int, servers: Sequence[schema.Summary], host: str | None = None, **options: int
 ) -> Iterator[Tab]:
-    """The list of these servers, in the order of the API."""
     ordered = tuple(sorted(servers, key=build.urgency))
     body = msgspec.json.encode(schema.Servers(time=1.8e9, version="1", servers=ordered, host=host)).decode()
     with tab(chromium, port, **options) as shown:

@@ -46,7 +46,6 @@ def test_events_that_go_on_are_one(page: Tab) -> None:
 
 
 def finding(code: str, severity: str = "critical", **changes: object) -> dict[str, object]:
-    """A finding of a document."""
     plain = {
         "title": f"About {code}.",
         "evidence": f"Seen: {code}. More.",

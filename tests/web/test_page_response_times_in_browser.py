@@ -18,12 +18,10 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def percentile(share: float, seconds: float | None, low: float, high: float, under: float | None = None) -> Percentile:
-    """A percentile of a document."""
     return Percentile(share=share, seconds=seconds, low=low, high=high, under=under)
 
 
 def response_times(*percentiles: Percentile, requests: int = 1000) -> str:
-    """A section of a document, as JSON."""
     return encode(ResponseTimes(requests=requests, interval=0.2, percentiles=percentiles))
 
 
@@ -50,7 +48,6 @@ def objective(*windows: Burn, **changes: object) -> str:
 
 
 def encode(section: object) -> str:
-    """A section of a document, as JSON."""
     return msgspec.json.encode(section).decode()
 
 

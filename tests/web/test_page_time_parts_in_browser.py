@@ -36,7 +36,6 @@ def page() -> Iterator[Tab]:
 
 
 def document(**changes: object) -> str:
-    """A JavaScript expression for a history document with these keys."""
     whole = {
         "time": [],
         "concurrency": {},

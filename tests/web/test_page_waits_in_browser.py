@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -14,8 +13,6 @@ from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, RouteHistory, WaitHistory
 from uwsgi_headroom.documents.response_times import Burn, Objective
@@ -70,13 +67,6 @@ _LABELS = """() => [...document.querySelectorAll(".part")].map((part) => {
     const behind = part.classList.contains("hatched") ? label : getComputedStyle(part);
     return [part.textContent, hex(label.color), hex(behind.backgroundColor)];
 })"""
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port of an exporter of a replayed server."""
-    with serving(replayed(SERVER), sampling=True) as listening:
-        yield listening
 
 
 def answer(intercepted: Intercepted, threads: int) -> None:
@@ -139,7 +129,6 @@ def history(threads: int) -> History:
 
 
 def opened(shown: Tab, threads: int = THREADS) -> Tab:
-    """The page with its charts drawn."""
     path = re.compile(rf"/api/v1/servers/{SERVER}(/events|/history)?(\?|$)")
     shown.page.route(path, lambda route: answer(route, threads))
     shown.open("/?range=300")
@@ -190,7 +179,6 @@ def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, thread
 
 
 def band_colour(shown: Tab, name: str) -> str:
-    """A colour of the style sheet."""
     return str(shown.page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"))
 
 

@@ -12,20 +12,11 @@ from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
 from tests.support.browser import Tab, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
 
 pytestmark = pytest.mark.integration
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port of an exporter of a replayed server, which completes no requests."""
-    with serving(replayed("threads_4x8_busy"), sampling=True) as listening:
-        yield listening
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +49,6 @@ def opened(shown: Tab, answer: msgspec.Struct | None = None) -> list[str]:
 
 
 def cells(shown: Tab) -> dict[str, list[str]]:
-    """The signs of each setting, by what its button says first."""
     script = """[...document.querySelectorAll(".settings button")].map((each) => each.getAttribute("aria-label"))"""
     parts = [label.split(": at most ") for label in shown.page.evaluate(script)]
     return {setting: rest.split("; ")[2:] for setting, rest in parts}

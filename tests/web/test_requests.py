@@ -185,7 +185,6 @@ def connected(server: LimitedServer) -> socket.socket:
 
 
 def answers(server: LimitedServer, data: bytes) -> bytes:
-    """Everything received until the connection is closed."""
     with connected(server) as client:
         client.sendall(data)
         return received(client)

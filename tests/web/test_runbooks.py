@@ -224,7 +224,6 @@ def page(port: int, name: str, **query: str) -> str:
 
 
 def commands(html: str, language: str = "sh") -> list[str]:
-    """The commands that a person copies from the page."""
     blocks = re.findall(rf'<pre class="{language}">(.*?)</pre>', html, re.DOTALL)
     return unescape(re.sub("<[^>]*>", "", "\n".join(blocks))).splitlines()
 

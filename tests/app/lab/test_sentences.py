@@ -243,7 +243,6 @@ def test_the_error_rate_counts_all_kinds() -> None:
 
 
 def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:
-    """The page from these outcomes."""
     return document.render(EXPERIMENTS, outcomes, machine(), directory, Length())
 
 

@@ -45,7 +45,6 @@ WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP
 
 
 def drawn(section: Waits, width: int) -> tuple[str, str]:
-    """The two lines, as text."""
     found = time_lines(with_waits(hot(), section), width)
     return found[0].plain, found[1].plain
 
