@@ -6,7 +6,7 @@ from tests import budgets
 from tests.budgets import Size
 
 
-def test_no_room_is_above_its_budget() -> None:
+def test_no_room_is_above_its_budget():
     """A change that adds lines takes as many away, or raises a budget with a reason."""
     excess = "\n".join(budgets.find_excess(budgets.read_budgets(budgets.TABLE.read_text()), budgets.measure()))
     assert not excess, f"""
@@ -15,7 +15,7 @@ A line has to pay: remove as many from the same room. If that is wrong, raise it
 with `# what it buys and what it replaced` behind it. `python -m tests.budgets` prints all sizes, and lowers budgets."""
 
 
-def test_budgets_are_only_lowered() -> None:
+def test_budgets_are_only_lowered():
     """What exceeds is named. What grew keeps its budget and its reason; what is gone has none; a new room gets none."""
     most = {"a": Size(10, 40.0), "b": Size(10, 40.0), "c": Size(10)}
     sizes = {"a": Size(11, 40.0), "b": Size(9, 40.1), "c": Size(10), "d": Size(1), "e.py": Size(601)}
@@ -27,7 +27,7 @@ def test_budgets_are_only_lowered() -> None:
     assert lowered.startswith("# head\n")
 
 
-def test_what_is_measured() -> None:
+def test_what_is_measured():
     """Folders of the package are rooms; functions count to their last line; a docstring with a second `and` says two
     things."""
     package = "exporter/uwsgi_headroom"

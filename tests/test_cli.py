@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")])
-def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+def test_version(capsys, arguments):
     assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
 
 
@@ -50,9 +49,7 @@ def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...])
         (("report", "--hist=/a"), 2),
     ],
 )
-def test_abbreviated_flags_are_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int
-) -> None:
+def test_abbreviated_flags_are_refused(capsys, arguments, status):
     """A flag has one name: an abbreviation would change its meaning, or become ambiguous, with the next flag."""
     ending, out, err = ended(capsys, *arguments)
     assert (ending, out) == (status, "")
@@ -60,7 +57,7 @@ def test_abbreviated_flags_are_refused(
     assert f"unknown option {flag}; did you mean {flag}" in err
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(capsys):
     """Help names the commands, and those name their flags and variables; that of `check` has the statuses for a
     monitoring system."""
     assert "discover" in ended(capsys, "--help")[1]
@@ -90,7 +87,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         ("--stats", "/a", "--web.listen-address", "192.0.2.1:1"),
     ],
 )
-def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+def test_wrongly_called(capsys, arguments):
     """A wrong call ends with status 2 and a line on standard error that repeats the wrong argument."""
     status, out, err = ended(capsys, *arguments)
     assert (status, out) == (2, "")
@@ -110,9 +107,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [*MISTAKES, (("/a", "--format", "xml"), "invalid choice: 'xml'")])
-def test_a_check_that_is_wrongly_called_is_unknown(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
-) -> None:
+def test_a_check_that_is_wrongly_called_is_unknown(capsys, arguments, reason):
     """Only a verdict ends with 0, 1 or 2, because a monitoring system takes these for the server's state."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, out) == (3, "")
@@ -121,9 +116,7 @@ def test_a_check_that_is_wrongly_called_is_unknown(
 
 
 @pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
-def test_a_wrong_call_has_the_format_that_was_asked_for(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
-) -> None:
+def test_a_wrong_call_has_the_format_that_was_asked_for(capsys, arguments, reason):
     """With JSON a document, and for a monitoring system a line, is printed on standard output."""
     status, out, err = ended(capsys, "check", "--format=json", *arguments)
     document = json.loads(out)
@@ -138,9 +131,7 @@ def test_a_wrong_call_has_the_format_that_was_asked_for(
 @pytest.mark.parametrize(
     "arguments", [("/nowhere/stats",), ("/nowhere/*.stats",), ("/nowhere/stats", "/nowhere/other")]
 )
-def test_what_is_not_there_has_the_format_that_was_asked_for(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
+def test_what_is_not_there_has_the_format_that_was_asked_for(capsys, arguments):
     """A server that is down is a verdict like any other, printed on standard output in every format."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, err) == (3, "")
@@ -153,7 +144,7 @@ def test_what_is_not_there_has_the_format_that_was_asked_for(
     assert "|" not in out
 
 
-def test_a_check_that_cannot_be_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_that_cannot_be_is_unknown(capsys):
     """Before the server is watched: a monitoring system would take status 2 for a server that is critical."""
     status, out, err = ended(capsys, "check", "/nowhere.stats", "--max-p95", "30ms:2s", "--format", "nagios")
     assert (status, err) == (3, "")
@@ -170,9 +161,7 @@ def test_a_check_that_cannot_be_is_unknown(capsys: pytest.CaptureFixture[str]) -
         (BrokenPipeError(), ""),
     ],
 )
-def test_a_check_that_fails_is_unknown(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failure: BaseException, reason: str
-) -> None:
+def test_a_check_that_fails_is_unknown(capfd, monkeypatch, failure, reason):
     """A fault of the program itself, and Ctrl-C, print one line; nothing is printed after the reader has left."""
 
     def fail(_line: object, _options: object) -> int:
@@ -197,7 +186,7 @@ def test_a_check_that_fails_is_unknown(
         (("completion", "bash"), 1),
     ],
 )
-def test_output_for_which_there_is_no_room(arguments: tuple[str, ...], status: int) -> None:
+def test_output_for_which_there_is_no_room(arguments, status):
     """The message says why, if there is room for that, and never is the status that of a verdict nobody has read."""
     for errors in (subprocess.PIPE, None):
         with open("/dev/full", "w") as full:
@@ -214,7 +203,7 @@ def test_output_for_which_there_is_no_room(arguments: tuple[str, ...], status: i
         assert "Traceback" not in (ran.stderr or "")
 
 
-def test_a_standard_stream_that_is_closed() -> None:
+def test_a_standard_stream_that_is_closed():
     """Nothing else gets its descriptor, to which the log would be written."""
     reading, writing = os.pipe()
     program = f"""
@@ -240,12 +229,12 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
     assert ran.returncode == 0
 
 
-def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_does_nothing_to_a_terminal(capsys):
     assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
 
 
-def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_mistake_in_the_file(capsys, tmp_path):
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stat: /a\n")
     status, _, err = ended(capsys, "--config", str(path))
@@ -253,7 +242,7 @@ def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert err == f"uwsgi-headroom: {path}:2: unknown key 'stat'; did you mean 'stats'?\n"
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
@@ -262,7 +251,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--web.listen-address" in err
 
 
-def test_a_mistake_prints_no_traceback() -> None:
+def test_a_mistake_prints_no_traceback():
     ran = run("--stats", "shop")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
@@ -279,7 +268,7 @@ def test_a_mistake_prints_no_traceback() -> None:
         ("discover", ("discover",)),
     ],
 )
-def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:
+def test_ctrl_c_while_it_loads(module, arguments):
     program = f"""
 import signal, sys
 from uwsgi_headroom.__main__ import main
@@ -297,7 +286,7 @@ main()
 
 
 @pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
-def test_help_imports_no_command(command: str) -> None:
+def test_help_imports_no_command(command):
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
         capture_output=True,
@@ -330,7 +319,7 @@ HOSTILE = {
 }
 
 
-def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_logfmt_line_is_one_line(capfd):
     """Whatever a value contains, its record is one line, and no part of the value looks like another field."""
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
@@ -340,7 +329,7 @@ def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
 
 
-def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_json_line_is_one_object(capfd):
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
     assert line.isascii()
@@ -350,7 +339,7 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     assert document["ts"].endswith("Z")
 
 
-def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_ends_it(capsys, monkeypatch):
     monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
     status, _, err = ended(capsys, "serve")
     assert (status, err) == (
@@ -359,7 +348,7 @@ def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeyp
     )
 
 
-def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
+def test_variables_of_orchestration_are_one_line_of_the_log():
     """In a pod with a Kubernetes service of the same name, the exporter starts and logs the ignored variables."""
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
@@ -382,14 +371,12 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     ("host", "exposed"),
     [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
 )
-def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
+def test_a_listener_beyond_loopback_is_exposed(host, exposed):
     """The log warns about such listeners, because there is neither login nor TLS."""
     assert is_exposed(host) == exposed
 
 
-def test_a_listener_on_loopback_is_no_warning(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listener_on_loopback_is_no_warning(capfd, monkeypatch):
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -405,7 +392,7 @@ def test_a_listener_on_loopback_is_no_warning(
     assert "url=http://127.0.0.1:" in lines[0]
 
 
-def test_a_message_is_bounded() -> None:
+def test_a_message_is_bounded():
     """It keeps its first and its last words: the place, and what to do."""
     message = str(HeadroomError(f"config.yml: {'x' * 1_000_000}: give a name"))
     assert len(message) < LONGEST_MESSAGE + 100

@@ -21,8 +21,7 @@ from uwsgi_headroom.kernel.waits.system_calls import find_calls
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,
-        reason="the system calls of this architecture were never tried",
+        not find_calls() or not find_calls().tried, reason="the system calls of this architecture were never tried"
     ),
 ]
 
@@ -77,7 +76,7 @@ def pids(uwsgi_: Uwsgi) -> set[int]:
 EXPECTED = {("audit", 6): {"lock"}, ("query", 4): {"sleep"}}
 
 
-def test_lines_of_a_running_server(application: Path) -> None:
+def test_lines_of_a_running_server(application):
     """Page and API have the lines; metrics the functions; findings the line of those who wait, of the one that has the
     lock, and of a request that is stuck. Workers that are replaced meanwhile change nothing."""
     touched = application.parent / "reload"
@@ -118,7 +117,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
         assert not running.lines("internal error")
 
 
-def test_a_server_that_is_gone_and_back(application: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_and_back(application, tmp_path):
     """It is looked at again; a reload of the exporter's configuration turns it off; the end waits for nothing."""
     stats = tmp_path / "shop.stats"
     configuration = tmp_path / "headroom.yml"

@@ -154,7 +154,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
+def test_bad_input(bad_inputs, name):
     """Every server is up or down. A server that is down has a series besides its verdict and counters, one log line,
     and its reason on the page."""
     running, scrapes, page = bad_inputs
@@ -176,7 +176,7 @@ def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], nam
         assert "✓ up" in row
 
 
-def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
+def test_bad_input_leaves_others_alone(bad_inputs):
     """The good server has all its figures in every scrape."""
     running, scrapes, _page = bad_inputs
     for series in scrapes:
@@ -187,7 +187,7 @@ def test_bad_input_leaves_others_alone(bad_inputs: tuple[Exporter, list[dict[str
     assert not running.lines("internal")
 
 
-def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, float]], str]) -> None:
+def test_no_word_of_a_request_leaves(bad_inputs):
     """Metrics, page and log contain nothing of the requests in the hostile documents."""
     running, _scrapes, page = bad_inputs
     everything = running.get()[1] + page + running.log.read_text()
@@ -198,7 +198,7 @@ def test_no_word_of_a_request_leaves(bad_inputs: tuple[Exporter, list[dict[str, 
 # ---------------------------------------------------------------- real uWSGI
 
 
-def test_several_real_servers_one_of_them_down() -> None:
+def test_several_real_servers_one_of_them_down():
     """With several uWSGI servers, one of them missing, each has its own correct figures."""
     with (
         uwsgi("--processes", "2", "--threads", "3") as two,
@@ -228,7 +228,7 @@ def test_several_real_servers_one_of_them_down() -> None:
     assert series[f"uwsgi_socket_max_queue_length{{{socket_label}}}"] == 100
 
 
-def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
+def test_a_server_that_vanishes_and_returns(tmp_path):
     """A server that has gone is down, with one log line; when it returns, its figures return, with another log line."""
     stats = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
@@ -248,7 +248,7 @@ def test_a_server_that_vanishes_and_returns(tmp_path: Path) -> None:
         assert 1 <= len(running.lines("cannot read", "server=shop")) <= 2  # gone, and then still loading
 
 
-def test_a_full_reload_resets_counters() -> None:
+def test_a_full_reload_resets_counters():
     """SIGHUP resets uWSGI's counters under the same master, and the exported counters restart from zero."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, times=20)
@@ -263,7 +263,7 @@ def test_a_full_reload_resets_counters() -> None:
         assert after['uwsgi_host_facts_available{server="shop"}'] == 1
 
 
-def test_a_worker_killed_and_respawned() -> None:
+def test_a_worker_killed_and_respawned():
     """A worker killed in a request is respawned: its respawns grow, its requests stay, and no thread stays busy."""
     worker = {"server": "shop", "worker_id": "1"}
     label = "{" + ",".join(f'{key}="{value}"' for key, value in worker.items()) + "}"
@@ -282,7 +282,7 @@ def test_a_worker_killed_and_respawned() -> None:
         assert series[f"uwsgi_worker_open_fds{label}"] > 3
 
 
-def test_shares_equal_uwsgitops() -> None:
+def test_shares_equal_uwsgitops():
     """Shares computed from the metrics equal the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
     assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m tools.prepare test"
@@ -320,7 +320,7 @@ def test_shares_equal_uwsgitops() -> None:
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "in a scrape"])
-def test_it_ends_when_told(sign: signal.Signals, busy: bool) -> None:
+def test_it_ends_when_told(sign, busy):
     """SIGINT and SIGTERM end the exporter without a traceback, even during a scrape that waits for a server."""
     with contextlib.ExitStack() as stack:
         silent = stack.enter_context(bad_servers.accepts_and_never_writes("unix"))
@@ -356,7 +356,7 @@ def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
 
 @pytest.mark.parametrize("signals", signalled.SIGNALS)
 @pytest.mark.parametrize("moment", signalled.MOMENTS)
-def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], moment: str, signals: str) -> None:
+def test_a_signal_ends_it_at_any_moment(endings, moment, signals):
     """SIGINT and SIGTERM, once and twice, end the exporter in the same way at every moment, even with a scrape and a
     stream in progress: it logs nothing about its end, and its exit status is that of the first signal."""
     status, log = endings[f"{moment} {signals}"]
@@ -366,14 +366,14 @@ def test_a_signal_ends_it_at_any_moment(endings: dict[str, tuple[int, str]], mom
 
 
 @pytest.mark.parametrize("moment", signalled.HANGUPS)
-def test_a_hangup_is_harmless_at_any_moment(endings: dict[str, tuple[int, str]], moment: str) -> None:
+def test_a_hangup_is_harmless_at_any_moment(endings, moment):
     """SIGHUP, twice, then SIGTERM: the exporter reloads or is already ending, and ends as after SIGTERM alone."""
     status, log = endings[f"{moment} SIGHUP"]
     assert status == -signal.SIGTERM, log
     assert [line for line in log.splitlines() if " level=info " not in line] == []
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
@@ -383,7 +383,7 @@ def test_a_port_that_is_taken() -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_several_addresses_to_listen_on() -> None:
+def test_several_addresses_to_listen_on():
     port = free_port()
     with exporter("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}") as running:
         assert running.scrape()
@@ -393,7 +393,7 @@ def test_several_addresses_to_listen_on() -> None:
 # ---------------------------------------------------------------- discovery
 
 
-def test_without_an_address_it_finds_uwsgi() -> None:
+def test_without_an_address_it_finds_uwsgi():
     """Without configured servers, the exporter finds the local ones and exports them."""
     with uwsgi("--processes", "2") as server, exporter() as running:
         (line,) = found_lines(running, server)
@@ -401,7 +401,7 @@ def test_without_an_address_it_finds_uwsgi() -> None:
         assert running.scrape()[f'uwsgi_threads_configured{{server="{name}"}}'] == 2
 
 
-def test_two_found_servers_of_one_file_name() -> None:
+def test_two_found_servers_of_one_file_name():
     """Two servers whose sockets have the same file name in different folders are both exported."""
     with uwsgi() as one, uwsgi() as two, exporter() as running:
         for server in (one, two):
@@ -409,7 +409,7 @@ def test_two_found_servers_of_one_file_name() -> None:
             assert running.scrape()[f'uwsgi_up{{server="{server.stats}"}}'] == 1
 
 
-def test_discover_prints_what_to_run() -> None:
+def test_discover_prints_what_to_run():
     """`discover` prints one command for all servers that it found, and how to enable the stats of the others."""
     with uwsgi("--processes", "2", "--threads", "2") as server, uwsgi(stats=False) as mute:
         ask(mute, "/", times=1)  # it listens before it has workers, and is no master until then
@@ -424,7 +424,7 @@ def test_discover_prints_what_to_run() -> None:
     assert any("--stats " in part and "--if-dir " in part for part in parts[begin : begin + 6])
 
 
-def test_discover_finds_http_and_tcp() -> None:
+def test_discover_finds_http_and_tcp():
     """`discover` distinguishes a raw stats server on TCP from one that speaks HTTP, and reads both."""
     raw, web = free_port(), free_port()
     with (
@@ -436,7 +436,7 @@ def test_discover_finds_http_and_tcp() -> None:
     assert f"=tcp://127.0.0.1:{raw}" in ran.stdout
 
 
-def test_discover_touches_no_application_socket() -> None:
+def test_discover_touches_no_application_socket():
     """`discover` connects to no application socket: with the only worker busy, the queues stay empty."""
     with uwsgi("--processes", "1", "--listen", "16") as server, in_service(server):
         wait_until(lambda: b'"status":"busy"' in server.document())
@@ -457,7 +457,7 @@ def test_discover_touches_no_application_socket() -> None:
 
 
 @as_root
-def test_nothing_to_find() -> None:
+def test_nothing_to_find():
     """Without an address and a readable uWSGI, the exporter says how to enable stats, and the status is 1."""
     code = """
 import contextlib
@@ -477,7 +477,7 @@ for there in (contextlib.nullcontext(), uwsgi(stats=False)):
     assert "Traceback" not in nobody + mute
 
 
-def test_it_has_a_command() -> None:
+def test_it_has_a_command():
     command = shutil.which("uwsgi-headroom", path=str(Path(sys.executable).parent))
     assert command, "the package is not installed: python3 -m tools.prepare test"
     assert run("--version").stdout.startswith("uwsgi-headroom ")

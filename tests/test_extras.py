@@ -12,7 +12,7 @@ from tools.environments import ROOT
 from uwsgi_headroom import extras
 
 
-def test_requirements_are_those_of_the_extras() -> None:
+def test_requirements_are_those_of_the_extras():
     """Each package with its range, and none is forgotten."""
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -35,7 +35,7 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return environment
 
 
-def test_in_an_environment_of_pip_or_pipx(prefix: Path) -> None:
+def test_in_an_environment_of_pip_or_pipx(prefix):
     """The pip of the Python that runs, with every package that is missing; pipx by the environment's name, which may
     have a suffix."""
     said = extras.describe_missing(["jinja2", "numpy"])
@@ -44,7 +44,7 @@ def test_in_an_environment_of_pip_or_pipx(prefix: Path) -> None:
     assert extras.describe_missing(["rich"]) == "rich: pipx inject 'my tools' 'rich>=13.7,<16'"
 
 
-def test_in_the_debian_package(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_debian_package(prefix, monkeypatch):
     """Debian's Python takes no packages: the package's modules run in an environment beside it."""
     home = Path(extras.__file__).parents[1]
     monkeypatch.setattr(extras, "DEBIAN", home)
@@ -53,7 +53,7 @@ def test_in_the_debian_package(prefix: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert f"PYTHONPATH={home} ~/headroom/bin/python -m uwsgi_headroom" in said
 
 
-def test_in_an_image_and_in_one_file(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_an_image_and_in_one_file(prefix, monkeypatch):
     """Nothing can be added there, so no command is advised."""
     monkeypatch.setattr(extras, "CONTAINER", prefix / "healthcheck.py")
     assert "this image" not in extras.describe_missing(["numpy"])
@@ -63,7 +63,7 @@ def test_in_an_image_and_in_one_file(prefix: Path, monkeypatch: pytest.MonkeyPat
     assert "cannot be added to this one-file program" in extras.describe_missing(["numpy"])
 
 
-def test_paths_are_those_of_the_packages() -> None:
+def test_paths_are_those_of_the_packages():
     """Where the launcher of the Debian package and the image have their modules."""
     launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
     assert f'"{extras.DEBIAN}"' in launcher

@@ -46,7 +46,7 @@ def named_modules(text: str) -> Iterator[str]:
 
 
 @guides
-def test_what_a_page_names_exists(guide: Path) -> None:
+def test_what_a_page_names_exists(guide):
     """Modules, also without the folder that all of them are in; tests; constants, in the file that the page says."""
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
@@ -57,7 +57,7 @@ def test_what_a_page_names_exists(guide: Path) -> None:
         assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
 
 
-def test_modules_in_code_exist() -> None:
+def test_modules_in_code_exist():
     """Those that a docstring, a comment or a message names by folder and file."""
     folders = "|".join(sorted(FOLDERS))
     path = re.compile(rf"(?<![\w./-])(?:exporter/uwsgi_headroom/)?((?:{folders})/[\w/]+\.(?:py|js|css))\b")
@@ -67,7 +67,7 @@ def test_modules_in_code_exist() -> None:
     assert [pair for pair in sorted(named) if not any((place / pair[0]).exists() for place in places)] == []
 
 
-def test_something_is_read() -> None:
+def test_something_is_read():
     text = "\n".join(map(prose, GUIDES))
     assert len(set(named_modules(text))) > 50
     assert len(set(quoted_messages())) > 60
@@ -103,13 +103,13 @@ def quoted_messages() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("message", sorted(set(quoted_messages())))
-def test_messages_are_those_of_the_program(message: str) -> None:
+def test_messages_are_those_of_the_program(message):
     """Each part of a quotation, between the dots, stands in a text of the code."""
     for part in message.split("…"):
         assert part.strip() in written_texts(), part
 
 
-def test_every_reason_event_and_folder_is_explained() -> None:
+def test_every_reason_event_and_folder_is_explained():
     rows = re.findall(r"^\| `(\w+)` \| `", TROUBLESHOOTING.read_text(), re.MULTILINE)
     assert set(rows) == set(REASONS)
     assert KIND_TEXTS.keys() == set(KINDS)

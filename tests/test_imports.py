@@ -92,7 +92,7 @@ def _named(path: Path) -> list[str]:
     return [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
 
 
-def test_what_a_module_does_not_load() -> None:
+def test_what_a_module_does_not_load():
     """Those that read and judge work without Prometheus' client and the web server; settings, without what is set; an
     exporter without a history file, without a database; the kernel's facts, without a reading."""
     modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
@@ -108,7 +108,7 @@ def test_what_a_module_does_not_load() -> None:
 
 
 @pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measured"])
-def test_the_analysis_loads_no_collector(module: str) -> None:
+def test_the_analysis_loads_no_collector(module):
     """The analysis knows a server from a record and a window only, whichever module made them."""
     imported = _imported(f"analysis.{module}")
     assert "uwsgi_headroom.record" in imported
@@ -116,20 +116,20 @@ def test_the_analysis_loads_no_collector(module: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ANALYSIS.rglob("*.py")), ids=lambda path: str(path.relative_to(ANALYSIS)))
-def test_no_module_of_the_analysis_names_a_collector(path: Path) -> None:
+def test_no_module_of_the_analysis_names_a_collector(path):
     """Nor does it name one for its types, or import one inside a function."""
     assert [name for name in _named(path) if name.startswith(COLLECTORS)] == []
 
 
 @pytest.mark.parametrize("folder", ["alerts", "app", "dashboards", "deploy", "exporter"])
-def test_nothing_but_tests_and_tools_imports_tests(folder: str) -> None:
+def test_nothing_but_tests_and_tools_imports_tests(folder):
     """What tests share with the demo is outside `tests/`."""
     modules = list((ROOT / folder).rglob("*.py"))
     assert {path: name for path in modules for name in _named(path) if name.split(".")[0] == "tests"} == {}
     assert [path for path in modules if re.search(r"\btests\.support\b", path.read_text())] == []
 
 
-def test_a_record_needs_nothing() -> None:
+def test_a_record_needs_nothing():
     """Those who fill a record and those who judge it import it, so it imports no other part of the package."""
     own = [name for name in _imported("record") if name.startswith("uwsgi_headroom.")]
     assert "uwsgi_headroom.record" in own
@@ -165,14 +165,14 @@ def _imports_from_outside(room: str) -> dict[str, list[str]]:
     return found
 
 
-def test_every_room_has_a_door() -> None:
+def test_every_room_has_a_door():
     """The table has each folder of the package, and no other."""
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
     assert rooms == DOORS.keys(), "DOORS in this file has a row for each folder of the package"
 
 
 @pytest.mark.parametrize("room", DOORS)
-def test_doors_are_modules_that_others_use(room: str) -> None:
+def test_doors_are_modules_that_others_use(room):
     """A door that names no module was renamed or removed; one that nobody uses is closed."""
     missing = [name for name in DOORS[room].split() if not _module_path(f"{room}.{name}")]
     assert not missing, f"DOORS names modules of {room}/ that do not exist: write their new names, or remove them"
@@ -181,7 +181,7 @@ def test_doors_are_modules_that_others_use(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", DOORS)
-def test_nobody_goes_past_a_door(room: str) -> None:
+def test_nobody_goes_past_a_door(room):
     """Others import of a room what its `__init__` hands out, or a module that DOORS lists."""
     past = {name: files for name, files in _imports_from_outside(room).items() if name not in DOORS[room].split()}
     assert not past, (
@@ -190,7 +190,7 @@ def test_nobody_goes_past_a_door(room: str) -> None:
     )
 
 
-def test_no_circle_of_rooms() -> None:
+def test_no_circle_of_rooms():
     """Of the folders, and of the modules beside them, none needs itself by way of others."""
     imports = read_imports()
     reached = {part: set(imports[part]) for part in imports}

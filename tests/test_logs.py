@@ -26,7 +26,7 @@ def command(style: str, lines: int) -> list[str]:
     return [sys.executable, "-c", SCRIPT, style, str(lines)]
 
 
-def test_the_last_lines_get_out() -> None:
+def test_the_last_lines_get_out():
     """A program that ends right after logging has written all lines. JSON has the same fields."""
     done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
     lines = done.stderr.splitlines()
@@ -36,7 +36,7 @@ def test_the_last_lines_get_out() -> None:
     assert '"msg": "a line", "number": 0' in done.stderr
 
 
-def test_level_and_style_change_while_it_runs() -> None:
+def test_level_and_style_change_while_it_runs():
     """After `adjust`, lines have the other style, and lines below the level are left out, each line once."""
     script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
     done = subprocess.run(
@@ -47,7 +47,7 @@ def test_level_and_style_change_while_it_runs() -> None:
     assert '"level": "warning", "msg": "loud"' in last
 
 
-def test_nobody_waits_for_a_full_pipe() -> None:
+def test_nobody_waits_for_a_full_pipe():
     """If nobody reads, lines that do not fit into the pipe are dropped, and the program continues and ends."""
     reader, writer = os.pipe()
     try:
@@ -58,7 +58,7 @@ def test_nobody_waits_for_a_full_pipe() -> None:
     assert done.stdout == b"done\n"
 
 
-def test_dropped_lines_are_counted() -> None:
+def test_dropped_lines_are_counted():
     reader, writer = os.pipe()
     script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
     program = [sys.executable, "-c", script, "logfmt", "5000"]
@@ -100,7 +100,7 @@ def fits(writer: BackgroundWriter, text: bytes) -> bool:
     return True
 
 
-def test_texts_are_written_in_order() -> None:
+def test_texts_are_written_in_order():
     """A text larger than the pipe is written whole, as the reader makes room."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
@@ -116,7 +116,7 @@ def test_texts_are_written_in_order() -> None:
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 3) == MORE_THAN_A_PIPE_HOLDS + b"end"
 
 
-def test_it_is_busy_while_nobody_reads() -> None:
+def test_it_is_busy_while_nobody_reads():
     """`finish` gives up after its timeout; when the reader continues, the text still arrives."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
@@ -128,7 +128,7 @@ def test_it_is_busy_while_nobody_reads() -> None:
         assert not writer.busy
 
 
-def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
+def test_a_bounded_writer_refuses_what_does_not_fit():
     """Two texts may wait behind the one in progress; accepted texts are written, and then there is room again."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test", most_waiting=2)
@@ -142,7 +142,7 @@ def test_a_bounded_writer_refuses_what_does_not_fit() -> None:
         assert reader.read(1) == b"z"
 
 
-def test_an_unbounded_writer_refuses_nothing() -> None:
+def test_an_unbounded_writer_refuses_nothing():
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
@@ -151,7 +151,7 @@ def test_an_unbounded_writer_refuses_nothing() -> None:
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
 
 
-def test_a_reader_that_is_gone_is_reported() -> None:
+def test_a_reader_that_is_gone_is_reported():
     """Each failed write is reported once, including those of waiting texts, and the writer continues."""
     failures: list[str] = []
     with pipe() as (reader, descriptor):
@@ -164,7 +164,7 @@ def test_a_reader_that_is_gone_is_reported() -> None:
     assert not writer.busy
 
 
-def test_a_failed_write_is_ignored_by_default() -> None:
+def test_a_failed_write_is_ignored_by_default():
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         reader.close()

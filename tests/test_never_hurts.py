@@ -209,7 +209,7 @@ situations = pytest.mark.parametrize(
 
 
 @situations
-def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
+def test_uwsgi_reloads(server, situation):
     """uWSGI reloads, whatever the exporter does."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
@@ -217,7 +217,7 @@ def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
 
 
 @situations
-def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
+def test_uwsgi_respawns_a_killed_worker(server, situation):
     """uWSGI respawns a killed worker, whatever the exporter does, and within 2 s if the exporter has ended."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
@@ -225,7 +225,7 @@ def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Sit
 
 
 @situations
-def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
+def test_nobody_waits_longer_than_the_deadline(server, situation):
     """Another reader of the same stats server never waits long, while the exporter runs and after its end. After the
     situation, the exporter samples as before."""
     longest = 0.0
@@ -243,7 +243,7 @@ def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situati
     assert longest < TIMEOUT_SECONDS + SLACK_SECONDS
 
 
-def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
+def test_one_connection_at_a_time(server):
     """uWSGI has at most one connection of the exporter at a time, however many clients scrape."""
     open_now = most = total = 0
 
@@ -291,7 +291,7 @@ def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
         yield running
 
 
-def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
+def test_a_held_master_still_reloads(server):
     """A signal interrupts the write; uWSGI then gives up the write after its `socket-timeout` (4 s), and reloads."""
     with held(server) as running:
         logged = log_of(server, "")
@@ -302,7 +302,7 @@ def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
         assert running.is_stopped()
 
 
-def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
+def test_a_signal_frees_a_held_master(server):
     """SIGUSR1, on which uWSGI only logs its statistics, frees the master in the same way."""
     with held(server) as running:
         os.kill(server.pid, signal.SIGUSR1)
@@ -311,7 +311,7 @@ def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
 
 
 @pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.resume], ids=lambda let_go: let_go.__name__)
-def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
+def test_a_held_master_respawns_when_it_is_let_go(server, let_go):
     """A worker that was killed meanwhile is back within 2 s after the stopped exporter ends or continues."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
@@ -320,7 +320,7 @@ def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_
         real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
 
-def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
+def test_more_connections_than_descriptors(server):
     """Silent connections use only their part of the descriptors: no read fails for lack of one, and nothing is logged
     endlessly."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -348,7 +348,7 @@ def is_refused(running: Exporter) -> bool:
     return status != 200
 
 
-def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
+def test_a_log_that_nobody_reads(server):
     """The exporter continues although standard error is a full pipe: if it waited there, it might wait during a
     read."""
     reader, writer = os.pipe()

@@ -117,7 +117,7 @@ def arguments(server: Uwsgi, broken: Path) -> list[str]:
     return ["--stats", f"app={server.stats}", "--stats", f"broken=file://{broken}", "--log.level", "debug"]
 
 
-def test_on_only_routes_are_shown(server: Uwsgi, broken: Path) -> None:
+def test_on_only_routes_are_shown(server, broken):
     """Routes are named in metrics, API and history; no other word of a request is in any output or in the log."""
     template = ("--route-template", "/orders/{order}/items")
     with exporter(*arguments(server, broken), "--routes", *template) as running:
@@ -139,7 +139,7 @@ def test_on_only_routes_are_shown(server: Uwsgi, broken: Path) -> None:
     assert [secret for secret in SECRETS if secret in shown] == []
 
 
-def test_off_nothing_is_shown(server: Uwsgi, broken: Path) -> None:
+def test_off_nothing_is_shown(server, broken):
     with exporter(*arguments(server, broken)) as running:
         wait_until(lambda: json.loads(running.get("/api/v1/servers/app")[1])["window"])
         document = json.loads(running.get("/api/v1/servers/app")[1])

@@ -25,7 +25,7 @@ def harmless(text: str) -> bool:
 
 
 @given(ANY_TEXT)
-def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
+def test_whatever_a_name_holds_its_text_is_harmless(text):
     """No character that moves the cursor, breaks the line, changes its direction or is hidden gets through, even in a
     paragraph."""
     assert harmless(escape_text(text))
@@ -33,7 +33,7 @@ def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
 
 
 @pytest.mark.parametrize("character", sorted(DIRECTIONS + WITHOUT_WIDTH + CONTROLS))
-def test_each_dangerous_character_is_escaped(character: str) -> None:
+def test_each_dangerous_character_is_escaped(character):
     """The escape is a backslash and the character's number or letter; the surrounding text stays."""
     escaped = escape_text(f"a{character}b")
     assert harmless(escaped)
@@ -42,7 +42,7 @@ def test_each_dangerous_character_is_escaped(character: str) -> None:
     assert escaped.encode().decode("unicode_escape") == f"a{character}b"
 
 
-def test_where_a_line_breaks() -> None:
+def test_where_a_line_breaks():
     """Between words, but a command and a figure with its unit stay together. Escapes are those that people know."""
     assert escape_text("\x1b]0;x\x07\n\u202e") == "\\x1b]0;x\\x07\\n\\u202e"
     text = "First see what they wait for: run `sudo program check /run/uwsgi/shop.stats`, then decide."
@@ -52,12 +52,12 @@ def test_where_a_line_breaks() -> None:
 
 
 @given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
-def test_text_that_can_be_read_stays(text: str) -> None:
+def test_text_that_can_be_read_stays(text):
     assert escape_text(text) == text
 
 
 @given(st.lists(ANY_TEXT, max_size=4), st.sampled_from(["utf-8", "ascii", "latin-1"]))
-def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
+def test_a_line_is_printed_as_one_line(lines, encoding):
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
     print_lines(lines, output)
     output.seek(0)
@@ -68,7 +68,7 @@ def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 40))
-def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> None:
+def test_a_bar_is_as_long_as_its_part(value, of, cells):
     """A bar is never longer than its cells, and full if the value is the whole or more."""
     drawn = bar(value, of, cells)
     assert len(drawn) <= cells
@@ -76,7 +76,7 @@ def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> No
         assert drawn == "█" * cells
 
 
-def test_a_spark_has_gaps_where_nothing_is_known() -> None:
+def test_a_spark_has_gaps_where_nothing_is_known():
     """The largest value is the highest bar, unless a maximum is given. Values are shrunk to means without gaps; the
     oldest group may be smaller."""
     assert sparkline([0.0, None, 4.0, 8.0]) == "▁ ▅█"

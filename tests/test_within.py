@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +20,7 @@ async def after(seconds: float, result: str | Exception) -> str:
     return result
 
 
-def test_a_result_an_error_and_a_timeout() -> None:
+def test_a_result_an_error_and_a_timeout():
     """They are those of the work; after the time, the work has ended, too."""
     assert asyncio.run(within(60, after(0, "done"))) == "done"
     with pytest.raises(ValueError, match="wrong"):
@@ -39,7 +39,7 @@ def test_a_result_an_error_and_a_timeout() -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_a_cancellation_at_any_moment_is_kept(turns: int) -> None:
+def test_a_cancellation_at_any_moment_is_kept(turns):
     """Also if the work ends in the same turn of the loop, as that of clients without a pause does."""
 
     async def scenario() -> bool:
@@ -70,7 +70,7 @@ def _the_handler_of_the_tests_stays() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_pythons_own_handler_steps_aside() -> None:
+def test_pythons_own_handler_steps_aside():
     """Python's handler is restored when the block ends, even by an error."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(ModuleNotFoundError), interrupts.ending_the_process():
@@ -80,7 +80,7 @@ def test_pythons_own_handler_steps_aside() -> None:
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda _signal, _frame: None])
-def test_another_handler_stays(handler: Callable[..., object] | signal.Handlers) -> None:
+def test_another_handler_stays(handler):
     signal.signal(signal.SIGINT, handler)
     with interrupts.ending_the_process():
         assert signal.getsignal(signal.SIGINT) == handler

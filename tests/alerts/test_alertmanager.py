@@ -29,7 +29,7 @@ def amtool(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([find("amtool"), *words], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_amtool_accepts_the_configuration_which_has_no_secret() -> None:
+def test_amtool_accepts_the_configuration_which_has_no_secret():
     """Its template is found. The files with the secrets need not exist."""
     checked = amtool("check-config", str(CONFIG))
     assert checked.returncode == 0, checked.stderr
@@ -52,7 +52,7 @@ def test_amtool_accepts_the_configuration_which_has_no_secret() -> None:
         ("alertname=UwsgiDown severity=disaster", "ticket"),
     ],
 )
-def test_a_severity_has_its_receiver(labels: str, receiver: str) -> None:
+def test_a_severity_has_its_receiver(labels, receiver):
     """Critical alerts page, warnings are tickets, info is info; alerts of no known severity are tickets, too."""
     tested = amtool(
         "config", "routes", "test", f"--config.file={CONFIG}", f"--verify.receivers={receiver}", *labels.split()
@@ -132,7 +132,7 @@ def over(ended: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.integration
-def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
+def test_a_page_says_what_to_do_and_where_to_look(running):
     """Slack and PagerDuty get status, summary, numbers, runbook, dashboard and the time of the start."""
     hot = alert("UwsgiHotWorkerSaturated", "critical", "page", startsAt=two_hours_ago())
     running.post(hot)
@@ -163,7 +163,7 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_a_page_without_links(running: Running) -> None:
+def test_a_page_without_links(running):
     """Where no address is known, there is no link, and nothing leads to an empty address."""
     page = alert("UwsgiUsersHurt", "critical", "nolinks")
     page["annotations"] = {name: page["annotations"][name] for name in ("summary", "description")}
@@ -175,7 +175,7 @@ def test_a_page_without_links(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_a_page_is_taken_back(running: Running) -> None:
+def test_a_page_is_taken_back(running):
     """When the alert ends, Slack says so and how long it lasted, and PagerDuty's incident is resolved."""
     saturated = alert("UwsgiUsersHurt", "critical", "repaired", startsAt=two_hours_ago())
     running.post(saturated)
@@ -191,7 +191,7 @@ def test_a_page_is_taken_back(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
+def test_a_ticket_is_a_mail_and_json(running):
     """The mail has a subject, text and HTML that say the same; the webhook has every annotation."""
     running.post(alert("UwsgiWorkersUneven", "warning", "ticket<b>"))
     observation = "WARNING: UwsgiWorkersUneven of ticket<b> on 10.0.0.1:9238."
@@ -212,7 +212,7 @@ def test_a_ticket_is_a_mail_and_json(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_one_notification_for_a_service(running: Running) -> None:
+def test_one_notification_for_a_service(running):
     """A notification has all machines and alerts of a service, the first in full; another service gets its own."""
     machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
     running.post(
@@ -230,7 +230,7 @@ def test_one_notification_for_a_service(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
+def test_an_alert_of_other_rules_can_be_read(running):
     """An alert without annotations and severity is a ticket with its name, and no text is empty or broken."""
     running.post({"labels": {"alertname": "DiskFull", "server": "foreign"}})
     (body,) = running.wait('"server": "foreign"', "/webhook")
@@ -263,9 +263,7 @@ BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetB
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_what_explains_holds_back_the_rest(
-    running: Running, source: tuple[str, str], held_back: list[tuple[str, str]]
-) -> None:
+def test_what_explains_holds_back_the_rest(running, source, held_back):
     """For one server, only the alert that explains the others is sent; the same alerts of other servers are sent."""
     name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
     machine = f"{name.lower()}:9238"  # the alert on an exporter mutes all alerts of its machine
@@ -283,7 +281,7 @@ def test_what_explains_holds_back_the_rest(
 
 
 @pytest.mark.integration
-def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
+def test_a_page_holds_back_the_ticket_of_its_own_name(running):
     """A page mutes the ticket of the same name and pattern; the ticket of another pattern is sent."""
     machine = "10.0.2.1:9238"
     page, held_back, other = (
@@ -300,7 +298,7 @@ def test_a_page_holds_back_the_ticket_of_its_own_name(running: Running) -> None:
 
 
 @pytest.mark.integration
-def test_the_ticket_about_uneven_workers_says_whether_they_hurt(running: Running) -> None:
+def test_the_ticket_about_uneven_workers_says_whether_they_hurt(running):
     """The judge's ticket about them mutes the plain one; its ticket about something else does not."""
     for server, code in (("hurts", "unevenness_hurts"), ("leaks", "memory_growing")):
         judged = alert(*WILL_HURT, server=server)
@@ -312,7 +310,7 @@ def test_the_ticket_about_uneven_workers_says_whether_they_hurt(running: Running
 
 
 @pytest.mark.integration
-def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> None:
+def test_what_is_over_meanwhile_is_told_beside_what_is_not(running):
     """A group that still fires lists its alerts that have ended."""
     ended, stays = (alert("UwsgiUsersHurt", "critical", "half", instance=f"10.0.0.{host}:9238") for host in (1, 2))
     running.post(ended, stays)
@@ -323,7 +321,7 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running: Running) -> 
     assert slack["text"].splitlines()[-2:] == ["*Resolved meanwhile:*", "• UwsgiUsersHurt of half on 10.0.0.1:9238."]
 
 
-def test_a_whole_mail_is_kept() -> None:
+def test_a_whole_mail_is_kept():
     """It is kept as it was sent, with lines that begin with a dot. Half a mail is dropped, and nothing waits for the
     rest."""
     with mailbox() as box:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -115,7 +114,7 @@ def stories() -> list[Story]:
     return [tell_story(rng, f"shop-{server}") for server in range(SERVERS)]
 
 
-def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Path) -> None:
+def test_the_rules_say_what_the_exporter_says(stories, tmp_path):
     """Each figure is equal in both, or absent in both, for servers of all kinds."""
     text = (promtool.RULES / "recording.yaml").read_text()
     read = {key: values for story in stories for key, values in story.scrapes.items() if key.partition("{")[0] in text}

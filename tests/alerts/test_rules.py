@@ -44,7 +44,7 @@ CASES = list(cases())
 @pytest.mark.parametrize(
     ("file", "document"), CASES, ids=[f"{file} {of['tests'][0]['name'][:60]}" for file, of in CASES]
 )
-def test_promtool(file: str, document: dict[str, Any], tmp_path: Path) -> None:
+def test_promtool(file, document, tmp_path):
     """promtool accepts the case. It gets only the rules that matter to it: it evaluates all that it gets."""
     (case,) = document["tests"]
     files = [TESTS / path for path in document["rule_files"]]
@@ -60,14 +60,14 @@ def test_promtool(file: str, document: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-def test_prometheus_accepts_the_file(path: Path) -> None:
+def test_prometheus_accepts_the_file(path):
     """Expressions, templates and names are valid, no rule occurs twice, and the file can be read in one sitting."""
     assert promtool.complaints("check", "rules", "--lint-fatal", path) == ""
     assert path.stat().st_size <= MOST_BYTES.get(path.name, 2000)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_alert_has_its_cases(name: str) -> None:
+def test_an_alert_has_its_cases(name):
     """An alert has a case in which it fires, with its whole text, and one in which it does not."""
     of = [case for _, document in CASES for case in document["tests"] if case["name"].startswith(f"{name}: ")]
     assert {case["name"].split(": ")[1] for case in of} == {"fires", "silent"}
@@ -75,14 +75,14 @@ def test_an_alert_has_its_cases(name: str) -> None:
     assert any(fired["exp_annotations"] for each in asked for fired in each["exp_alerts"])
 
 
-def test_alerts_are_few() -> None:
+def test_alerts_are_few():
     assert len(ALERTS) <= MOST_ALERTS
     severities = {alert["labels"]["severity"] for alert in ALERTS if alert["alert"] != "UwsgiServersMissing"}
     assert severities == {"critical", "warning", "info"}
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_an_alert_says_what_is_needed(alert: dict[str, Any]) -> None:
+def test_an_alert_says_what_is_needed(alert):
     """The summary says what is wrong and where, in one line; the description begins with the act, and has two lines at
     most. No text asks Prometheus, names a PID, or changes which alert it is."""
     annotations = alert["annotations"]
@@ -101,7 +101,7 @@ def test_an_alert_says_what_is_needed(alert: dict[str, Any]) -> None:
         assert annotations["runbook_url"].startswith("http://{{ $labels.instance }}/runbooks/")
 
 
-def test_the_runbooks_can_be_elsewhere() -> None:
+def test_the_runbooks_can_be_elsewhere():
     """The line at the top of the file changes the address of every runbook."""
     text = (promtool.RULES / "alerts.yaml").read_text()
     found = re.search(r"sed -i 's#(.*?)#(.*?)#'", text)
@@ -145,17 +145,17 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("alert", NAMES)
-def test_an_alert_has_a_runbook(alert: str) -> None:
+def test_an_alert_has_a_runbook(alert):
     """Its link leads to something: to a runbook, or to that of its finding's code."""
     assert (FOLDER / f"{RUNBOOK_OF_ALERT.get(alert, alert)}.md").is_file() or not RUNBOOK_OF_ALERT[alert]
 
 
-def test_runbooks_are_short() -> None:
+def test_runbooks_are_short():
     assert sum(len(book.read_text().splitlines()) for book in BOOKS) <= MOST_LINES
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_a_runbook_has_its_parts(book: Path) -> None:
+def test_a_runbook_has_its_parts(book):
     """A runbook has the problem and its effect on users in a line; what it means, what to verify, and what to do
     afterwards. `check` and the alert say how to fix it."""
     text = book.read_text()
@@ -172,7 +172,7 @@ def test_a_runbook_has_its_parts(book: Path) -> None:
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_placeholders_can_be_filled_in(book: Path) -> None:
+def test_placeholders_can_be_filled_in(book):
     """None is inside shell quotes, where its value would not be quoted, nor elsewhere in a query than as a label."""
     body = split_runbook(book.read_text()).body
     for command in blocks(body, "sh"):
@@ -182,7 +182,7 @@ def test_placeholders_can_be_filled_in(book: Path) -> None:
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_queries_parse(book: Path, tmp_path: Path) -> None:
+def test_queries_parse(book, tmp_path):
     queries = [line for block in blocks(book.read_text(), "promql") for line in block.splitlines()]
     rules = tmp_path / "rules.yaml"
     recorded = [{"record": f"query:{place}", "expr": query} for place, query in enumerate(queries)]
@@ -193,24 +193,21 @@ def test_queries_parse(book: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_commands_are_shell(book: Path) -> None:
+def test_commands_are_shell(book):
     for command in blocks(book.read_text(), "sh"):
         checked = subprocess.run(["sh", "-n"], input=command, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, f"{command}: {checked.stderr}"
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
-def test_what_a_runbook_refers_to_is_there(book: Path) -> None:
+def test_what_a_runbook_refers_to_is_there(book):
     text = book.read_text()
-    assert set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem} <= {
-        *NAMES,
-        *(runbook.stem for runbook in BOOKS),
-    }
+    assert set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem} <= {*NAMES, *(runbook.stem for runbook in BOOKS)}
     linked = re.findall(r"\[(Uwsgi\w+)\]\((Uwsgi\w+)\.md\)", text)
     assert all(name == target and (FOLDER / f"{name}.md").is_file() for name, target in linked)
 
 
-def test_findings_lead_to_runbooks() -> None:
+def test_findings_lead_to_runbooks():
     """Each finding has an existing runbook, or is listed as needing none."""
     sources = Path(findings.__file__).parent.glob("*.py")
     codes = {code for file in sources for code in re.findall(r'code="(\w+)"', file.read_text())}

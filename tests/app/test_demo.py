@@ -379,7 +379,7 @@ def _processes_with(temporary: Path) -> list[int]:
     return found
 
 
-def test_it_begins_where_nothing_is_installed() -> None:
+def test_it_begins_where_nothing_is_installed():
     """The demo makes its environments itself, so its modules load in a Python without any package."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import app.demo; print(app.demo.__file__)"
     # -I: no PYTHONPATH; -S: no packages of this environment.

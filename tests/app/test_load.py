@@ -122,7 +122,7 @@ def run_until_at(port, loads, enough) -> Tally:
     return asyncio.run(run())
 
 
-def test_clients_that_keep_their_connections() -> None:
+def test_clients_that_keep_their_connections():
     connections = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

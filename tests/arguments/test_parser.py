@@ -32,7 +32,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize(("flag", "words", "value"), KINDS, ids=lambda each: getattr(each, "form", str(each)))
-def test_a_row_is_parsed(flag: Flag, words: list[str], value: object) -> None:
+def test_a_row_is_parsed(flag, words, value):
     assert vars(Parser(flags=(flag,)).parse_args(words)) == {flag.name: value}
 
 
@@ -47,13 +47,13 @@ def test_a_row_is_parsed(flag: Flag, words: list[str], value: object) -> None:
         (Flag("--ini FILE", "", extra={"required": True}), [], "the following arguments are required: --ini"),
     ],
 )
-def test_a_row_refuses_other_words(flag: Flag, words: list[str], message: str) -> None:
+def test_a_row_refuses_other_words(flag, words, message):
     """A missing value, a value too many and a value that the row does not list are errors."""
     with pytest.raises(UsageError, match=message):
         Parser(flags=(flag,)).parse_args(words)
 
 
-def test_the_form_of_a_row() -> None:
+def test_the_form_of_a_row():
     """The short name comes first and the metavar last. Settings keep their names; help needs its flag."""
     assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
     parser = Parser(flags=(Flag("--format FORMAT", ""),), add_help=False)
@@ -64,7 +64,7 @@ def test_the_form_of_a_row() -> None:
     assert seen == [(("-h", "--help"), "help", ""), ((), "addresses", "[N=]ADDRESS")]
 
 
-def test_each_flag_of_a_command_has_a_row() -> None:
+def test_each_flag_of_a_command_has_a_row():
     """The rows of a parser are all that argparse knows, so that what is made from the rows lacks no flag."""
     for parser in make_command_line().commands.values():
         assert [flag.names for flag in parser.flags] == [tuple(each.option_strings) for each in parser._actions]
@@ -95,7 +95,7 @@ def refused(*arguments: str) -> UsageError:
         (("check", "/a", "--max-queue-wait", ":"), "WARNING or WARNING:CRITICAL, such as 100ms:2s, not :"),
     ],
 )
-def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], message: str) -> None:
+def test_a_mistake_is_named_with_what_was_meant(arguments, message):
     """Messages contain no names of the code, but the option that was probably meant."""
     error = refused(*arguments)
     assert message in str(error)
@@ -110,14 +110,14 @@ def test_a_mistake_is_named_with_what_was_meant(arguments: tuple[str, ...], mess
         (("nonsense",), "usage: uwsgi-headroom [-h]"),
     ],
 )
-def test_the_usage_is_that_of_the_command(arguments: tuple[str, ...], usage: str) -> None:
+def test_the_usage_is_that_of_the_command(arguments, usage):
     assert refused(*arguments).usage.startswith(usage)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("2", Threshold(2.0, None)), ("2:1.2", Threshold(2.0, 1.2)), (":1.2x", Threshold(None, 1.2))]
 )
-def test_a_minimum(text: str, expected: Threshold) -> None:
+def test_a_minimum(text, expected):
     assert make_command_line().parse(["check", "/a", "--min-headroom", text]).min_headroom == expected
 
 
@@ -125,12 +125,12 @@ def test_a_minimum(text: str, expected: Threshold) -> None:
     ("text", "expected"),
     [("250ms", Threshold(0.25, None)), ("0.1:2s", Threshold(0.1, 2.0)), (":2", Threshold(None, 2.0))],
 )
-def test_a_maximum(text: str, expected: Threshold) -> None:
+def test_a_maximum(text, expected):
     """Times are in seconds, or milliseconds with their unit."""
     assert make_command_line().parse(["check", "/a", "--max-response-time", text]).max_response_time == expected
 
 
-def test_without_a_command_it_serves() -> None:
+def test_without_a_command_it_serves():
     """Options alone belong to serve, and only the first word can be the name of a command."""
     options = make_command_line().parse(["--stats", "check"])
     assert (options.command, options.stats) == ("serve", ["check"])

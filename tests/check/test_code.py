@@ -17,7 +17,7 @@ from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
 
 
 @pytest.mark.integration
-def test_the_line_that_sleeps() -> None:
+def test_the_line_that_sleeps():
     """The line that sleeps has nearly the whole time of a request; text and document say so."""
     source = APP.read_text().splitlines()
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=100"):
@@ -34,7 +34,7 @@ def test_the_line_that_sleeps() -> None:
     assert place in re.sub(r"\s+", " ", "\n".join(render_lines(document)))
 
 
-def test_the_block_of_the_report() -> None:
+def test_the_block_of_the_report():
     """Five lines at most are shown, then how much is in others; names of any length stay within 80 columns."""
     line = CodeLine(
         function="f" * 90,
@@ -63,7 +63,7 @@ def _document(code: Code) -> Server:
     return msgspec.structs.replace(busy_server(), code=code)
 
 
-def test_code_is_for_servers_that_check_watches() -> None:
+def test_code_is_for_servers_that_check_watches():
     ran = run("check", "/run/none", "--code-prefix", "/srv")
     assert ran.returncode == 3
     assert "--code-prefix needs --code" in ran.stderr

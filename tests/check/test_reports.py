@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,7 +21,6 @@ from tests.support.documents_with_times import (
     with_response_times,
     with_waits,
 )
-from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.reports import render_report
@@ -50,7 +48,7 @@ def critical(name: str = "hot") -> Server:
         ({"active": False, "accepting": False, "state": "gone"}, "not up"),
     ],
 )
-def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str) -> None:
+def test_a_worker_that_cannot_be_compared(changes, state):
     """A worker that serves is not called down because it was down before."""
     server = busy_server()
     first, *others = server.workers
@@ -70,7 +68,7 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
         (None, "none", None),
     ],
 )
-def test_usable_headroom_stands_below_the_limits(usable: float | None, waiting: Waiting, line: str | None) -> None:
+def test_usable_headroom_stands_below_the_limits(usable, waiting, line):
     """It says how far load can grow until requests wait; it has no line where it is not known."""
     server = busy_server()
     room = msgspec.structs.replace(server.headroom, usable=usable)
@@ -81,7 +79,7 @@ def test_usable_headroom_stands_below_the_limits(usable: float | None, waiting: 
         assert lines[lines.index(line) - 1].startswith(15 * " ")
 
 
-def test_the_first_eight_lines_are_enough_to_act() -> None:
+def test_the_first_eight_lines_are_enough_to_act():
     """What is wrong and since when, what to do and what that promises, what users wait in the order in which they do,
     what is served and refused, and where the time goes: one after the other, in 80 columns."""
     server = with_waits(busy_server())
@@ -130,7 +128,7 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
     )
 
 
-def test_a_server_that_is_down_says_what_to_do_first() -> None:
+def test_a_server_that_is_down_says_what_to_do_first():
     """It has no figures; the exporter's document has the act."""
     error = schema.Error(
         reason="refused", message="connection refused", change="Start uWSGI. If it ends again, see why."
@@ -142,7 +140,7 @@ def test_a_server_that_is_down_says_what_to_do_first() -> None:
     ]
 
 
-def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
+def test_a_line_for_each_and_all_about_those_that_are_not_fine():
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
@@ -151,7 +149,7 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_full_host_is_said_once() -> None:
+def test_a_full_host_is_said_once():
     """Not with each server on it, nor while CPUs are idle, nor if one server says it anyway."""
 
     def on_host(name: str, own: float, idle: float) -> Server:
@@ -172,7 +170,7 @@ def test_a_full_host_is_said_once() -> None:
     assert json.loads(reports.render_json([full[0], unreadable()], single=False))["host"] is None
 
 
-def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
+def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     """In one line, cut at a whole word with an ellipsis. What a full host lacks is said once for each host, and its
     servers have no line for it."""
 
@@ -221,7 +219,7 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
     assert document["host"].count("CPUs are full") == 2
 
 
-def test_a_long_name_has_a_line_of_its_own() -> None:
+def test_a_long_name_has_a_line_of_its_own():
     """A long name is not cut, because names differ at their ends."""
     name = "/srv/application-with-a-long-name/run/uwsgi.stats"
     lines = list(reports.render_list([critical(name), busy_server()]))
@@ -231,7 +229,7 @@ def test_a_long_name_has_a_line_of_its_own() -> None:
     assert lines[3].index("4.0x") == lines[4].index("4.0x")
 
 
-def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
+def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path):
     """A plugin's line has their number."""
     server = emperor(tmp_path)
     assert server.status == "warning"
@@ -241,7 +239,7 @@ def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
     assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
-def test_what_requests_spend_their_time_on() -> None:
+def test_what_requests_spend_their_time_on():
     """The largest part comes first; a figure and its label stay on one line, however long the names are."""
     text = "\n".join(reports.render_lines(with_waits(busy_server())))
     assert (
@@ -256,7 +254,7 @@ def test_what_requests_spend_their_time_on() -> None:
 
 
 @pytest.mark.parametrize("server", [with_reason(busy_server(), "this user may not see it"), busy_server()])
-def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
+def test_a_time_that_is_not_known_is_not_reported(server):
     """The report has no line about it, for those who grant no right would read it each time; JSON has the reason."""
     assert not any(line.startswith("  time") for line in reports.render_lines(server))
     whole = json.loads(reports.render_json([server], single=True))
@@ -266,7 +264,7 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
     ]
 
 
-def test_json_has_the_sections_of_the_api() -> None:
+def test_json_has_the_sections_of_the_api():
     """Unchanged."""
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
@@ -286,18 +284,18 @@ def test_json_has_the_sections_of_the_api() -> None:
         ([], "unknown"),
     ],
 )
-def test_the_worst(statuses: list[str], worst: str) -> None:
+def test_the_worst(statuses, worst):
     assert find_worst(statuses) == worst
 
 
-def test_json_of_several_is_one_document() -> None:
+def test_json_of_several_is_one_document():
     whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
     assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
     assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
     assert whole["servers"][1]["error"]["reason"] == "refused"
 
 
-def test_a_plugins_line() -> None:
+def test_a_plugins_line():
     """The line has status, text, and figures with units, thresholds and bounds, as the guidelines require."""
     limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
     line = render_report([busy_server()], limits)
@@ -314,12 +312,12 @@ def test_a_plugins_line() -> None:
     ("server", "value"),
     [(with_waits(busy_server()), "2.2"), (with_waits(busy_server(), waits({"sleep": 1.0})), "0"), (busy_server(), "U")],
 )
-def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server: Server, value: str) -> None:
+def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server, value):
     """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""
     assert f" interpreter_lock_waiters={value};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
-def test_a_plugins_line_of_several() -> None:
+def test_a_plugins_line_of_several():
     """The line has the verdicts of servers that are not ok; labels begin with names; unreadable servers have none."""
     line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
     text, _, performance = line.partition(" | ")
@@ -331,7 +329,7 @@ def test_a_plugins_line_of_several() -> None:
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
 
 
-def test_names_cannot_forge_a_plugins_line() -> None:
+def test_names_cannot_forge_a_plugins_line():
     """A pipe would end the text, a line break the line, and a quote or an equals sign the label."""
     name = "a|b'c=d e\n\x1b]0;x\x07"
     line = render_report([critical(name), busy_server()], NO_THRESHOLDS)
@@ -341,7 +339,7 @@ def test_names_cannot_forge_a_plugins_line() -> None:
     assert render_label(name) == "a_b_c_d_e___0_x_"
 
 
-def test_an_unknown_figure_and_a_long_text() -> None:
+def test_an_unknown_figure_and_a_long_text():
     """An unknown figure keeps its position; a long text is cut so that the figures are not."""
     figures = [Performance("headroom", None), Performance("wait", float("nan"), "s")]
     line = render_line("ok", "x" * 5000, figures)
@@ -370,7 +368,7 @@ def test_an_unknown_figure_and_a_long_text() -> None:
         ),
     ],
 )
-def test_a_plugins_line_has_percentiles_and_the_objective(server: Server, figures: str) -> None:
+def test_a_plugins_line_has_percentiles_and_the_objective(server, figures):
     """A percentile that samples do not show is unknown, never its bound; an objective has figures if there is one."""
     limits = Thresholds(max_p95=Threshold(0.8, 2.0), max_p99=Threshold(None, 1.0))
     line = render_report([server], limits)
@@ -378,7 +376,7 @@ def test_a_plugins_line_has_percentiles_and_the_objective(server: Server, figure
     assert all(PERFORMANCE.fullmatch(figure) for figure in line.partition(" | ")[2].split())
 
 
-def test_percentiles_and_the_objective_in_the_report() -> None:
+def test_percentiles_and_the_objective_in_the_report():
     """The mean is beside the percentiles; the words say what is measured; no line is too long."""
     server = with_objective(
         with_response_times(busy_server()), objective(load_multiple=1.6, load_multiple_reached=True)
@@ -396,7 +394,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_server_without_percentiles_has_the_mean_among_what_users_wait() -> None:
+def test_a_server_without_percentiles_has_the_mean_among_what_users_wait():
     """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
     server = with_response_times(busy_server(), None)
     old = msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, total_time=None))
@@ -406,7 +404,7 @@ def test_a_server_without_percentiles_has_the_mean_among_what_users_wait() -> No
     assert "  objective " not in text
 
 
-def test_routes_in_the_report() -> None:
+def test_routes_in_the_report():
     """They hold busy threads; a path of a stranger is escaped; small ones are counted; without routes is no line."""
     routes = (
         Route(route="POST /export\x1b[2J", threads=4.9, share=0.61, in_service=5, oldest_seconds=14.0),

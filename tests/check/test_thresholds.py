@@ -9,7 +9,7 @@ from tests.check.documents import busy_server
 from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentiles, with_response_times
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
+from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
 
@@ -31,7 +31,7 @@ def with_headroom(server: Server, **figures: object) -> Server:
         (Threshold(1.1), "ok"),
     ],
 )
-def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
+def test_headroom_below_its_minimum(limits, status):
     """The status is that of the limit that headroom is below, and the verdict names the option."""
     server = apply_thresholds(with_headroom(busy_server(), factor=1.1), Thresholds(min_headroom=limits))
     assert server.status == status
@@ -39,7 +39,7 @@ def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
     assert decided == (status != "ok")
 
 
-def test_times_above_their_maximum() -> None:
+def test_times_above_their_maximum():
     """An exceeded threshold is a finding, sorted by severity with the others."""
     server = with_flow(busy_server(), queue_wait=0.25)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1, 2.0)))
@@ -56,7 +56,7 @@ def test_times_above_their_maximum() -> None:
     )
 
 
-def test_the_gravest_decides() -> None:
+def test_the_gravest_decides():
     """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict. Of several, the
     gravest is the verdict."""
     server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
@@ -75,7 +75,7 @@ def test_the_gravest_decides() -> None:
     assert [finding.code for finding in judged.findings[:2]] == ["threshold_response_time", "threshold_queue_wait"]
 
 
-def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
+def test_a_figure_that_is_not_known_is_not_within_its_limits():
     """A verdict that would be ok becomes unknown if the figure of a threshold is unknown."""
     server = with_flow(busy_server(), queue_wait=None)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1)))
@@ -85,7 +85,7 @@ def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
     )
 
 
-def test_an_idle_server_is_within_every_limit() -> None:
+def test_an_idle_server_is_within_every_limit():
     """Without thresholds, nothing changes."""
     idle = with_flow(with_headroom(busy_server(), factor=None, far=("threads",)), requests=0, queue_wait=None)
     idle = with_flow(idle, response_time=None)
@@ -101,7 +101,7 @@ def test_an_idle_server_is_within_every_limit() -> None:
     ("limits", "status"),
     [(Threshold(0.4, 2.0), "warning"), (Threshold(None, 0.45), "critical"), (Threshold(0.5), "ok")],
 )
-def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
+def test_a_percentile_above_its_maximum(limits, status):
     """The estimate counts; its interval is the evidence."""
     judged = apply_thresholds(with_response_times(busy_server()), Thresholds(max_p95=limits))
     assert judged.status == status
@@ -113,7 +113,7 @@ def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
         assert judged.verdict == "The 95th percentile of response times is 480 ms: --max-p95 allows 400 ms."
 
 
-def test_a_percentile_within_its_maximum_without_an_estimate() -> None:
+def test_a_percentile_within_its_maximum_without_an_estimate():
     """`under 160 ms` is less than any maximum that is judged; of shorter requests, the mean proves it or leaves it
     unknown."""
     section = percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))
@@ -146,13 +146,13 @@ def test_a_percentile_within_its_maximum_without_an_estimate() -> None:
         ),
     ],
 )
-def test_a_percentile_that_cannot_be_judged(section: ResponseTimes | None, limits: Thresholds, why: str) -> None:
+def test_a_percentile_that_cannot_be_judged(section, limits, why):
     """Too few requests, a maximum below two sampling intervals, or no percentiles: not within the limits."""
     judged = apply_thresholds(with_response_times(busy_server(), section), limits)
     assert (judged.status, judged.verdict) == ("unknown", why)
 
 
-def test_a_maximum_that_the_sampling_rate_cannot_judge_is_refused() -> None:
+def test_a_maximum_that_the_sampling_rate_cannot_judge_is_refused():
     """The message names the option and the least value; two sampling intervals are enough."""
     refuse_too_short(Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(None, 5.0)), 5.0)
     with pytest.raises(ConfigError, match=r"--max-p99: 300ms cannot be judged with 5 samples .* least is 400ms"):

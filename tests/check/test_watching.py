@@ -26,14 +26,14 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 @pytest.mark.parametrize(("number", "interval"), [(1, 0.025), (4, 0.1), (8, 0.2), (100, 0.2)])
-def test_servers_share_the_samples(number: int, interval: float) -> None:
+def test_servers_share_the_samples(number, interval):
     """One server is sampled forty times a second; of several, none is sampled less often than by an exporter."""
     watches = [Watch(f"shop{place}", File("/nowhere")) for place in range(number)]
     share_samples(watches)
     assert [watch.pace.interval for watch in watches] == pytest.approx([interval] * number)
 
 
-def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> None:
+def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path):
     """If another kind of stats server takes over the address, the last reading counts."""
     path = tmp_path / "stats.json"
     path.write_bytes(document("minified"))
@@ -49,7 +49,7 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> No
     assert judged.verdict == "1 vassal of the emperor fails to start."
 
 
-def test_an_emperor_is_judged_by_one_reading(tmp_path: Path) -> None:
+def test_an_emperor_is_judged_by_one_reading(tmp_path):
     path = tmp_path / "stats.json"
     path.write_bytes(document("emperor"))
     waited: list[float] = []
@@ -105,7 +105,7 @@ async def _interrupted(watch: _Scripted, presses: int) -> Document:
     return await task
 
 
-def test_interrupted_in_its_last_read_it_judges_what_is_known() -> None:
+def test_interrupted_in_its_last_read_it_judges_what_is_known():
     """A second Ctrl-C does not wait for a server that hangs: the reading before is judged."""
     watch = _Scripted(hanging=2)
     judged = asyncio.run(_interrupted(watch, presses=2))
@@ -113,7 +113,7 @@ def test_interrupted_in_its_last_read_it_judges_what_is_known() -> None:
     assert judged.flow.requests == 50
 
 
-def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
+def test_interrupted_in_its_last_read_of_a_server_that_is_down():
     """If the last outcome is that the server cannot be read, that is the verdict."""
     watch = _Scripted(hanging=2)
 
@@ -127,7 +127,7 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down() -> None:
     assert judged.verdict == "Down: connection refused."
 
 
-def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
+def test_interrupted_before_the_first_reading_it_has_nothing_to_judge():
     watch = _Scripted(hanging=1)
 
     async def interrupted() -> Document:
@@ -141,7 +141,7 @@ def test_interrupted_before_the_first_reading_it_has_nothing_to_judge() -> None:
     assert judged.error.reason == "interrupted"
 
 
-def test_sampling_that_ends_is_said() -> None:
+def test_sampling_that_ends_is_said():
     watch = _Scripted()
     watch.sampling = KeyError("workers")
     judged = asyncio.run(judge(watch, watch.clock, 3600))
@@ -151,7 +151,7 @@ def test_sampling_that_ends_is_said() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.05, 60])
-def test_a_check_leaves_nothing_running(seconds: float) -> None:
+def test_a_check_leaves_nothing_running(seconds):
     """Sampling ends with the time to watch, and with Ctrl-C: nothing reads the server after its verdict."""
 
     async def run() -> list[str]:
@@ -179,7 +179,7 @@ def application(environ, start_response):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_reload_at_the_end(ends: bool) -> None:
+def test_a_reload_at_the_end(ends):
     """A check waits until uWSGI has loaded its application again, for as long again at most; if uWSGI is still loading
     it then, the verdict says so. A reload brings a removed socket file back."""
     options = (
@@ -232,7 +232,7 @@ def test_a_reload_at_the_end(ends: bool) -> None:
 HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"
 
 
-def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_others_do_nothing_to_a_terminal(capsys):
     """A version or a socket's name with escape sequences and line breaks cannot print a line of its own."""
     server = Server(socket=f"{HOSTILE}.sock", queue=None)
     watch = _Scripted(server=server)

@@ -53,14 +53,14 @@ def encoded(pair: str) -> str:
         ("follow_redirects: true\nenable_http2: false", ""),
     ],
 )
-def test_logins(directory: Path, text: str, header: str) -> None:
+def test_logins(directory, text, header):
     access = load(directory, text)
     assert access.authorization == header
     assert access.context is None
     assert "from a file" not in repr(access)
 
 
-def test_tls(directory: Path) -> None:
+def test_tls(directory):
     """A given authority is the only one; verification ends only where it is asked for."""
     access = load(directory, "tls_config: {ca_file: ca.pem, server_name: x, min_version: TLS13}")
     assert access.server_name == "x"
@@ -73,7 +73,7 @@ def test_tls(directory: Path) -> None:
     assert load(directory, "tls_config: {cert_file: client.pem, key_file: client.key}").context is not None
 
 
-def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
+def test_authorities_with_comments_that_are_not_ascii(directory):
     """Lists of authorities have such comments: they are skipped, and the certificates are trusted."""
     comment = "# Issuer: Főtanúsítvány\n".encode()
     (directory / "list.pem").write_bytes(comment + (directory / "ca.pem").read_bytes() + comment + b"\xff\n")
@@ -108,7 +108,7 @@ def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
         ("{", "not valid YAML"),
     ],
 )
-def test_mistakes(directory: Path, text: str, words: str) -> None:
+def test_mistakes(directory, text, words):
     with pytest.raises(ConfigError) as error:
         load(directory, text)
     assert words in str(error.value)
@@ -117,12 +117,12 @@ def test_mistakes(directory: Path, text: str, words: str) -> None:
         load_optional(str(directory / "client.yml"))
 
 
-def test_no_file_is_no_access() -> None:
+def test_no_file_is_no_access():
     """Without the option nothing is sent and the system's authorities are trusted."""
     assert load_optional(None) is None
 
 
-def test_prometheus_takes_the_same_keys(directory: Path) -> None:
+def test_prometheus_takes_the_same_keys(directory):
     """All keys that are documented are keys of a scrape configuration, which the real promtool checks."""
     keys = {
         "basic_auth": {"username": "prometheus", "password_file": "secret"},

@@ -6,7 +6,6 @@ import argparse
 import operator
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,7 +15,7 @@ from uwsgi_headroom.arguments.commands import SETTING_FLAGS
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.servers import ServerConfig
-from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, SettingRow, Settings
+from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, Settings
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Unix
@@ -55,7 +54,7 @@ SAMPLES = {
 }
 
 
-def test_every_flag_has_its_variable(tmp_path: Path) -> None:
+def test_every_flag_has_its_variable(tmp_path):
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error}\n")
     assert set(vars(parser().parse_args([]))) == set(SAMPLES)
@@ -88,7 +87,7 @@ def get(config: Config, field: str) -> object:
 
 
 @pytest.mark.parametrize("setting", FLAGS, ids=lambda setting: setting.name)
-def test_the_default_of_the_documents_is_the_default(setting: SettingRow) -> None:
+def test_the_default_of_the_documents_is_the_default(setting):
     shown = [(text, "docs") for text in re.findall("`([^`]+)`", setting.default)]
     if not setting.field:
         return
@@ -100,7 +99,7 @@ def test_the_default_of_the_documents_is_the_default(setting: SettingRow) -> Non
     assert value == get(Config(), setting.field)
 
 
-def test_every_field_has_a_row() -> None:
+def test_every_field_has_a_row():
     """A setting without a row could be given nowhere. The servers, and the targets of probes, are no plain values."""
     ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
     watching = {f"settings.{field.name}" for field in fields(Settings)}
@@ -110,7 +109,7 @@ def test_every_field_has_a_row() -> None:
     assert servers <= {field.name for field in fields(ServerConfig)}
 
 
-def test_the_file_of_the_documents_shows_every_key(tmp_path: Path) -> None:
+def test_the_file_of_the_documents_shows_every_key(tmp_path):
     """It is read, and has every key of the file and of a server."""
     text = next(block for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL) if "servers:" in block)
     path = tmp_path / "headroom.yml"
@@ -155,7 +154,7 @@ SERVICES = [
         ("CPU_RESIDENCE", "CPU_RESIDENCY"),
     ],
 )
-def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) -> None:
+def test_a_misspelt_name_is_refused_with_the_right_one(name, meant):
     with pytest.raises(ConfigError) as caught:
         precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
     assert str(caught.value) == (
@@ -164,14 +163,14 @@ def test_a_misspelt_name_is_refused_with_the_right_one(name: str, meant: str) ->
 
 
 @pytest.mark.parametrize("name", [*SERVICES, "VERSION", "IMAGE", "CONFIG_DIR"])
-def test_names_of_orchestration_stop_nothing(name: str) -> None:
+def test_names_of_orchestration_stop_nothing(name):
     """Such variables change no setting, and are listed for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
     assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
     assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 
-def test_every_flag_is_a_known_variable() -> None:
+def test_every_flag_is_a_known_variable():
     assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
     assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
     assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
@@ -193,11 +192,11 @@ def refusal(*arguments: str, **environment: str) -> str:
     return str(caught.value)
 
 
-def test_nothing_said() -> None:
+def test_nothing_said():
     assert resolved() == Config()
 
 
-def test_flags_go_before_variables_and_those_before_the_file(tmp_path: Path) -> None:
+def test_flags_go_before_variables_and_those_before_the_file(tmp_path):
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
     given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
@@ -206,7 +205,7 @@ def test_flags_go_before_variables_and_those_before_the_file(tmp_path: Path) -> 
     assert (given.log_level, given.listen, given.log_format) == ("warning", (("", 1),), "json")
 
 
-def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
+def test_servers_of_the_file_and_of_flags_add_up(tmp_path):
     """`--stats` adds to the servers of the file; the flag replaces its variable."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
@@ -232,7 +231,7 @@ def test_servers_of_the_file_and_of_flags_add_up(tmp_path: Path) -> None:
         (("--config", "/nowhere.yml"), "/nowhere.yml", "No such file"),
     ],
 )
-def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice: str) -> None:
+def test_a_mistake_names_its_flag(arguments, where, advice):
     message = refusal(*arguments)
     assert message.startswith(f"{where}: ")
     assert advice in message
@@ -241,11 +240,11 @@ def test_a_mistake_names_its_flag(arguments: tuple[str, ...], where: str, advice
 @pytest.mark.parametrize(
     ("name", "value"), [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("LOG_FORMAT", "x")]
 )
-def test_a_mistake_names_its_variable(name: str, value: str) -> None:
+def test_a_mistake_names_its_variable(name, value):
     assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
 
 
-def test_two_servers_of_one_name(tmp_path: Path) -> None:
+def test_two_servers_of_one_name(tmp_path):
     """They are refused with both origins and how to name them, also one of the file and one of a flag. Globs have no
     names."""
     message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
@@ -264,7 +263,7 @@ def test_two_servers_of_one_name(tmp_path: Path) -> None:
     assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
 
 
-def test_two_names_of_one_address(tmp_path: Path) -> None:
+def test_two_names_of_one_address(tmp_path):
     """It would be read twice: refused with both origins, in any notation. A file may have several names."""
     message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
     assert "unix:///run/shop.stats" in message

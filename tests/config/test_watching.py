@@ -31,7 +31,7 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_where_a_rate_comes_from(written) -> None:
+def test_where_a_rate_comes_from(written):
     """A flag goes before the environment, that before the file, and that before the default."""
     assert resolve().settings == DEFAULT_SETTINGS
     assert yaml_file.load_file(written).settings.samples_per_second == 2
@@ -53,7 +53,7 @@ def test_refused_rates(rate):
         resolve(f"--samples-per-second={rate}")
 
 
-def test_messages_name_what_was_written(written) -> None:
+def test_messages_name_what_was_written(written):
     """A flag, a variable or a line of the file."""
     with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
         resolve(environment={"UWSGI_HEADROOM_SAMPLES_PER_SECOND": "99"})
@@ -82,7 +82,7 @@ def test_no_windows_are_the_default_ones(written, empty):
         ("servers: []", ("", HISTORY_MAX_SIZE)),
     ],
 )
-def test_history_in_the_file(tmp_path: Path, text: str, settings: tuple[str, int]) -> None:
+def test_history_in_the_file(tmp_path, text, settings):
     """A path alone, or keys."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
@@ -93,7 +93,7 @@ def test_history_in_the_file(tmp_path: Path, text: str, settings: tuple[str, int
 @pytest.mark.parametrize(
     "text", ["", "MB", "5", "5 kB", "0MB", "0.5MB", "2000TB", "-1GB", "nanGB", "1e3GB", "\u0661GB", "1GiB"]
 )
-def test_sizes_that_are_none(text: str) -> None:
+def test_sizes_that_are_none(text):
     """A size has a unit, and bounds."""
     with pytest.raises(ConfigError, match="is not a size from 1MB to 1TB, such as 500MB"):
         parse_size(text, "--history-max-size")
@@ -113,7 +113,7 @@ def test_sizes_that_are_none(text: str) -> None:
         "history: {file: 2026-11-23}",
     ],
 )
-def test_mistakes_about_history_name_their_line(tmp_path: Path, text: str) -> None:
+def test_mistakes_about_history_name_their_line(tmp_path, text):
     """Each mistake is an error with the line of the file."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
@@ -121,7 +121,7 @@ def test_mistakes_about_history_name_their_line(tmp_path: Path, text: str) -> No
         load_file(path)
 
 
-def test_a_long_value_is_not_quoted_whole(tmp_path: Path) -> None:
+def test_a_long_value_is_not_quoted_whole(tmp_path):
     """The message still begins with the line and ends with what to do."""
     path = tmp_path / "headroom.yml"
     path.write_text(f"web: {{listen_address: {'x' * 100_000}}}")
@@ -134,7 +134,7 @@ def test_a_long_value_is_not_quoted_whole(tmp_path: Path) -> None:
     assert message.endswith("write host:port, such as 127.0.0.1:9238")
 
 
-def test_a_log_is_that_of_a_server() -> None:
+def test_a_log_is_that_of_a_server():
     """None is read by default. A server has one; a name that no server has is refused, unless a pattern may find it."""
     assert DEFAULT_SETTINGS.logs == ()
     assert resolved("--stats", "shop=/a").servers[0].log == ""
@@ -155,7 +155,7 @@ def test_a_log_is_that_of_a_server() -> None:
         ("shop=journal:uwsgi@a\\x2db.service", ("shop", "journal:uwsgi@a\\x2db.service")),
     ],
 )
-def test_accepted_logs(text: str, expected: tuple[str, str]) -> None:
+def test_accepted_logs(text, expected):
     """A log has the name of a server, which may be an address, and a path, which becomes absolute."""
     assert parse_logs([(text, "--log")]) == (expected,)
 
@@ -166,12 +166,12 @@ NO_UNITS = ("shop=journal:", "shop=journal:a b", "shop=journal:../a", "shop=jour
 @pytest.mark.parametrize(
     "text", ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b", *NO_UNITS]
 )
-def test_refused_logs(text: str) -> None:
+def test_refused_logs(text):
     with pytest.raises(ConfigError, match=r"^--log: "):
         parse_logs([(text, "--log")])
 
 
-def test_a_log_in_the_file(tmp_path: Path) -> None:
+def test_a_log_in_the_file(tmp_path):
     """`log` is a key of a server; its own counts before that of the flag."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - name: shop\n    stats: /a\n    log: /var/log/shop.log\n")
@@ -183,7 +183,7 @@ def test_a_log_in_the_file(tmp_path: Path) -> None:
     assert find_log(ServerConfig("wiki", None), "wiki", flag) == ""
 
 
-def test_a_pattern_has_no_log(tmp_path: Path) -> None:
+def test_a_pattern_has_no_log(tmp_path):
     """All servers of a pattern would read one file."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stats: /run/*.stats\n    log: /var/log/shop.log\n")

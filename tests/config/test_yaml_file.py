@@ -33,7 +33,7 @@ def refusal(path: Path, text: str | bytes) -> str:
     return str(caught.value)
 
 
-def test_everything_there_is(path: Path) -> None:
+def test_everything_there_is(path):
     read = loaded(
         path,
         """
@@ -70,7 +70,7 @@ log:
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "{}\n", "servers:\nweb:\nlog:\n", "\ufeff"]
 )
-def test_a_file_that_says_nothing(path: Path, text: str) -> None:
+def test_a_file_that_says_nothing(path, text):
     read = loaded(path, text)
     assert read == Config()
     assert read.listen == (("127.0.0.1", 9238),)
@@ -130,7 +130,7 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("routes:\n  templates:\n    - /a\n    - /b\n    - /a\n", 5, "is set twice"),
     ],
 )
-def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
+def test_a_mistake_is_reported_with_its_line(path, text, line, advice):
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: ")
     assert advice in message
@@ -154,18 +154,18 @@ def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, a
         (b"#" * 5000 + b"\nlog: \xff\n", 2),
     ],
 )
-def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str | bytes, line: int) -> None:
+def test_invalid_yaml_is_reported_with_its_line(path, text, line):
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: not valid YAML: ")
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])
-def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
+def test_bytes_that_are_no_text(path, body):
     assert refusal(path, body).startswith(str(path))
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read(tmp_path):
     endless = Path("/dev/zero"), "larger than a megabyte"
     for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory"), endless):
         with pytest.raises(ConfigError) as caught:
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: {why}")
 
 
-def test_relative_paths(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_relative_paths(path, monkeypatch, tmp_path_factory):
     """They lie beside the file that names them, wherever the program runs; those of a pipe, which lies nowhere, in the
     working directory. Absolute paths, abstract names and addresses of the network stay as they are."""
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
@@ -196,7 +196,7 @@ web: {config_file: tls/web.yml}
         assert yaml_file.load_file(Path(f"/dev/fd/{reading}")).history == "h.sqlite"
 
 
-def test_values_are_texts_as_they_stand(path: Path) -> None:
+def test_values_are_texts_as_they_stand(path):
     """Whatever YAML would make of them; a tag builds no object."""
     read = loaded(
         path, "servers:\n  - {name: 007, stats: /a}\n  - {name: yes, stats: /b}\n  - {name: 1e3, stats: /c}\n"
@@ -225,6 +225,6 @@ _YAML = st.recursive(
 
 @given(_YAML | st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_anything(path: Path, text: str) -> None:
+def test_anything(path, text):
     with contextlib.suppress(ConfigError):
         loaded(path, text.encode("utf-8", "surrogatepass"))

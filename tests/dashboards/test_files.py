@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ def run(*arguments: str) -> int:
     return main(list(arguments))
 
 
-def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drift_is_named(tmp_path, capsys):
     assert run("--out", str(tmp_path)) == 0
     assert run("--check", "--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")
@@ -26,7 +25,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
 
 
-def test_colours_change_where_alerts_do() -> None:
+def test_colours_change_where_alerts_do():
     """Each threshold that an alert has is in its rule."""
     from dashboards import thresholds  # noqa: PLC0415  (as above)
 

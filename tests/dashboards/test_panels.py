@@ -59,7 +59,7 @@ def properties(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def test_every_state_has_its_words_and_a_colour_of_its_own() -> None:
+def test_every_state_has_its_words_and_a_colour_of_its_own():
     """The same on all panels, as in the files of the exporter's page."""
     script, style = ((live_page.FOLDER / name).read_text() for name in ("words.js", "page.css"))
     words = tuple(re.search(rf'^  {state}: \["(.*?)", ', script, re.MULTILINE)[1] for state in STATES)
@@ -74,7 +74,7 @@ def test_every_state_has_its_words_and_a_colour_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "Redis", "zookeeper", "9p", "élastic"])
-def test_a_named_backend_has_a_colour(name: str) -> None:
+def test_a_named_backend_has_a_colour(name):
     """Whatever its name begins with; the legend has the name as it is."""
     for panel in stacks():
         shown = properties(panel, f"waits for {name}")
@@ -83,7 +83,7 @@ def test_a_named_backend_has_a_colour(name: str) -> None:
         assert "displayName" not in shown
 
 
-def test_lines_and_descriptions() -> None:
+def test_lines_and_descriptions():
     """Lines of threads are not stacked. Descriptions say what to grant where a panel may be empty."""
     (panel,) = [panel for panel in panels(board("server")) if panel["title"] == LOAD]
     for name in ("available", "configured"):
@@ -115,7 +115,7 @@ REQUESTS = 20.0
 """Per second."""
 
 
-def test_bands_of_backends(tmp_path: Path) -> None:
+def test_bands_of_backends(tmp_path):
     """Named backends are taken from the state `backend`, which has no band if nothing is left; seconds are the same
     bands by request."""
     assert sum(threads for _, threads in BANDS) == sum(BUSY.values())
@@ -128,7 +128,7 @@ def test_bands_of_backends(tmp_path: Path) -> None:
     assert _answered(tmp_path, PER_REQUEST, NAMED, bands) == ""
 
 
-def test_the_order_of_all_states() -> None:
+def test_the_order_of_all_states():
     """Prometheus sorts by labels, first by the place that the query adds: states come in their order, and named
     backends after the state `backend`."""
     names = ["waits for the moon", "waits for a redis", *reversed(STATES)]
@@ -143,7 +143,7 @@ def test_the_order_of_all_states() -> None:
     ]
 
 
-def test_threads_that_wait_for_an_interpreter(tmp_path: Path) -> None:
+def test_threads_that_wait_for_an_interpreter(tmp_path):
     """By worker, of the time that is sampled."""
     locks = {"1": 0.75, "2": 0.25}
     samples = [(f'{{worker_id="{worker_id}"}}', threads) for worker_id, threads in locks.items()]
@@ -239,7 +239,7 @@ def _trouble(directory: Path, name: str, kind: str, event: str, values: str, mar
         pytest.param("2 2 stale stale stale", [], id="a series that ends"),
     ],
 )
-def test_a_mark_is_where_something_happened(tmp_path: Path, values: str, marked: list[int]) -> None:
+def test_a_mark_is_where_something_happened(tmp_path, values, marked):
     """A mark is at the end of the step in which the counter grew, and nowhere else."""
     assert _trouble(tmp_path, "Reloads", "reload", "reload", values, marked) == ""
 
@@ -258,17 +258,17 @@ def test_a_mark_is_where_something_happened(tmp_path: Path, values: str, marked:
         ("Exporter", "sampling_gap", "sampling gap"),
     ],
 )
-def test_each_kind_has_its_mark(tmp_path: Path, name: str, kind: str, event: str) -> None:
+def test_each_kind_has_its_mark(tmp_path, name, kind, event):
     """Each kind of event has a mark with its name in words."""
     assert _trouble(tmp_path, name, kind, event, "0 1 1", [1]) == ""
 
 
-def test_an_event_of_another_kind_makes_no_mark(tmp_path: Path) -> None:
+def test_an_event_of_another_kind_makes_no_mark(tmp_path):
     """A reload does not make the mark of a configuration change."""
     assert _trouble(tmp_path, "Configuration", "reload", "reload", "0 1 1", []) == ""
 
 
-def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path: Path) -> None:
+def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path):
     """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
     of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "code": "x", "severity": "warning", "worker_id": "3"}
@@ -329,7 +329,7 @@ def _row(server: str, verdict: str, title: str = "") -> str:
     return _verdict_series("", server, service=server, verdict=verdict, **words)
 
 
-def test_the_worst_server_comes_first_with_its_finding(tmp_path: Path) -> None:
+def test_the_worst_server_comes_first_with_its_finding(tmp_path):
     """A page before a ticket; who refuses clients before who lets them wait; a server without a finding is there."""
     rows = {_row("refused", "critical", "The queue is full."): 3.9, _row("hurt", "critical", "Requests wait."): 3.6}
     rows[_row("fine", "ok")] = 0
@@ -341,7 +341,7 @@ def test_the_worst_server_comes_first_with_its_finding(tmp_path: Path) -> None:
     assert evaluate(tmp_path, SERIES, "1m", [asked]) == ""
 
 
-def test_a_server_has_all_its_findings(tmp_path: Path) -> None:
+def test_a_server_has_all_its_findings(tmp_path):
     """With when each began; of a server without any, since when its verdict is what it is."""
     where = "server: Verdict A"
     one = {"job": "uwsgi", "instance": "web1:9238"}

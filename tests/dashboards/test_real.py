@@ -119,17 +119,17 @@ def grafana() -> Iterator[GrafanaQueries]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_query_has_an_answer(grafana: GrafanaQueries, name: str) -> None:
+def test_every_query_has_an_answer(grafana, name):
     """Every query parses and returns data within a second, unless it is listed as possibly empty."""
     empty = [query.where for query in grafana.queries(name) if not grafana.series(query)]
     assert set(empty) <= set(MAY_BE_EMPTY)
 
 
-def test_the_list_of_empty_ones_is_true(grafana: GrafanaQueries) -> None:
+def test_the_list_of_empty_ones_is_true(grafana):
     assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
 
 
-def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
+def test_the_hot_worker_is_seen(grafana):
     """The worker with most requests comes first, and is above the fair line."""
     shares = grafana.series(grafana.query("server: Share, and the fair one A"))
     fair = grafana.series(grafana.query("server: Share, and the fair one B"))
@@ -138,14 +138,14 @@ def test_the_hot_worker_is_seen(grafana: GrafanaQueries) -> None:
     assert float(str(shares[frozenset({("worker_id", "1")})])) > 0.3
 
 
-def test_another_label_may_be_the_service(grafana: GrafanaQueries) -> None:
+def test_another_label_may_be_the_service(grafana):
     query = grafana.query("fleet: Services, least headroom first A")
     by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
     (labels,) = grafana.prometheus.query(by_instance, grafana.now)
     assert dict(labels)["service"] == grafana.instance
 
 
-def test_recorded_days_are_read(grafana: GrafanaQueries) -> None:
+def test_recorded_days_are_read(grafana):
     """The review shows the days, the peak and the growth of the generated history."""
     days = grafana.series(grafana.query("capacity: Days recorded A"))
     peak = grafana.series(grafana.query("capacity: Peak of threads busy A"))
@@ -158,7 +158,7 @@ def test_recorded_days_are_read(grafana: GrafanaQueries) -> None:
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth * 30 / DAYS) < 1.1
 
 
-def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
+def test_the_trend_is_a_straight_line(grafana):
     for points in grafana.series(grafana.query("capacity: Trend of the day's p95 B")).values():
         assert isinstance(points, list)
         steps = [after - before for (_, before), (_, after) in pairwise(points)]
@@ -166,7 +166,7 @@ def test_the_trend_is_a_straight_line(grafana: GrafanaQueries) -> None:
         assert max(steps) - min(steps) < 1e-9
 
 
-def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
+def test_the_week_has_every_hour(grafana):
     """The busiest hour is in the middle of a weekday, and no hour is missing."""
     week = grafana.series(grafana.query("capacity: When it is busy: weekday and hour A"))
     assert len(week) == 7 * 24
@@ -175,12 +175,12 @@ def test_the_week_has_every_hour(grafana: GrafanaQueries) -> None:
     assert labels["hour"] in ("13", "14")
 
 
-def test_server_days_are_all_counted(grafana: GrafanaQueries) -> None:
+def test_server_days_are_all_counted(grafana):
     bands = [query for query in grafana.queries("capacity") if query.where.startswith("capacity: Headroom, day by day")]
     assert abs(sum(_one(grafana.series(band)) for band in bands) - len(SERVERS) * DAYS) <= len(SERVERS)
 
 
-def test_the_waits_of_all_days_are_shared_out(grafana: GrafanaQueries) -> None:
+def test_the_waits_of_all_days_are_shared_out(grafana):
     """The shares of each day add up to 1; states come in their order, without one that never occurs."""
     shares = grafana.series(grafana.query("capacity: Share of the time of requests by state A"))
     threads = grafana.series(grafana.query("capacity: Threads by state: the day's mean A"))

@@ -40,13 +40,13 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
-def test_there_is_no_other_file() -> None:
+def test_there_is_no_other_file():
     """A renamed dashboard leaves no old file behind. Beside them is only what kustomize reads them by."""
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected
 
 
-def test_every_grafana_from_9_on_can_load_it(name: str) -> None:
+def test_every_grafana_from_9_on_can_load_it(name):
     """The old schema and panels, the uid that links use, no id; both settings for the cells of tables, of which newer
     ones drop the older."""
     document = board(name)
@@ -63,7 +63,7 @@ def test_every_grafana_from_9_on_can_load_it(name: str) -> None:
                 assert values["custom.cellOptions"]["type"] == CELLS[values["custom.displayMode"]], panel["title"]
 
 
-def test_every_panel_says_what_it_is(name: str) -> None:
+def test_every_panel_says_what_it_is(name):
     """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
     shows the part of its description that says why. The values of lines across a graph stand in its description."""
     every = list(panels(board(name)))
@@ -81,7 +81,7 @@ def test_every_panel_says_what_it_is(name: str) -> None:
     assert len({panel["id"] for panel in every}) == len(every)
 
 
-def test_panels_do_not_overlap(name: str) -> None:
+def test_panels_do_not_overlap(name):
     taken: dict[tuple[int, int], str] = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -91,7 +91,7 @@ def test_panels_do_not_overlap(name: str) -> None:
                 assert taken.setdefault((x, y), panel["title"]) == panel["title"]
 
 
-def test_no_data_source_is_written_in(name: str) -> None:
+def test_no_data_source_is_written_in(name):
     """Every query uses the data source of the variable: a Prometheus, and at first the default one."""
     document = board(name)
     datasources = [node["datasource"] for node in below(document) if isinstance(node, dict) and "datasource" in node]
@@ -105,7 +105,7 @@ def test_no_data_source_is_written_in(name: str) -> None:
     assert variables(name)["datasource"]["current"]["value"] == "default"
 
 
-def test_variables_are_the_same_everywhere(name: str) -> None:
+def test_variables_are_the_same_everywhere(name):
     """Dashboards have a data source, a free service label and the labels of a server, in the order of narrowing."""
     names = list(variables(name))
     assert names[:6] == ["datasource", "service_label", "service", "job", "instance", "server"]
@@ -115,14 +115,14 @@ def test_variables_are_the_same_everywhere(name: str) -> None:
         assert variables(name)[variable]["includeAll"] is many
 
 
-def test_every_query_knows_its_variables(name: str) -> None:
+def test_every_query_knows_its_variables(name):
     """Queries use only variables that Grafana or the dashboard defines, and use all of the dashboard's variables."""
     own = {variable: f"the_{variable}" for variable in variables(name)}
     text = " ".join(query.expression for query in queries(name, {**own, "__from": "0"}, 3600))
     assert [variable for variable in own if variable != "datasource" and f"the_{variable}" not in text] == []
 
 
-def test_every_metric_exists(name: str) -> None:
+def test_every_metric_exists(name):
     """The exporter exports each metric (docs/metrics.md is tested against the exporter), or a rule records it."""
     known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
     for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
@@ -138,13 +138,13 @@ def test_every_metric_exists(name: str) -> None:
             assert re.sub("_(bucket|count)$", "", metric) in known, query.where
 
 
-def test_only_the_capacity_review_needs_rules(name: str) -> None:
+def test_only_the_capacity_review_needs_rules(name):
     own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
     recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
     assert bool(recorded) is (name == "capacity")
 
 
-def test_tables_keep_their_columns(name: str) -> None:
+def test_tables_keep_their_columns(name):
     """Queries of tables name the labels to keep, so that no label that Prometheus adds becomes a column."""
     for panel in panels(board(name)):
         if panel["type"] in ("table", "barchart"):
@@ -157,7 +157,7 @@ def _links(document: dict[str, Any]) -> list[str]:
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
 
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_lead_somewhere(name):
     by_uid = {uid: other for other, uid in UIDS.items()}
     links = set()
     for url in _links(board(name)):
@@ -170,7 +170,7 @@ def test_links_lead_somewhere(name: str) -> None:
         assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
 
 
-def test_all_is_never_passed_to_one_server() -> None:
+def test_all_is_never_passed_to_one_server():
     """On a dashboard of many servers All may be chosen, which is not a server: its links omit the server."""
     for name in ("fleet", "capacity"):
         for link in board(name)["links"]:
@@ -178,7 +178,7 @@ def test_all_is_never_passed_to_one_server() -> None:
             assert link["includeVars"] is not one
 
 
-def test_alerts_lead_to_dashboards_that_there_are() -> None:
+def test_alerts_lead_to_dashboards_that_there_are():
     """The line of docs/alerts.md that adds links to Grafana gives each alert about a server one, with variables that
     the dashboard has."""
     line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
@@ -193,7 +193,7 @@ def test_alerts_lead_to_dashboards_that_there_are() -> None:
         assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
 
 
-def test_marks_are_at_their_own_time(name: str) -> None:
+def test_marks_are_at_their_own_time(name):
     """Every dashboard marks alerts; an event has one mark, however long the time range is."""
     marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
     assert "Alerts" in marks
@@ -208,7 +208,7 @@ CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid":
 """Grafana 10's names for the cell types of Grafana 9."""
 
 
-def test_verdicts_and_bars_are_drawn(name: str) -> None:
+def test_verdicts_and_bars_are_drawn(name):
     for panel in panels(board(name)):
         for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
             values = {value["id"]: value["value"] for value in override["properties"]}
@@ -217,7 +217,7 @@ def test_verdicts_and_bars_are_drawn(name: str) -> None:
                 assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
 
 
-def test_figures_are_of_now(name: str) -> None:
+def test_figures_are_of_now(name):
     """A server that is down has none, instead of its last one. Keys of the file are sorted."""
     for panel in panels(board(name)):
         if panel["type"] in ("stat", "bargauge"):
@@ -226,7 +226,7 @@ def test_figures_are_of_now(name: str) -> None:
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def test_no_column_is_cut_off(name: str) -> None:
+def test_no_column_is_cut_off(name):
     """The columns of a table fit into its panel on a screen of 1440 pixels. One without a width takes 150 or more."""
     for panel in panels(board(name)):
         renamed = {
@@ -242,7 +242,7 @@ def test_no_column_is_cut_off(name: str) -> None:
         assert panel["type"] != "table" or wide <= (1440 - 32) * panel["gridPos"]["w"] / 24 - 24, panel["title"]
 
 
-def test_graphs_beside_each_other_have_the_same_series() -> None:
+def test_graphs_beside_each_other_have_the_same_series():
     """Grafana colours series by their order, so adjacent graphs have the same series, with or without a figure."""
     drawn = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board("fleet"))}
     for titles in (
@@ -257,7 +257,7 @@ def test_graphs_beside_each_other_have_the_same_series() -> None:
         assert one == two
 
 
-def test_labels_and_pages_as_newer_grafanas_take_them() -> None:
+def test_labels_and_pages_as_newer_grafanas_take_them():
     """From Grafana 11 on, a length of 0 shortens every label to dots, and a page size shows a pager even for few
     rows."""
     by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
@@ -265,7 +265,7 @@ def test_labels_and_pages_as_newer_grafanas_take_them() -> None:
     assert by_type["state-timeline"]["perPage"] == 0
 
 
-def test_units_are_words_that_people_read(name: str) -> None:
+def test_units_are_words_that_people_read(name):
     """Units are not c/s and c/m, Grafana's units for counts per second and per minute."""
     units = {
         node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
@@ -274,7 +274,7 @@ def test_units_are_words_that_people_read(name: str) -> None:
     assert units.isdisjoint({"cps", "cpm"})
 
 
-def test_the_heat_map_ends_at_all_threads() -> None:
+def test_the_heat_map_ends_at_all_threads():
     (expression,) = [
         target["expr"]
         for panel in panels(board("server"))
@@ -285,7 +285,7 @@ def test_the_heat_map_ends_at_all_threads() -> None:
 
 
 @pytest.mark.parametrize("name", ["fleet", "server"])
-def test_the_first_screen_is_the_answer(name: str) -> None:
+def test_the_first_screen_is_the_answer(name):
     """Verdict, title and act stand in the first row, or in the table below it; a dashboard for a page has its first
     figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
     document = board(name)
@@ -301,7 +301,7 @@ def test_the_first_screen_is_the_answer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fleet", "server"])
-def test_a_verdict_has_the_words_of_the_other_faces(name: str) -> None:
+def test_a_verdict_has_the_words_of_the_other_faces(name):
     """Every code that a verdict can have is shown in words, whatever the exporter finds tomorrow."""
     (verdict,) = [panel for panel in panels(board(name)) if "verdict" in _columns(panel)]
     words = {

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import socket
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +21,7 @@ images = pytest.mark.parametrize("path", [CONTAINERFILE, APP_CONTAINERFILE], ids
 
 
 @images
-def test_an_image_is_small_and_not_root(path: Path) -> None:
+def test_an_image_is_small_and_not_root(path):
     """The base has a complete name; pip runs in the first stage; the last user is a number; no shell is needed."""
     found = instructions(path)
     assert ("ARG", "BASE=docker.io/library/python:3.13-slim-trixie") in found
@@ -36,7 +35,7 @@ def test_an_image_is_small_and_not_root(path: Path) -> None:
 
 
 @images
-def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
+def test_links_lead_to_files_that_are_copied_too(path):
     """COPY copies a link as a link. The exporter's runbooks are one: without its target, their pages are errors."""
     copied = [
         ROOT / source
@@ -49,7 +48,7 @@ def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
     assert not lost
 
 
-def test_packages_have_the_extras_for_top_and_login() -> None:
+def test_packages_have_the_extras_for_top_and_login():
     """`top` works in the image, and passwords are checked."""
     assert any("'.[top,login]'" in argument for name, argument in instructions(CONTAINERFILE) if name == "RUN")
 
@@ -61,7 +60,7 @@ services = pytest.mark.parametrize("name", SERVICES)
 
 
 @services
-def test_mounts_exist(name: str) -> None:
+def test_mounts_exist(name):
     for mount in SERVICES[name].get("volumes", ()):
         source, _, mode = mount.split(":", 2) if mount.count(":") > 1 else (*mount.split(":"), "rw")
         if source.startswith("."):
@@ -72,7 +71,7 @@ def test_mounts_exist(name: str) -> None:
 
 
 @services
-def test_services_are_locked_down(name: str) -> None:
+def test_services_are_locked_down(name):
     """Ports on loopback, read-only, no capabilities, and images that do not change without notice."""
     for port in SERVICES[name].get("ports", ()):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+", port)
@@ -86,7 +85,7 @@ def test_services_are_locked_down(name: str) -> None:
         assert (COMPOSE.parent / build["context"] / build["dockerfile"]).is_file()
 
 
-def test_the_exporter_shares_what_it_needs() -> None:
+def test_the_exporter_shares_what_it_needs():
     """The processes and the network of the application, and the volume with the stats socket."""
     app, exporter = SERVICES["app"], SERVICES["exporter"]
     assert exporter["pid"] == f"container:{app['container_name']}"
@@ -95,7 +94,7 @@ def test_the_exporter_shares_what_it_needs() -> None:
     assert "run:/run/uwsgi" in exporter["volumes"]
 
 
-def test_commands_of_services() -> None:
+def test_commands_of_services():
     """The argument of `load` is one of `app.load`. A service with another entry point has no use for the image's health
     check."""
     ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
@@ -106,7 +105,7 @@ def test_commands_of_services() -> None:
             assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
 
 
-def test_grafana_finds_what_is_mounted() -> None:
+def test_grafana_finds_what_is_mounted():
     """The provider reads the directory that compose mounts; the data source takes the variable that compose sets."""
     provider = load_yaml(DEPLOY / "grafana" / "provisioning" / "dashboards" / "uwsgi-headroom.yaml")["providers"][0]
     mounts = dict(mount.split(":")[:2] for mount in SERVICES["grafana"]["volumes"])
@@ -131,7 +130,7 @@ def _loaded() -> ModuleType:
 launcher = _loaded()
 
 
-def test_variables_of_systemd_for_the_loader_are_for_the_program() -> None:
+def test_variables_of_systemd_for_the_loader_are_for_the_program():
     """systemd sets WATCHDOG_PID and LISTEN_PID to the process that it starts. Variables for another process stay."""
     environment = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(LOADER)}
     assert watchdog_seconds(environment, PROGRAM) is None
@@ -148,7 +147,7 @@ def test_variables_of_systemd_for_the_loader_are_for_the_program() -> None:
     assert environment == {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
 
 
-def test_the_drop_in_changes_the_program_alone() -> None:
+def test_the_drop_in_changes_the_program_alone():
     """The command is that of the unit, and messages of the child are accepted."""
     text = (FOLDER / "one-file.conf").read_text()
     parser = configparser.RawConfigParser(strict=False)

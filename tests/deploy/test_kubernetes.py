@@ -64,7 +64,7 @@ def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: Path) -> None:
+def test_rules_are_those_of_the_repository(path, packed, kustomize):
     """The chart has the rule file byte for byte, and a PrometheusRule has its groups word for word."""
     assert (packed / "files" / "rules" / path.name).read_bytes() == path.read_bytes()
     if path.stem not in VALUES["rules"]["except"]:
@@ -73,7 +73,7 @@ def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: 
         assert rule["kind"] == "PrometheusRule"
 
 
-def test_no_rule_is_left_over(packed: Path, kustomize: Path) -> None:
+def test_no_rule_is_left_over(packed, kustomize):
     names = {path.name for path in RULES}
     assert {path.name for path in (packed / "files" / "rules").iterdir()} == names
     listed = set(load(kustomize / "rules" / "kustomization.yaml")["resources"])
@@ -81,7 +81,7 @@ def test_no_rule_is_left_over(packed: Path, kustomize: Path) -> None:
     assert listed == names - {f"{name}.yaml" for name in VALUES["rules"]["except"]}
 
 
-def test_dashboards_are_those_of_the_repository(packed: Path) -> None:
+def test_dashboards_are_those_of_the_repository(packed):
     """Byte for byte, and kustomize lists each."""
     made = {path.name: path.read_bytes() for path in DASHBOARDS.glob("*.json")}
     assert {path.name: path.read_bytes() for path in (packed / "files" / "dashboards").iterdir()} == made
@@ -89,7 +89,7 @@ def test_dashboards_are_those_of_the_repository(packed: Path) -> None:
     assert {part["files"][0].partition("=")[2] for part in maps} == set(made)
 
 
-def test_the_chart_in_a_checkout_has_the_rules_and_dashboards() -> None:
+def test_the_chart_in_a_checkout_has_the_rules_and_dashboards():
     """Through relative links in a clone; as copies in a source distribution."""
     for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
         folder = CHART / "files" / name
@@ -100,7 +100,7 @@ def test_the_chart_in_a_checkout_has_the_rules_and_dashboards() -> None:
 
 @needs_kubectl
 @pytest.mark.parametrize(("name", "others"), [("base", 2), ("example", 3)])
-def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) -> None:
+def test_kustomize_builds_every_object(kustomize, name, others):
     """Each rule file and each dashboard is an object, beside the PodMonitor, the policy and the example."""
     assert KUBECTL
     ran = subprocess.run([KUBECTL, "kustomize", str(kustomize / name)], capture_output=True, text=True, check=True)
@@ -110,13 +110,13 @@ def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) 
     assert kinds.total() - kinds["PrometheusRule"] - kinds["ConfigMap"] == others
 
 
-def test_the_version_is_that_of_the_exporter() -> None:
+def test_the_version_is_that_of_the_exporter():
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_values_fit_the_schema(path: Path) -> None:
+def test_values_fit_the_schema(path):
     jsonschema.validate(merged(VALUES, load(path)), SCHEMA)
 
 
@@ -138,13 +138,13 @@ def test_values_fit_the_schema(path: Path) -> None:
         {"unknown": {}},
     ],
 )
-def test_the_schema_refuses(change: dict[str, Any]) -> None:
+def test_the_schema_refuses(change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(VALUES, change), SCHEMA)
 
 
 @pytest.mark.parametrize("path", ["selector", "networkPolicy.from", "podMonitor.scheme", "podMonitor.job", "example"])
-def test_the_schema_refuses_a_value_that_is_removed(path: str) -> None:
+def test_the_schema_refuses_a_value_that_is_removed(path):
     """helm removes what is set to null: a policy would then admit everyone, or apply to every pod of the namespace."""
     *outer, name = path.split(".")
     values = merged(VALUES, {})
@@ -155,7 +155,7 @@ def test_the_schema_refuses_a_value_that_is_removed(path: str) -> None:
         jsonschema.validate(values, SCHEMA)
 
 
-def test_every_value_is_in_the_schema() -> None:
+def test_every_value_is_in_the_schema():
     """A value without a line in the schema could be misspelt unnoticed."""
 
     def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
@@ -169,7 +169,7 @@ def test_every_value_is_in_the_schema() -> None:
     assert missing(VALUES, SCHEMA, "") == []
 
 
-def test_the_component_is_the_sidecar_of_the_chart() -> None:
+def test_the_component_is_the_sidecar_of_the_chart():
     """The same socket, port, resources and limits of rights; other settings of a pod are the application's."""
     patch, sidecar = sidecar_patch(), VALUES["sidecar"]
     assert patch["resources"] == sidecar["resources"]
@@ -183,7 +183,7 @@ def test_the_component_is_the_sidecar_of_the_chart() -> None:
     assert set(spec["securityContext"]) == {"fsGroup"}
 
 
-def test_files_that_kustomize_names_exist(kustomize: Path) -> None:
+def test_files_that_kustomize_names_exist(kustomize):
     for path in kustomize.rglob("kustomization.yaml"):
         document = load(path)
         names = [*document.get("resources", ()), *document.get("components", ())]
@@ -191,7 +191,7 @@ def test_files_that_kustomize_names_exist(kustomize: Path) -> None:
         assert all((path.parent / name).exists() for name in names), path
 
 
-def test_the_policy_and_the_monitor_select_the_pods_of_the_component() -> None:
+def test_the_policy_and_the_monitor_select_the_pods_of_the_component():
     """Otherwise the exporter would run unseen, or unprotected."""
     labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
     monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
@@ -209,12 +209,12 @@ def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, A
 
 
 @needs_helm
-def test_nothing_is_installed_unasked() -> None:
+def test_nothing_is_installed_unasked():
     assert rendered(CHART / "ci" / "default-values.yaml") == []
 
 
 @needs_helm
-def test_helm_renders_everything(packed: Path) -> None:
+def test_helm_renders_everything(packed):
     """Each kind is there, rules are word for word, and pods do not carry a token; a packed chart has the same."""
     objects = rendered(CHART / "ci" / "all-values.yaml")
     assert rendered(CHART / "ci" / "all-values.yaml", chart=packed) == objects
@@ -234,7 +234,7 @@ def test_helm_renders_everything(packed: Path) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", ["selector", "networkPolicy.from"])
-def test_a_policy_without_limits_is_an_error(name: str) -> None:
+def test_a_policy_without_limits_is_an_error(name):
     """`null` takes the shipped limit away."""
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
@@ -243,7 +243,7 @@ def test_a_policy_without_limits_is_an_error(name: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", ["rules", "dashboards"])
-def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path: Path) -> None:
+def test_a_chart_without_its_files_is_an_error(name, packed, tmp_path):
     """A copy whose links lead nowhere would install no rule, and no alert would ever fire."""
     chart = tmp_path / "uwsgi-headroom"
     shutil.copytree(packed, chart, ignore=shutil.ignore_patterns(name))
@@ -253,7 +253,7 @@ def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path
 
 
 @needs_helm
-def test_an_exporter_of_its_own() -> None:
+def test_an_exporter_of_its_own():
     """It reads the servers that are named, with TLS, never as root; names and labels are those of the installation."""
     objects = rendered(CHART / "ci" / "deployment-values.yaml")
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
@@ -277,7 +277,7 @@ def test_an_exporter_of_its_own() -> None:
 
 
 @needs_helm
-def test_an_autoscaler_that_cannot_work_is_an_error() -> None:
+def test_an_autoscaler_that_cannot_work_is_an_error():
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
     assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
@@ -295,7 +295,7 @@ def test_an_autoscaler_that_cannot_work_is_an_error() -> None:
         ("waits", "There is no PodMonitor"),
     ],
 )
-def test_the_notes_are_true(values: str, said: str, packed: Path, tmp_path: Path) -> None:
+def test_the_notes_are_true(values, said, packed, tmp_path):
     """They say what was installed, and promise no monitoring that nobody does. `helm template` leaves notes out, so a
     copy of the chart has them as an object."""
     chart = tmp_path / "uwsgi-headroom"
@@ -355,7 +355,7 @@ OTHER = {'uwsgi_up{namespace="shop",server="other",pod="f"}': 1.0}
     ],
     ids=["calm", "overloaded", "idle", "stuck", "another is down", "all are down"],
 )
-def test_utilization_of_pods(tmp_path: Path, samples: dict[str, float], utilization: dict[str, float]) -> None:
+def test_utilization_of_pods(tmp_path, samples, utilization):
     """The first limit counts, but not an uneven spread; a queue counts beyond 1; a pod without data has none."""
     wanted = [{"labels": f'{{namespace="shop", pod="{name}"}}', "value": value} for name, value in utilization.items()]
     series = {name: f"{value}x8" for name, value in samples.items()}

@@ -42,11 +42,11 @@ def variables(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_variables_exist(path: Path) -> None:
+def test_variables_exist(path):
     assert variables(path) <= {setting.name for setting in FLAGS}
 
 
-def test_flags_exist() -> None:
+def test_flags_exist():
     line = make_command_line()
     compose = load(COMPOSE)["services"]["exporter"]["command"]
     chart = ["--stats", "app=/run/uwsgi/stats", *load(CHART / "ci" / "tls-values.yaml")["sidecar"]["args"]]
@@ -57,7 +57,7 @@ def test_flags_exist() -> None:
     assert len(FILES) > 30
 
 
-def test_the_port_is_the_same() -> None:
+def test_the_port_is_the_same():
     assert defaults.LISTEN_ADDRESS.endswith(f":{PORT}")
     assert ("EXPOSE", str(PORT)) in last_stage(CONTAINERFILE)
     assert f"DEFAULT_PORT = {PORT}\n" in (DEPLOY / "container" / "healthcheck.py").read_text()
@@ -70,7 +70,7 @@ def test_the_port_is_the_same() -> None:
     assert patch["ports"] == [{"name": "headroom", "containerPort": PORT}]
 
 
-def test_the_user_is_the_same() -> None:
+def test_the_user_is_the_same():
     """Both images, the chart and the component have one user: the exporter needs that of uWSGI."""
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         assert ("USER", f"{USER}:{USER}") in last_stage(path)
@@ -79,7 +79,7 @@ def test_the_user_is_the_same() -> None:
     assert {context["runAsUser"], context["runAsGroup"]} == {int(USER)}
 
 
-def test_files_of_an_image_exist() -> None:
+def test_files_of_an_image_exist():
     place = "/opt/uwsgi-headroom/healthcheck.py"
     assert ("COPY", f"deploy/container/healthcheck.py {place}") in last_stage(CONTAINERFILE)
     assert place in dict(last_stage(CONTAINERFILE))["HEALTHCHECK"]
@@ -94,12 +94,12 @@ CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
 
 
 @pytest.mark.parametrize("folder", OURS)
-def test_the_chapters_are_in_order(folder: str) -> None:
+def test_the_chapters_are_in_order(folder):
     assert re.findall(r"^## (.+)$", (DEPLOY / folder / "README.md").read_text(), re.MULTILINE) == CHAPTERS
 
 
 @pytest.mark.parametrize("folder", OURS)
-def test_links_lead_somewhere(folder: str) -> None:
+def test_links_lead_somewhere(folder):
     text = (DEPLOY / folder / "README.md").read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     assert links
@@ -107,7 +107,7 @@ def test_links_lead_somewhere(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OURS)
-def test_it_says_what_was_not_tried(folder: str) -> None:
+def test_it_says_what_was_not_tried(folder):
     assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
 
 
@@ -116,18 +116,18 @@ ALERTMANAGER = ("prometheus/alertmanager.yml", "compose/alertmanager.yml")
 
 
 @pytest.mark.parametrize("name", PROMETHEUS)
-def test_promtool_accepts(name: str) -> None:
+def test_promtool_accepts(name):
     assert promtool.complaints("check", "config", "--syntax-only", DEPLOY / name) == ""
 
 
 @pytest.mark.parametrize("name", ALERTMANAGER)
-def test_amtool_accepts(name: str) -> None:
+def test_amtool_accepts(name):
     ran = subprocess.run([find("amtool"), "check-config", DEPLOY / name], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize("name", [*PROMETHEUS, "prometheus/kubernetes.yml"])
-def test_jobs_have_names_that_the_rules_expect(name: str) -> None:
+def test_jobs_have_names_that_the_rules_expect(name):
     """UwsgiExporterDown asks for jobs that begin with uwsgi."""
     jobs = [job["job_name"] for job in load(DEPLOY / name)["scrape_configs"]]
     assert jobs
@@ -135,13 +135,13 @@ def test_jobs_have_names_that_the_rules_expect(name: str) -> None:
     assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
 
 
-def test_pods_are_found_by_the_name_of_the_sidecars_port() -> None:
+def test_pods_are_found_by_the_name_of_the_sidecars_port():
     """The job for pods keeps the port that the sidecar has."""
     (job,) = load(DEPLOY / "prometheus" / "kubernetes.yml")["scrape_configs"]
     assert job["relabel_configs"][0]["regex"] == sidecar_patch()["ports"][0]["name"]
 
 
-def test_the_route_takes_every_alert() -> None:
+def test_the_route_takes_every_alert():
     names = {
         rule["alert"]
         for path in (ROOT / "alerts" / "rules").glob("*.yaml")
@@ -155,7 +155,7 @@ def test_the_route_takes_every_alert() -> None:
     assert all(re.fullmatch(pattern[1], name) for name in names)
 
 
-def test_links_in_alerts_of_compose_lead_to_the_published_port() -> None:
+def test_links_in_alerts_of_compose_lead_to_the_published_port():
     """The rules link to `instance`, and no browser knows the name of a container."""
     assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()
     (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
@@ -165,7 +165,7 @@ def test_links_in_alerts_of_compose_lead_to_the_published_port() -> None:
     assert any(published.endswith(f"{port}}}:{port}") for published in ports)
 
 
-def test_compose_leaves_out_rules_for_a_migration_only() -> None:
+def test_compose_leaves_out_rules_for_a_migration_only():
     """Its patterns match every rule file but one."""
     folder = ROOT / "alerts" / "rules"
     patterns = [name.rpartition("/")[2].replace("[^", "[!") for name in load(DEPLOY / PROMETHEUS[1])["rule_files"]]

@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.source import Address, Tcp, Unix
 
 
-def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
+def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path):
     """The epoll of a process that constantly opens and closes descriptors is still found."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
@@ -41,7 +41,7 @@ def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> No
 
 
 @pytest.mark.integration
-def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
+def test_a_listener_that_is_no_uwsgi_is_not_touched():
     connections: list[object] = []
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
@@ -52,7 +52,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_another_users_uwsgi_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_uwsgi_is_reported(monkeypatch):
     """A master whose sockets this user may not inspect is reported, with advice."""
     # The other user may be unable to start this Python, and so the child process.
     monkeypatch.setattr(aside, "ask", lambda question, *arguments, seconds: question(*arguments))
@@ -64,7 +64,7 @@ def test_another_users_uwsgi_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @as_root
 @pytest.mark.integration
-def test_a_network_of_its_own(tmp_path: Path) -> None:
+def test_a_network_of_its_own(tmp_path):
     """The stats server of a uWSGI in another network namespace is found, unless its address means another one here."""
     ini = f"[uwsgi]\nmaster = true\nsocket = {tmp_path}/app\nwsgi-file = {APP}\nstats = "
     for address, is_found in ((f"{tmp_path}/stats", True), ("127.0.0.1:1717", False)):
@@ -85,7 +85,7 @@ SERVING = ("--master", "--processes", "1", "--wsgi-file", str(APP), "--socket", 
 
 
 @pytest.mark.integration
-def test_a_relative_path_is_that_of_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_that_of_its_master(monkeypatch):
     """A relative path of a stats socket is one in the working directory of its master, wherever discovery runs."""
     with bare(*SERVING, "--stats", "stats") as shop, bare(*SERVING, "--stats", "stats") as blog:
         monkeypatch.chdir(shop.directory)
@@ -97,7 +97,7 @@ def test_a_relative_path_is_that_of_its_master(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.integration
-def test_a_socket_that_another_has_replaced() -> None:
+def test_a_socket_that_another_has_replaced():
     """Of two uWSGIs with the same path of the stats, only the later one can be reached."""
     port = free_port()
     later = (*SERVING, "--http-socket", f"127.0.0.1:{port}", "--stats")
@@ -116,7 +116,7 @@ def masters_of(pid: int) -> list[FoundMaster]:
     return [master for master in masters if master.pid == pid and master.role == "master"]
 
 
-def test_processes_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_are_hidden(monkeypatch):
     """With `hidepid`, a user sees no uWSGI of others: the report does not say that there is none without saying so."""
     assert "hidepid" not in " ".join(render_report([]))
 
@@ -139,7 +139,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Addres
     return [server.address for server in discover.discover_servers()]
 
 
-def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_that_does_not_answer_is_watched(monkeypatch):
     """Such a master may hang, and is watched beside the others; one that this user may not read is left out."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
@@ -150,7 +150,7 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatc
     assert "permission denied" in "\n".join(caught.value.details)
 
 
-def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch):
     """In cheap mode a master itself waits for requests."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
@@ -158,7 +158,7 @@ def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: py
 
 
 @pytest.mark.integration
-def test_a_vassal_is_one_with_its_file_and_directory() -> None:
+def test_a_vassal_is_one_with_its_file_and_directory():
     """An emperor's vassal is reported with its emperor, its configuration file and its working directory."""
     ini = "[uwsgi]\nmaster = true\nstats = {directory}/shop.stats\nneed-app = false\nsocket = {directory}/shop.sock\n"
     options = ("--emperor", "{directory}/vassals", "--emperor-stats-server", "{directory}/stats")
@@ -179,7 +179,7 @@ def test_a_vassal_is_one_with_its_file_and_directory() -> None:
 
 
 @pytest.mark.integration
-def test_workers_are_no_masters() -> None:
+def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:
         masters = [
             master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
@@ -189,7 +189,7 @@ def test_workers_are_no_masters() -> None:
 
 
 @pytest.mark.integration
-def test_without_a_master_there_are_no_stats() -> None:
+def test_without_a_master_there_are_no_stats():
     """A uWSGI that runs as a single process is reported, with the option that it lacks."""
     command = [uwsgi_binary(), "--http-socket", f"127.0.0.1:{free_port()}", "--wsgi-file", str(APP), "--need-app"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
@@ -216,7 +216,7 @@ def test_without_a_master_there_are_no_stats() -> None:
         ("uwsgi_exporter", False),
     ],
 )
-def test_names_of_uwsgi(name: str, taken: bool) -> None:
+def test_names_of_uwsgi(name, taken):
     """uWSGI is recognized by the names of its processes; similar names, such as this exporter's, are not."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
@@ -228,7 +228,7 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
 
 
 @pytest.mark.integration
-def test_workers_of_python_3_14(tmp_path: Path) -> None:
+def test_workers_of_python_3_14(tmp_path):
     """A master is found whose workers have the name that Python 3.14 gives to their first thread."""
     app = tmp_path / "app.py"
     name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
@@ -244,7 +244,7 @@ def test_workers_of_python_3_14(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_process_that_only_has_the_name() -> None:
+def test_a_process_that_only_has_the_name():
     """A process that is only called uwsgi, with a child of that name, is skipped without harm."""
     code = (
         "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
@@ -272,7 +272,7 @@ def documents() -> list[str]:
 
 
 @pytest.mark.parametrize("name", documents())
-def test_stats_lines_are_those_that_were_tried(name: str) -> None:
+def test_stats_lines_are_those_that_were_tried(name):
     """A `stats` line stands within its guard, and no page advises `chmod-socket` or an address that all can read."""
     lines = [line.strip() for line in (ROOT / name).read_text(errors="replace").splitlines()]
     assert name in EXPLAINS or not [line for line in lines if "chmod-socket" in line]
@@ -295,11 +295,11 @@ SHOP = FoundMaster(
 )
 
 
-def test_nothing_found() -> None:
+def test_nothing_found():
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
 
 
-def test_each_finding_says_what_to_do() -> None:
+def test_each_finding_says_what_to_do():
     """Readable masters come with the command, unreadable ones with the reason, others with the missing option."""
     masters = [
         SHOP,
@@ -326,7 +326,7 @@ def test_each_finding_says_what_to_do() -> None:
     ]
 
 
-def test_a_reason_is_given_once() -> None:
+def test_a_reason_is_given_once():
     """A user without permissions reads one line for each other user, not two for each master."""
     masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
     assert render_report(masters) == [
@@ -336,7 +336,7 @@ def test_a_reason_is_given_once() -> None:
     ]
 
 
-def test_one_command_serves_all() -> None:
+def test_one_command_serves_all():
     """The report has one shell command that the command line accepts, with a name for each server."""
     masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
     lines = render_report(masters)
@@ -347,7 +347,7 @@ def test_one_command_serves_all() -> None:
     ]
 
 
-def test_names_differ() -> None:
+def test_names_differ():
     def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
         return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
 
@@ -363,9 +363,7 @@ def test_names_differ() -> None:
     ) == ["old-shop", "shop", "b", "tcp-127.0.0.1-1717", "unix-run-c-api.stats", "unix-run-d-api.stats"]
 
 
-def test_names_of_others_do_nothing_to_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_others_do_nothing_to_a_terminal(capsys, monkeypatch):
     """No escape sequence or line break in names of users, versions, files or sockets is printed."""
     evil = "\x1b]0;pwned\x07\nTo watch it:\u202e\x9b2J"
 

@@ -71,7 +71,7 @@ def discovered() -> str:
     [{"claims": {"arg": GIGABYTES}}, {"claims": {"env": GIGABYTES}}, {"claims": {"arg": 0}}, {"epoll": (400, 400)}],
     ids=["command line", "environment", "empty command line", "epolls"],
 )
-def test_what_a_process_claims_costs_nothing(does: dict[str, Any]) -> None:
+def test_what_a_process_claims_costs_nothing(does):
     """A huge command line, a huge environment, no command line or large epolls neither take the memory of `discover`
     nor end it: the others are found."""
     with uwsgi() as good, hostile(**does) as pid:
@@ -80,7 +80,7 @@ def test_what_a_process_claims_costs_nothing(does: dict[str, Any]) -> None:
     assert f"master {pid} of user" in printed
 
 
-def test_any_process_may_have_a_long_name() -> None:
+def test_any_process_may_have_a_long_name():
     """A process of another name costs nothing either: psutil reads a whole command line for a name of 15 characters."""
     with uwsgi() as good, hostile(name="a-name-of-15-ch", claims={"arg": GIGABYTES}) as pid:
         printed = discovered()
@@ -88,7 +88,7 @@ def test_any_process_may_have_a_long_name() -> None:
     assert str(pid) not in printed
 
 
-def test_stats_sockets_without_end(tmp_path: Path) -> None:
+def test_stats_sockets_without_end(tmp_path):
     """Of a master that waits on many sockets, each with a large document that does not end, few are read at once."""
     tmp_path.chmod(0o755)
     with uwsgi() as good, hostile(documents=(str(tmp_path), 40)) as pid:
@@ -97,7 +97,7 @@ def test_stats_sockets_without_end(tmp_path: Path) -> None:
     assert len(re.findall(rf"master {pid} of user", printed)) == find._MOST_SOCKETS
 
 
-def test_each_epoll_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_epoll_is_bounded(tmp_path, monkeypatch):
     """Of many epolls, each with many members, the first are read, up to a number of bytes."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
@@ -111,7 +111,7 @@ def test_each_epoll_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find._MOST_EPOLL_BYTES / 80 < len(found) < find._MOST_EPOLL_BYTES / 50
 
 
-def test_a_file_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_file_that_does_not_answer(tmp_path):
     """A file of another process that never answers is left after a second, with the reason."""
     os.mkfifo(tmp_path / "cmdline")
     with pytest.raises(TimeoutError, match="were not readable within 1 s"):
@@ -120,7 +120,7 @@ def test_a_file_that_does_not_answer(tmp_path: Path) -> None:
         find.ask_in_time(time.monotonic() - 1, procfs.read_begin, 100, "/proc/self/cmdline")
 
 
-def test_a_master_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_master_that_hangs_is_named(monkeypatch, capsys):
     """A master whose files do not answer, or whose facts raise anything, is named with the reason; others are found."""
     ask = aside.ask
 
@@ -138,7 +138,7 @@ def test_a_master_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert re.search(rf"could not be looked at \(ZeroDivisionError\('a fault'\)\) PID {broken} of", printed)
 
 
-def test_a_fault_in_one_plan_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
     """Steps that cannot be found for one uWSGI, for whatever reason, cost no other its steps."""
     plan = report.plan
 
@@ -156,7 +156,7 @@ def test_a_fault_in_one_plan_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @as_root
-def test_users_take_turns() -> None:
+def test_users_take_turns():
     """The masters of one user, however many, come after the first one of each other user."""
     many, one = (((uid,) * 3, (NOBODY,) * 3) for uid in (NOBODY - 7, NOBODY - 8))
     with hostile(ids=many) as first, hostile(ids=many) as second, hostile(ids=one) as good:
@@ -169,7 +169,7 @@ def test_users_take_turns() -> None:
 @pytest.mark.parametrize(
     "ids", [((NOBODY, 0, 0), (NOBODY,) * 3), ((NOBODY,) * 3, (NOBODY, 42, 42))], ids=["set-user-ID", "set-group-ID"]
 )
-def test_a_set_user_id_program_is_no_master(ids: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_user_id_program_is_no_master(ids, capsys):
     """A process that runs with the rights of another user or group than the one who started it gets no trial, and no
     step: its user chose its words and its directory."""
     with hostile(ids=ids) as pid:
@@ -182,7 +182,7 @@ def test_a_set_user_id_program_is_no_master(ids: Any, capsys: pytest.CaptureFixt
 
 
 @as_root
-def test_a_link_in_place_of_the_trials_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
     """The owner of the directory puts a link to a file of root's where the trial has just bound its socket: that file
     keeps its mode, owner and content, and so does what the link was exchanged for."""
     victim, directory = tmp_path / "victim", tmp_path / "own"
@@ -211,7 +211,7 @@ def test_a_link_in_place_of_the_trials_socket(tmp_path: Path, monkeypatch: pytes
 
 
 @as_root
-def test_the_trial_is_the_user() -> None:
+def test_the_trial_is_the_user():
     """The child of the trial has no id, no right and no descriptor of root's."""
 
     def describe() -> str:
@@ -227,7 +227,7 @@ def test_the_trial_is_the_user() -> None:
 
 
 @as_root
-def test_root_looks_at_nothing_that_others_may_exchange(tmp_path: Path) -> None:
+def test_root_looks_at_nothing_that_others_may_exchange(tmp_path):
     """For a uWSGI of root's, the trial runs as root: only where the directory and all above it are root's alone."""
     root = Ids(0, 0)
     with pytest.raises(TrialError, match="others than root may write in it or above it"):

@@ -38,7 +38,7 @@ def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, seconds, second)
 
 
-def test_a_server_under_load() -> None:
+def test_a_server_under_load():
     """Every figure covers the window, every level is that of the last reading."""
     document = loaded(Server()).document()
     assert (document.state, document.status, document.error) == ("up", "ok", None)
@@ -64,7 +64,7 @@ def test_a_server_under_load() -> None:
     assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
 
 
-def test_memory() -> None:
+def test_memory():
     """The document has a worker's size, available memory, how many more workers fit, and each one's unique memory."""
     server = Server()
     reading = server.read(1.0)
@@ -85,7 +85,7 @@ def test_memory() -> None:
     )
 
 
-def test_setup() -> None:
+def test_setup():
     """Options have uWSGI's names and the place where each is set; options not known to be set are left out."""
     options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
     built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
@@ -98,7 +98,7 @@ def test_setup() -> None:
     assert built.socket_holders == {"web": (1, 2)}
 
 
-def test_the_window_asked_for_and_what_there_was_of_it() -> None:
+def test_the_window_asked_for_and_what_there_was_of_it():
     """The document says which window its figures cover, and how much history each window to choose from has."""
     document = loaded(Server()).document(300.0)
     assert (document.window.asked, document.window.seconds) == (300, 70)
@@ -106,7 +106,7 @@ def test_the_window_asked_for_and_what_there_was_of_it() -> None:
     assert document.sampling.history_seconds == 70
 
 
-def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
+def test_occupancy_is_a_share_of_the_time_at_each_level():
     """Every thread is busy for a quarter of the window, one of eight for the rest."""
     server = Server(2, 4)
     watch = ScriptedWatch().seconds(
@@ -119,7 +119,7 @@ def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
     assert occupancy.full == pytest.approx(0.25, abs=0.02)
 
 
-def test_before_there_are_figures() -> None:
+def test_before_there_are_figures():
     """After one reading the document has levels but no figures, and says why."""
     document = ScriptedWatch().read(Server().read(5.0)).document()
     assert (document.state, document.status) == ("up", "unknown")
@@ -131,7 +131,7 @@ def test_before_there_are_figures() -> None:
     assert "figures" in {unknown.what for unknown in document.unknown}
 
 
-def test_never_read() -> None:
+def test_never_read():
     """Before the first reading, a server is no failure. Down from the start, nothing is known but the reason, and what
     to do first."""
     document = ScriptedWatch().document()
@@ -150,7 +150,7 @@ def test_never_read() -> None:
     assert listed.act == "Start uWSGI, or wait until it has loaded its application"
 
 
-def test_a_server_that_went_down_keeps_its_last_figures() -> None:
+def test_a_server_that_went_down_keeps_its_last_figures():
     """Figures stay, with their age, and the verdict is about the present."""
     watch = loaded(Server())
     before = watch.document()
@@ -162,7 +162,7 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
     assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
-def test_a_reading_that_grows_old_is_stale() -> None:
+def test_a_reading_that_grows_old_is_stale():
     """A server is stale after five seconds, or after three intervals of slow sampling."""
     watch = loaded(Server())
     watch.now += 4.9
@@ -179,7 +179,7 @@ def test_a_reading_that_grows_old_is_stale() -> None:
     assert watch.document().state == "stale"
 
 
-def test_no_cores_and_no_host_facts() -> None:
+def test_no_cores_and_no_host_facts():
     """An unknown value is null and not 0, with the reason."""
     server = Server(cores=False, host=False, queue=None)
     document = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
@@ -197,7 +197,7 @@ def test_no_cores_and_no_host_facts() -> None:
     assert "stats-no-cores" in next(unknown.why for unknown in document.unknown if unknown.what == "threads")
 
 
-def test_a_queue_that_fills() -> None:
+def test_a_queue_that_fills():
     """The document has the queue's length now and over the window; with one socket, its wait is the server's."""
     server = Server(queue=7)
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
@@ -206,7 +206,7 @@ def test_a_queue_that_fills() -> None:
     assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
 
 
-def test_requests_in_service_have_ages() -> None:
+def test_requests_in_service_have_ages():
     """Requests are listed oldest first; requests of a killed worker are gone with it."""
     server = Server()
     server.busy(2, 1, 0, 0)
@@ -224,7 +224,7 @@ def test_requests_in_service_have_ages() -> None:
     assert (document.threads.stuck, document.threads.stuck_seconds) == (2, 5.0)
 
 
-def test_workers_that_were_never_spawned_or_left() -> None:
+def test_workers_that_were_never_spawned_or_left():
     """Such workers have no process and no age, count as capacity, and are not compared."""
     server = Server(spawned=2)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
@@ -236,7 +236,7 @@ def test_workers_that_were_never_spawned_or_left() -> None:
     assert (document.threads.configured, document.threads.available) == (32, 8)
 
 
-def test_an_emperor_and_a_router() -> None:
+def test_an_emperor_and_a_router():
     document = replayed("emperor").document()
     assert (document.kind, document.router) == ("emperor", None)
     assert (document.threads, document.workers, document.host) == (None, (), None)
@@ -252,7 +252,7 @@ def test_an_emperor_and_a_router() -> None:
 
 
 @pytest.mark.parametrize("other", [emperor, router])
-def test_an_address_that_changes_its_kind(other) -> None:
+def test_an_address_that_changes_its_kind(other):
     """If an emperor or a router replaces a server, the server's figures are not shown."""
     document = loaded(Server()).read(other(200.0)).document()
     assert (document.flow, document.workers, document.threads) == (None, (), None)
@@ -260,14 +260,14 @@ def test_an_address_that_changes_its_kind(other) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_captured_document(name: str) -> None:
+def test_every_captured_document(name):
     document = replayed(name).document()
     assert document.state == "up"
     assert document.kind == kind(name)
     assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
 
 
-def test_names_that_are_paths_or_worse() -> None:
+def test_names_that_are_paths_or_worse():
     """A path in the API works for any name; bytes that no JSON string can contain are escaped."""
     assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
     watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
@@ -277,7 +277,7 @@ def test_names_that_are_paths_or_worse() -> None:
     assert b"no such file: /run/caf\\\\udce9" in msgspec.json.encode(watch.document())
 
 
-def test_the_list_begins_with_what_needs_attention() -> None:
+def test_the_list_begins_with_what_needs_attention():
     """Servers that cannot be read come first, then the least headroom; idle ones come last, by name."""
     busy, busier = Server(), Server()
 
@@ -325,7 +325,7 @@ def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: f
     )
 
 
-def test_the_list_sorts_by_what_can_be_changed() -> None:
+def test_the_list_sorts_by_what_can_be_changed():
     """A server that its own settings can help comes before one that only lacks what its host lacks. The list has the
     first act for each, and says once what the host lacks."""
     get_cpu = ("Find out who has the CPUs. Then move it.", True)
@@ -351,7 +351,7 @@ def test_the_list_sorts_by_what_can_be_changed() -> None:
     assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
 
 
-def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_about_a_server(monkeypatch):
     """If building a server's document fails, its document says so, and the list has it beside the others."""
     broken, well = loaded(Server()), loaded(Server())
     words = "hunter2"
@@ -383,7 +383,7 @@ def identified(reading: Reading, *mountpoints: str, options: Options | None = No
     return identity
 
 
-def test_which_server_it_is() -> None:
+def test_which_server_it_is():
     """The master's PID comes from uWSGI, the rest from the kernel and the options."""
     options = Options(application="shop:app", configuration_files=("/etc/shop.ini",))
     reading = Server().read(1.0)
@@ -402,12 +402,12 @@ def test_which_server_it_is() -> None:
 @pytest.mark.parametrize(
     ("mountpoints", "application"), [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)]
 )
-def test_an_application_that_no_option_names(mountpoints: tuple[str, ...], application: str | None) -> None:
+def test_an_application_that_no_option_names(mountpoints, application):
     """The application is named after its mountpoint, if there is only one and not `/`."""
     assert identified(Server().read(1.0), *mountpoints).application == application
 
 
-def test_a_server_elsewhere_has_a_pid_alone() -> None:
+def test_a_server_elsewhere_has_a_pid_alone():
     """Nothing is visible of a server on another host, and nothing at all before the first reading."""
     identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
     assert identity
@@ -415,7 +415,7 @@ def test_a_server_elsewhere_has_a_pid_alone() -> None:
     assert ScriptedWatch().document().identity is None
 
 
-def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
+def test_the_list_says_who_waits_and_whose_vassal_it_is():
     """The list shows waits that users notice, and the PIDs that identify an emperor's vassals."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))

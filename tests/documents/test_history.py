@@ -55,7 +55,7 @@ def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, seconds, lambda _: busy(server, 2, 1))
 
 
-def test_every_column_is_as_long_as_the_time() -> None:
+def test_every_column_is_as_long_as_the_time():
     history = steady(120).history(120, 12)
     assert history.step == 10
     assert len(history.time) == 11
@@ -70,14 +70,14 @@ def test_every_column_is_as_long_as_the_time() -> None:
     assert set(history.occupancy.shares[history.occupancy.up_to.index(0.4)]) == {1}
 
 
-def test_percentiles_cover_half_a_minute() -> None:
+def test_percentiles_cover_half_a_minute():
     """In slices of 10 s, a percentile is that of the requests of 30 s, as far as these are known."""
     times = steady(120).history(120, 12).response_times
     assert times.requests == [30, 60] + [90] * 9  # 3 per second, from the first reading on
     assert set(times.finest) == {0.8}
 
 
-def test_no_history_yet() -> None:
+def test_no_history_yet():
     for watch in (
         ScriptedWatch(),
         ScriptedWatch().read(ReadError("refused", "nobody")),
@@ -88,7 +88,7 @@ def test_no_history_yet() -> None:
         assert msgspec.json.decode(msgspec.json.encode(history), type=History) == history
 
 
-def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
+def test_asked_again_it_has_the_same_slices_and_new_ones():
     """A later request returns the same slices and new ones, so that a page can append them."""
     server = Server(2, 4)
     watch = steady(63, server)
@@ -103,7 +103,7 @@ def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
     assert tail.time == after.time[-2:]
 
 
-def test_an_outage_is_a_gap() -> None:
+def test_an_outage_is_a_gap():
     """Columns are null from the last reading before an outage to the first one after; no figure covers that time."""
     server = Server(2, 4)
     watch = steady(20, server)
@@ -123,7 +123,7 @@ def test_an_outage_is_a_gap() -> None:
     assert set(history.throughput) == {3, None}
 
 
-def test_a_full_reload_in_the_middle() -> None:
+def test_a_full_reload_in_the_middle():
     """The reload is counted, and no column drops below 0 or jumps."""
     server = Server(2, 4)
     watch = steady(30, server)
@@ -133,7 +133,7 @@ def test_a_full_reload_in_the_middle() -> None:
     assert {value for value in history.throughput if value is not None} == {3}
 
 
-def test_a_reload_into_another_setting() -> None:
+def test_a_reload_into_another_setting():
     """Capacity before it stays as it was; figures of two different sets of workers are never in one column."""
     server = Server(2, 4)
     watch = steady(30, server)
@@ -149,7 +149,7 @@ def test_a_reload_into_another_setting() -> None:
     assert len(history.time) < 11
 
 
-def test_cheaper_adds_a_worker() -> None:
+def test_cheaper_adds_a_worker():
     """Available capacity grows, configured capacity does not; the new worker's share starts when it starts."""
     server = Server(2, 4, spawned=1)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
@@ -162,7 +162,7 @@ def test_cheaper_adds_a_worker() -> None:
     assert sum(count or 0 for count in history.events.respawns) == 1
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_what_is_not_known_is_null():
     """Without cores, host facts and queue, their columns are null, and all others are complete."""
     server = Server(2, 4, cores=False, host=False, queue=None)
     history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
@@ -177,7 +177,7 @@ def test_what_is_not_known_is_null() -> None:
     assert set(history.throughput) == {3}
 
 
-def test_queues() -> None:
+def test_queues():
     """Each queue has its mean length, and a single queue also its wait."""
     server = Server(2, 4, queue=6)
     history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
@@ -185,7 +185,7 @@ def test_queues() -> None:
     assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
 
 
-def test_queues_outlive_the_server() -> None:
+def test_queues_outlive_the_server():
     """If the last reading cannot measure the queue, or a server starts anew, earlier measurements stay."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
@@ -205,7 +205,7 @@ def test_queues_outlive_the_server() -> None:
     assert again.sockets[0].mean_queue[-1] == 0
 
 
-def test_until() -> None:
+def test_until():
     """`until` returns a stretch of the past, for a paused page."""
     watch = steady(100)
     history = watch.history(20, 20, until=EPOCH + 50)
@@ -215,7 +215,7 @@ def test_until() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
-def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
+def test_never_more_points_than_asked_for(seconds, points):
     """Slices have whole seconds and cover the requested range."""
     step = slice_seconds(seconds, points)
     assert step == int(step) >= 1
@@ -223,7 +223,7 @@ def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
     assert len(steady(700).history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
 
 
-def test_others_have_their_turn_while_a_large_one_is_made() -> None:
+def test_others_have_their_turn_while_a_large_one_is_made():
     """Building an hour of 64x16 does not delay a loop that reads servers, even if that loop adds to the history."""
     server = Server(64, 16)
     watch = steady_large(server)
@@ -252,7 +252,7 @@ def steady_large(server: Server) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, 60, lambda _: server.serve(1, 3))
 
 
-def test_a_reload_while_it_is_made() -> None:
+def test_a_reload_while_it_is_made():
     """A requested history is completed from the data at its start."""
     server = Server(64, 4)
     watch = steady_large(server)
@@ -272,7 +272,7 @@ def test_a_reload_while_it_is_made() -> None:
     assert len(watch.watch.integrals.totals.workers) == 2
 
 
-def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
+def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit():
     """The chart of the headroom has the limit that the verdict has: 4 threads of the worker, not all 8."""
     watch = steady(120)
     assert set(watch.history(120, 12).headroom.threads) == {2.66667}
@@ -282,7 +282,7 @@ def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
     assert set(watch.history(120, 12).headroom.threads) == {2.0}
 
 
-def test_nothing_contradicts_the_present_figures() -> None:
+def test_nothing_contradicts_the_present_figures():
     """No wait where a queue hardly moves, and no headroom of resources while the verdict is that something else limits
     the server."""
     server, watch = Server(2, 4, queue=60), ScriptedWatch()
@@ -315,7 +315,7 @@ def opened(path: Path) -> Database:
     return Database(open_to_write(path), path, 10**9)
 
 
-def test_it_is_the_history_in_memory(path: Path) -> None:
+def test_it_is_the_history_in_memory(path):
     """For a steady load, every column from the file has the value of the column from memory."""
     writer = HistoryWriter(path, 10**9, lambda: EPOCH + 600.0)
     watch, server = ScriptedWatch(writer=writer), Server(2, 4)
@@ -341,7 +341,7 @@ def test_it_is_the_history_in_memory(path: Path) -> None:
     assert kept.response_times.requests == [180] * 5
 
 
-def test_slices_are_sums_of_minutes(path: Path) -> None:
+def test_slices_are_sums_of_minutes(path):
     """A slice of five minutes has the requests of five; one that has not ended is left out."""
     now = time.time() // 300 * 300
     database = opened(path)
@@ -359,7 +359,7 @@ def minute_at(number: int, requests: int) -> Minute:
     return Minute("shop", number, replace(made.record, until=number * 60.0, window=window))
 
 
-def test_a_gap_is_empty(path: Path) -> None:
+def test_a_gap_is_empty(path):
     """Minutes that the exporter missed have no slices; a record over an outage has no figures."""
     now = time.time() // 60 * 60
     number = int(now) // 60
@@ -387,12 +387,12 @@ def test_a_gap_is_empty(path: Path) -> None:
         (60, 3000 * DAY, HOURS),
     ],
 )
-def test_the_tier(step: float, age: float, tier: object) -> None:
+def test_the_tier(step, age, tier):
     now = 1_800_000_000.0
     assert choose_tier(step, now - age, now) == tier
 
 
-def test_older_than_the_minutes(path: Path) -> None:
+def test_older_than_the_minutes(path):
     """Where only quarters are kept, slices are quarters, and the document says so."""
     now = time.time() // 3600 * 3600
     first = int(now - 20 * DAY) // 60
@@ -402,7 +402,7 @@ def test_older_than_the_minutes(path: Path) -> None:
     assert len(kept.time) == 4
 
 
-def test_names_of_all_parts(path: Path) -> None:
+def test_names_of_all_parts(path):
     """Workers, sockets, backends and routes of any part have a column; it is null where they were not."""
     now = time.time() // 60 * 60
     number = int(now) // 60
@@ -420,7 +420,7 @@ def test_names_of_all_parts(path: Path) -> None:
     assert {len(column) for column in columns(msgspec.to_builtins(kept))} == {2}
 
 
-def test_of_a_server_that_the_file_does_not_know(path: Path) -> None:
+def test_of_a_server_that_the_file_does_not_know(path):
     """There are no slices; without a file there is an error with its path."""
     opened(path)
     assert build_stored_history(path, "nobody", 60.0, 0, time.time(), time.time()).time == []

@@ -63,7 +63,7 @@ def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[Journal]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, KNOWN, KNOWN + 1, 1000])
-def test_every_event_once(path: Path, limit: int) -> None:
+def test_every_event_once(path, limit):
     """Whatever the size of a page, the pages together are the journal: newest first, without a damaged event."""
     watch = ScriptedWatch()
     for number in range(KNOWN):
@@ -75,7 +75,7 @@ def test_every_event_once(path: Path, limit: int) -> None:
     assert [event.workers[0] for event in events[KNOWN:]] == [n for n in range(STORED, 0, -1) if n != 7]
 
 
-def test_without_a_limit_that_matters(path: Path) -> None:
+def test_without_a_limit_that_matters(path):
     """A journal that fits in one page has no next one."""
     (page,) = pages(ScriptedWatch(), path, 1000)
     assert (len(page.events), page.next) == (STORED - 1, None)

@@ -29,7 +29,7 @@ from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import Comparison, Times, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
+from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.sentences import describe_objective, describe_percentile, list_percentiles
 from uwsgi_headroom.documents.waits import Destination, Waits
@@ -57,7 +57,7 @@ def watched(seconds: int = 120, slo: Slo | None = SLO, server: Server | None = N
     return ScriptedWatch(slo=slo).seconds(server, seconds, second(server), samples=2)
 
 
-def test_percentiles_of_a_document() -> None:
+def test_percentiles_of_a_document():
     """Below 0.8 sampling intervals it has only a bound, and no number; that of the median is twice the mean."""
     document = watched().document()
     times = document.response_times
@@ -71,7 +71,7 @@ def test_percentiles_of_a_document() -> None:
         assert (percentile.low, percentile.high) == (0.0, percentile.under)
 
 
-def test_the_objective_of_a_document() -> None:
+def test_the_objective_of_a_document():
     """It has the threshold, the burn over both windows, and the wait beside it."""
     objective = watched().document().objective
     assert (objective.threshold, objective.objective, objective.unjudged) == (1.0, 0.95, None)
@@ -84,7 +84,7 @@ def test_the_objective_of_a_document() -> None:
     assert objective.load_multiple is None
 
 
-def test_none_without_what_they_need() -> None:
+def test_none_without_what_they_need():
     """No objective is configured; no request was completed; uWSGI lists no threads."""
     assert watched(slo=None).document().objective is None
     idle = ScriptedWatch(slo=SLO).seconds(Server(2, 8), 20).document()
@@ -95,7 +95,7 @@ def test_none_without_what_they_need() -> None:
     assert "stats-no-cores" in (blind.objective.unjudged or "")
 
 
-def test_a_wait_beyond_the_threshold() -> None:
+def test_a_wait_beyond_the_threshold():
     """Requests that wait in the queue for longer than the threshold have missed it, each of them."""
     server = Server(2, 8, queue=90)
     objective = watched(60, server=server).document().objective
@@ -106,7 +106,7 @@ def test_a_wait_beyond_the_threshold() -> None:
     assert objective.queue_wait > 1
 
 
-def test_a_history_of_percentiles() -> None:
+def test_a_history_of_percentiles():
     """Each slice has those of at least 30 s, null where samples show none, and what they show at the least. Every
     number is finite."""
     document = watched(30).document()
@@ -120,7 +120,7 @@ def test_a_history_of_percentiles() -> None:
     assert set(times.seconds[0]) == {None}
 
 
-def test_history_of_long_requests() -> None:
+def test_history_of_long_requests():
     server = Server(1, 1)
     watch = ScriptedWatch()
 
@@ -148,7 +148,7 @@ BOUND = Percentile(share=0.95, seconds=None, low=0.0, high=0.24, under=0.24)
         (Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0), "2 min (100 s to 2 min 20 s)"),
     ],
 )
-def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> None:
+def test_a_percentile_with_its_interval(percentile, text):
     """Two digits; an interval that begins below what samples show has no lower end; a unit is written once."""
     assert describe_percentile(percentile) == text
 
@@ -180,7 +180,7 @@ def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> No
         ),
     ],
 )
-def test_percentiles_of_a_server(section: ResponseTimes, short: bool, texts: list[str]) -> None:
+def test_percentiles_of_a_server(section, short, texts):
     """Only estimates of two sampling intervals and more go without their interval; the others say why there is none.
     No percentile is written as less than the bound of a lower one."""
     assert list(list_percentiles(section, short=short)) == texts
@@ -212,7 +212,7 @@ def test_percentiles_of_a_server(section: ResponseTimes, short: bool, texts: lis
         (objective(unjudged="not judged: the wait is long"), "99 % within 1 s, not judged: the wait is long"),
     ],
 )
-def test_an_objective(section: Objective, text: str) -> None:
+def test_an_objective(section, text):
     """What was missed, how fast that uses the budget, and at what load it would be missed; or why it is not judged."""
     assert describe_objective(section).replace("\u00a0", " ") == text
 
@@ -243,7 +243,7 @@ def compared(path: Path | None, times: Times) -> Comparison:
 
 
 @pytest.mark.parametrize("before", [900.0, 7200.0])
-def test_both_sides_of_a_moment(tmp_path: Path, before: float) -> None:
+def test_both_sides_of_a_moment(tmp_path, before):
     """The hour in memory and the file, which has minutes, find the same change."""
     path = tmp_path / "history.sqlite" if before > 3600 else None
     deploy = compared(path, Times(EPOCH + CHANGE, before, 900.0)).deploy
@@ -254,13 +254,13 @@ def test_both_sides_of_a_moment(tmp_path: Path, before: float) -> None:
     assert deploy.after.seconds == pytest.approx(840, abs=70)
 
 
-def test_a_time_that_nobody_knows() -> None:
+def test_a_time_that_nobody_knows():
     """What was before the exporter is unknown, and so is what is to come."""
     for around in (EPOCH - 5000, EPOCH + 9000):
         assert compared(None, Times(around, 900.0, 900.0)).deploy.status == "unknown"
 
 
-def test_the_same_hour_of_other_days(tmp_path: Path) -> None:
+def test_the_same_hour_of_other_days(tmp_path):
     """Slower than before, as every day at this hour, is said to be so; the judgement is the same."""
     now = EPOCH + 4 * 86_400.0 + CHANGE
     writer = HistoryWriter(tmp_path / "history", 10**9, lambda: now + 1000.0)
@@ -289,7 +289,7 @@ def _described(section: Waits) -> tuple[str, list[str]]:
     return f"{time.whole.size} {time.unit}", [f"{part.size} {part.backend or part.state}" for part in time.parts]
 
 
-def test_the_parts_of_a_request() -> None:
+def test_the_parts_of_a_request():
     """The largest comes first; those below 3 % are one, which is last. Without completed requests they are threads; an
     idle server has none."""
     assert _described(KNOWN_WAITS) == (
@@ -305,7 +305,7 @@ def test_the_parts_of_a_request() -> None:
     assert len({state.name for state in WAITS.values()}) == len(STATES)
 
 
-def test_the_parts_add_up() -> None:
+def test_the_parts_add_up():
     """No time is lost or counted twice, whether backends have names or not."""
     for names in ({}, {"postgres": 2.0}, {"postgres": 2.0, "redis": 2.1}):
         time = split_request_time(waits({"cpu": 1.0, "backend": 4.1, "dns": 0.01}, names))
@@ -313,7 +313,7 @@ def test_the_parts_add_up() -> None:
         assert sum(part.per_request or 0.0 for part in time.parts) == pytest.approx(0.0511)
 
 
-def test_static_files_have_no_time() -> None:
+def test_static_files_have_no_time():
     """uWSGI counts them and times none: threads that send files are named as such, and a figure of 0 is not shown."""
     flow = Flow(requests=468, throughput=39.1, response_time=None, littles_law=0.0, observed=0.04, queue_wait=0.0)
     few, many = (waits({"pipe": threads}, throughput=None) for threads in (0.04, 4.0))
@@ -322,7 +322,7 @@ def test_static_files_have_no_time() -> None:
     assert (time.whole.size, time.unit) == ("4.0", "threads, and uWSGI does not time static files")
 
 
-def test_requests_that_last_hide_those_that_are_completed() -> None:
+def test_requests_that_last_hide_those_that_are_completed():
     """Fourteen WebSockets beside a few requests: it is said whose threads these are, and files have no part in it."""
     flow = Flow(requests=36, throughput=3.0, response_time=0.05, littles_law=0.15, observed=14.2, queue_wait=0.0)
     section = waits({"client": 14.0, "sleep": 0.2}, throughput=None)
@@ -372,6 +372,6 @@ POSTGRES, REDIS = ("backend", "postgres", "10.0.0.5:5432"), ("backend", "redis",
         (waits({"backend": 5.0}), []),
     ],
 )
-def test_what_requests_wait_for_outside(section: Waits, texts: list[str]) -> None:
+def test_what_requests_wait_for_outside(section, texts):
     """By name and address, the largest first; without a name and an address there is nothing to say."""
     assert describe_destinations(section) == texts

@@ -145,7 +145,7 @@ def check_texts(server: Document) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(SECONDS, min_size=1, max_size=4))
-def test_parts_add_up_to_the_whole(course: list[Second]) -> None:
+def test_parts_add_up_to_the_whole(course):
     """Whatever a server does, no face shows parts that miss their sum by more than they are rounded."""
     server = watched(course)
     check_document(server)

@@ -24,7 +24,7 @@ FIGURES = WaitFigures(
 )
 
 
-def test_most_threads_come_first() -> None:
+def test_most_threads_come_first():
     waits = build_waits(FIGURES, Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
     assert [(row.state, row.threads, row.per_request) for row in waits.states] == [
         ("backend", 4, 0.4),
@@ -39,7 +39,7 @@ def test_most_threads_come_first() -> None:
 
 
 @pytest.mark.parametrize("now", [None, Waits(off="not permitted any more")])
-def test_unknown_at_the_end(now: Waits | None) -> None:
+def test_unknown_at_the_end(now):
     """Without addresses, the names and figures remain; without requests, times per request are null."""
     figures = replace(FIGURES, per_request=None, backends_per_request=None)
     document = msgspec.to_builtins(build_waits(figures, now))
@@ -47,7 +47,7 @@ def test_unknown_at_the_end(now: Waits | None) -> None:
     assert {row["address"] for row in document["backends"]} == {""}
 
 
-def test_nothing_in_service() -> None:
+def test_nothing_in_service():
     idle = WaitFigures({}, {}, {}, {}, 0.0, 0.0)
     waits = build_waits(idle, Waits())
     assert (waits.states, waits.backends, waits.total) == ((), (), 0)
@@ -70,7 +70,7 @@ def watched(names: tuple[str, ...] | None, seconds: int = SECONDS) -> ScriptedWa
     return watch
 
 
-def test_routes_are_listed_most_threads_first() -> None:
+def test_routes_are_listed_most_threads_first():
     """One without busy threads is left out; each has a column of the history. Off, both are null."""
     routes = watched(("other", "GET /idle", "POST /export")).document().routes
     assert routes

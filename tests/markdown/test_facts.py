@@ -37,7 +37,7 @@ def rows(name: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
 
 
-def test_what_the_readme_shows() -> None:
+def test_what_the_readme_shows():
     """The number of alerts and of dashboards, an alert word for word, and what the judge says of the incident."""
     alerts = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     names = {alert["alert"] for alert in alerts}
@@ -56,7 +56,7 @@ def test_what_the_readme_shows() -> None:
     assert "[four dashboards]" in text_of("README.md")
 
 
-def test_versions_of_python_and_uwsgi() -> None:
+def test_versions_of_python_and_uwsgi():
     """Those of the package's classifiers, and those from which documents were captured."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -68,7 +68,7 @@ def test_versions_of_python_and_uwsgi() -> None:
     assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
 
 
-def test_the_cost_in_the_readme_is_what_was_measured() -> None:
+def test_the_cost_in_the_readme_is_what_was_measured():
     """The share of a CPU and the memory, from the rows of the evidence."""
     measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
     for size, words in (
@@ -83,7 +83,7 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
         assert words.format(share=share, memory=memory) in text_of("README.md")
 
 
-def test_numbers_of_scenarios_and_series() -> None:
+def test_numbers_of_scenarios_and_series():
     """There are over 150 situations; a worker costs this many series at most, without CPU residency."""
     assert len(ROWS) > 150
     assert "over 150 tested situations" in text_of("README.md")
@@ -93,7 +93,7 @@ def test_numbers_of_scenarios_and_series() -> None:
     assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
 
 
-def test_ranges_of_settings() -> None:
+def test_ranges_of_settings():
     """The least and the most of what can be set, and what holds if nothing is."""
     configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
     least, most = defaults.SAMPLES_PER_SECOND_RANGE
@@ -105,7 +105,7 @@ def test_ranges_of_settings() -> None:
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
 
 
-def test_tables_have_every_row() -> None:
+def test_tables_have_every_row():
     """Wait states in the order of the program, thresholds of `check`, paths of the API, and the keys of `top` with
     those that sort."""
     shown = [row[0].strip("`") for row in rows("docs/waits.md", "state")]
@@ -121,7 +121,7 @@ def test_tables_have_every_row() -> None:
     assert shown == known | sorting
 
 
-def test_flags_with_their_variables() -> None:
+def test_flags_with_their_variables():
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
     assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
@@ -129,7 +129,7 @@ def test_flags_with_their_variables() -> None:
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
 
 
-def test_findings_of_each_limit() -> None:
+def test_findings_of_each_limit():
     """docs/limits.md names findings that there are, and every limit of the headroom."""
     text = (ROOT / "docs" / "limits.md").read_text()
     known = {row.code for row in list_rows()}
@@ -157,7 +157,7 @@ NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1"}
 """The package, the beginning of other names, and a directive of nginx."""
 
 
-def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read() -> None:
+def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read():
     """All exported names in their queries, and no others."""
     needed: set[str] = set()
     for pattern in READERS:
@@ -169,7 +169,7 @@ def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read() -> Non
     assert set(kept[1].split("|")) == {name for name in needed - NO_METRICS if not name.endswith("_")}
 
 
-def test_the_dependencies_are_those_of_setup_cfg() -> None:
+def test_the_dependencies_are_those_of_setup_cfg():
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
     listed = {"all": setup["options"]["install_requires"]}

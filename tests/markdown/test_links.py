@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,7 @@ _DOCUMENT = re.compile(r"\b(?:docs|alerts|dashboards|deploy)/[\w./-]*\.md\b")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_relative_links_lead_somewhere(path: Path) -> None:
+def test_relative_links_lead_somewhere(path):
     """To a file or a folder, and where the link names an anchor, to a heading of that document."""
     broken = []
     for link in links(path.read_text()):
@@ -42,12 +41,12 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_paths_in_code_exist(path: Path) -> None:
+def test_paths_in_code_exist(path):
     named = [code for code in inline_code(path.read_text()) if _PATH.fullmatch(code)]
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
 
 
-def test_documents_are_where_they_are_looked_for() -> None:
+def test_documents_are_where_they_are_looked_for():
     named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
     assert named
     assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
@@ -55,7 +54,7 @@ def test_documents_are_where_they_are_looked_for() -> None:
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
 
 
-def test_what_the_test_reads() -> None:
+def test_what_the_test_reads():
     """Anchors are those that GitHub makes. Links, pictures and HTML are links, but not in code."""
     text = "# A `b`, c\n\n```sh\n# no heading\n```\n## [Link](x.md): d-e_f\n## Twice\n## Twice\n"
     assert anchors(text) == {"a-b-c", "link-d-e_f", "twice", "twice-1"}
@@ -66,7 +65,7 @@ def test_what_the_test_reads() -> None:
 TEXT = (ROOT / "SECURITY.md").read_text()
 
 
-def test_every_claim_names_a_test_that_exists() -> None:
+def test_every_claim_names_a_test_that_exists():
     """Each row of the tables of attackers has a test, or leads to the chapter that names them."""
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)
     assert len(named) > 30

@@ -181,7 +181,7 @@ def shown_rows() -> dict[str, set[float]]:
     return found
 
 
-def test_the_numbers_are_those_of_the_code() -> None:
+def test_the_numbers_are_those_of_the_code():
     """Each number in the row of a finding or of a word is a constant, and each of these constants is in the row."""
     shown = {name: found for name, found in shown_rows().items() if found}
     assert shown == {name: of_code(row) for name, row in ROWS.items()}
@@ -189,7 +189,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert all(numbers(re.findall(rf"`{code}`[^)]*", text)[0]) >= set(found) for code, found in BY_TEXT.items())
 
 
-def test_every_finding_that_warns_has_a_row() -> None:
+def test_every_finding_that_warns_has_a_row():
     first_cells = [line.split(" | ")[0] for line in (ROOT / PAGE).read_text().splitlines() if line.startswith("| `")]
     listed = {code for cell in first_cells for code in re.findall(r"`([a-z_]+)`", cell)}
     warning = {row.code for row in list_rows() if row.severity != "info"}
@@ -215,7 +215,7 @@ def repeated(pages: Iterable[Path]) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_numbers_stand_once() -> None:
+def test_numbers_stand_once():
     """Pages link to the row. Runbooks have numbers beside queries alone; the live page has the burn rates, which it
     judges by itself."""
     pages = {*(ROOT / "docs").glob("*.md"), ROOT / "README.md"} - {ROOT / PAGE, ROOT / "docs" / "upgrading.md"}

@@ -21,7 +21,7 @@ def results() -> Mapping[str, Result]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", [row.scenario.name for row in QUICK])
-def test_the_advice_ends_the_harm(name: str, results: Mapping[str, Result]) -> None:
+def test_the_advice_ends_the_harm(name, results):
     """Two steps at most end the harm. What was promised beside that is for `make scenarios-apply`: a busy machine
     serves fewer requests, and more slowly."""
     result = results[name]
@@ -31,12 +31,12 @@ def test_the_advice_ends_the_harm(name: str, results: Mapping[str, Result]) -> N
     assert not [text for text in result.missed if text.startswith("still")], (result.steps, result.after)
 
 
-def test_there_are_three() -> None:
+def test_there_are_three():
     """A busy server, one whose requests wait, one whose workers end too early. `make scenarios-apply` runs all rows."""
     assert len(QUICK) == 3
 
 
-def test_options_are_set_as_advised() -> None:
+def test_options_are_set_as_advised():
     """An option that is set already gets the new value, another is added."""
     server = Server(2, 1, ("--max-requests", "5"))
     changed = set_options(server, {"processes": 4, "max-requests": 1000, "listen": 200})

@@ -11,7 +11,7 @@ from tools.scenarios.run import Result
 from tools.scenarios.scenario import Twin
 
 
-def test_each_sick_row_has_a_healthy_twin() -> None:
+def test_each_sick_row_has_a_healthy_twin():
     """One that is a row is healthy, and one that is made differs from its row."""
     for row in ROWS:
         twin = find_twin(row)
@@ -25,7 +25,7 @@ def test_each_sick_row_has_a_healthy_twin() -> None:
             )
 
 
-def test_the_table_counts_rows_twins_and_variations() -> None:
+def test_the_table_counts_rows_twins_and_variations():
     """A row that is not as expected, and one that cannot run, are counted apart; the estimate leaves the latter out."""
     sick = next(row for row in ROWS if isinstance(row.twin, Twin) and not row.twin.name)
     absent = replace(ROWS[0], name="1x1 at 40 %", skip=lambda: "no such server")

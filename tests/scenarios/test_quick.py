@@ -27,7 +27,7 @@ def results() -> Mapping[str, Result]:
 
 
 @pytest.mark.parametrize("name", [pytest.param(row.name, marks=[as_root] if row.as_nobody else []) for row in QUICK])
-def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None:
+def test_is_judged_as_expected(name, results):
     """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may become critical."""
     result = results[name]
     assert result.seen, result.skipped
@@ -38,7 +38,7 @@ def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None
     assert result.seen.exit_status >= OUTCOMES.index(expected)
 
 
-def test_there_are_a_dozen() -> None:
+def test_there_are_a_dozen():
     """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for; and no more of them:
     they take a minute."""
     codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}

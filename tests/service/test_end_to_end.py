@@ -27,7 +27,7 @@ def write(path: Path, **servers: str) -> None:
     path.write_text(json.dumps({"servers": [{"name": name, "stats": stats} for name, stats in servers.items()]}))
 
 
-def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_from_start_to_end(tmp_path, monkeypatch):
     """READY comes when the exporter answers, the watchdog is fed with a silent server, a reload keeps what did not
     change, a broken file is a sentence in the status, and STOPPING comes last."""
     path = tmp_path / "x.yml"
@@ -90,7 +90,7 @@ def answer(client: socket.socket) -> bytes:
     return received
 
 
-def test_requests_before_the_exporter_starts(tmp_path: Path) -> None:
+def test_requests_before_the_exporter_starts(tmp_path):
     """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them. A configured
     address is not opened, and the log says so."""
     log, path = tmp_path / "log", str(tmp_path / "web.sock")

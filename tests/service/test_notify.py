@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 @pytest.mark.parametrize("address", ["", f"@headroom-{secrets.token_hex(8)}"], ids=["path", "abstract"])
-def test_a_message_is_one_datagram(address: str) -> None:
+def test_a_message_is_one_datagram(address):
     """Assignments arrive together, at a path and at an abstract name."""
     with manager(address) as heard:
         Notifier(heard.address).send(READY=1, STATUS="3 servers watched")
@@ -32,7 +31,7 @@ def test_a_message_is_one_datagram(address: str) -> None:
     assert heard.messages == [{"READY": "1", "STATUS": "3 servers watched"}]
 
 
-def test_a_line_break_in_a_status_is_no_assignment() -> None:
+def test_a_line_break_in_a_status_is_no_assignment():
     """Text that others choose, such as the name of a server, cannot add an assignment."""
     with manager() as heard:
         Notifier(heard.address).send(STATUS="shop\nSTOPPING=1\udcff")
@@ -43,11 +42,11 @@ def test_a_line_break_in_a_status_is_no_assignment() -> None:
 @pytest.mark.parametrize(
     "address", ["", "/nowhere/socket", "@" + "x" * 300, "/" + "x" * 300, "relative", "/a\0b", "vsock:2:1", "@", "/"]
 )
-def test_an_address_where_nobody_listens(address: str) -> None:
+def test_an_address_where_nobody_listens(address):
     Notifier(address).send(READY=1)
 
 
-def test_a_socket_that_nobody_empties(tmp_path: Path) -> None:
+def test_a_socket_that_nobody_empties(tmp_path):
     path = tmp_path / "full"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(str(path))
@@ -76,7 +75,7 @@ def test_a_socket_that_nobody_empties(tmp_path: Path) -> None:
         ({}, None),
     ],
 )
-def test_the_time_of_the_watchdog(environment: dict[str, str], seconds: float | None) -> None:
+def test_the_time_of_the_watchdog(environment, seconds):
     """A watchdog that is for another process, or without a time, expects nothing of this one."""
     assert watchdog_seconds(environment, 7) == seconds
 
@@ -88,7 +87,7 @@ def lost() -> Watch:
     return ScriptedWatch("lost").read(SourceError("refused", "nobody listens")).watch
 
 
-def test_the_servers_in_a_sentence() -> None:
+def test_the_servers_in_a_sentence():
     well = replayed("minified").watch
     never_read = ScriptedWatch("new").watch
     assert describe_servers([]) == "0 servers watched"
@@ -96,7 +95,7 @@ def test_the_servers_in_a_sentence() -> None:
     assert describe_servers([well, lost(), never_read]) == "3 servers watched, 1 cannot be read"
 
 
-def test_a_turn_feeds_the_watchdog_and_repeats_no_status() -> None:
+def test_a_turn_feeds_the_watchdog_and_repeats_no_status():
     """Each turn feeds the watchdog; the status is sent when it changes."""
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address, "WATCHDOG_USEC": "30000000"}, PID)
@@ -110,7 +109,7 @@ def test_a_turn_feeds_the_watchdog_and_repeats_no_status() -> None:
     ]
 
 
-def test_without_a_watchdog_nothing_is_fed() -> None:
+def test_without_a_watchdog_nothing_is_fed():
     """Without a watchdog, or with one for another process, a turn sends only a change of the status."""
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address, "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1"}, PID)
@@ -121,7 +120,7 @@ def test_without_a_watchdog_nothing_is_fed() -> None:
     assert heard.messages == [{"STATUS": "0 servers watched"}, {"STOPPING": "1"}]
 
 
-def test_a_failed_reload_is_in_the_status_until_one_succeeds() -> None:
+def test_a_failed_reload_is_in_the_status_until_one_succeeds():
     """A reload begins with the time that systemd needs, and ends with READY and its problem."""
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address}, PID)
@@ -137,7 +136,7 @@ def test_a_failed_reload_is_in_the_status_until_one_succeeds() -> None:
     assert heard.states("STATUS") == ["0 servers watched", problem, "0 servers watched"]
 
 
-def test_nothing_follows_the_end() -> None:
+def test_nothing_follows_the_end():
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address, "WATCHDOG_USEC": "30000000"}, PID)
         one.stopping()
@@ -151,7 +150,7 @@ def test_nothing_follows_the_end() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "warned"), [(LEAST_WATCHDOG_SECONDS - 1, True), (LEAST_WATCHDOG_SECONDS, False)])
-def test_a_watchdog_that_is_too_quick(caplog: pytest.LogCaptureFixture, seconds: float, warned: bool) -> None:
+def test_a_watchdog_that_is_too_quick(caplog, seconds, warned):
     """A watchdog that could end an exporter that is only slow is reported at start."""
     ServiceManager({"WATCHDOG_USEC": str(int(seconds * 1e6))}, PID)
     assert ("WatchdogSec=" in caplog.text) == warned

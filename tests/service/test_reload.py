@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -54,7 +53,7 @@ def _the_log_of_the_tests_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "adjust", lambda _level, _style: None)
 
 
-def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_changed_is_watched(caplog):
     caplog.set_level(logging.INFO)
     problem, fleet = reloaded(lambda: Config(servers=(SHOP, make_server("/run/api", name="api"))))
     assert problem == ""
@@ -62,7 +61,7 @@ def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records[-1].fields == {"servers": 2, "added": 1, "removed": 0}
 
 
-def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_file_changes_nothing(tmp_path, caplog):
     """One sentence with the line is logged, and the running configuration stays."""
     path = tmp_path / "x.yml"
     path.write_text("servers:\n  - name: shop\n    stats: /run/shop\n    timeout: never\n")
@@ -84,7 +83,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     ],
     ids=["gone", "a directory", "a pipe", "binary", "two of one name"],
 )
-def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+def test_a_file_that_cannot_be_read_again(tmp_path, make, reason):
     """A reload neither fails with another error nor waits for a file that gives nothing."""
     make(tmp_path / "x.yml")
     problem, fleet = reloaded(source("--config", str(tmp_path / "x.yml")).read_again)
@@ -92,7 +91,7 @@ def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path],
     assert names(fleet) == ["shop"]
 
 
-def test_the_last_reload_is_known() -> None:
+def test_the_last_reload_is_known():
     """Its success, and when one succeeded last, are kept for `/metrics`; the start counts as a success."""
     times = [100.0]
     answers: list[Config | HeadroomError] = [ConfigError("a mistake"), STARTED, ConfigError("a mistake")]
@@ -120,7 +119,7 @@ def test_the_last_reload_is_known() -> None:
     ]
 
 
-def test_an_internal_error_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_changes_nothing(caplog):
     """A bug in reading the settings is logged, and the exporter goes on."""
 
     def fails() -> Config:
@@ -132,7 +131,7 @@ def test_an_internal_error_changes_nothing(caplog: pytest.LogCaptureFixture) -> 
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_an_objective_for_another_rate_is_refused() -> None:
+def test_an_objective_for_another_rate_is_refused():
     """A threshold that only the file's sampling rate could judge is refused, because that rate needs a restart."""
     fast = replace(STARTED.settings, samples_per_second=20.0, slo=Slo(0.15, 0.99, "x.yml:4"))
     problem, fleet = reloaded(lambda: replace(STARTED, settings=fast))
@@ -140,7 +139,7 @@ def test_an_objective_for_another_rate_is_refused() -> None:
     assert fleet.settings.slo is None
 
 
-def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_need_a_restart_are_named(caplog):
     """The log names the keys of the file; those that a reload applies are not among them."""
     read = replace(
         STARTED,
@@ -182,7 +181,7 @@ def requested(heard: Manager, count: int, *, between: bool) -> int:
     return reads
 
 
-def test_requests_for_a_reload() -> None:
+def test_requests_for_a_reload():
     """One after the other are reloads of their own, each reported from beginning to end. Several at once are one."""
     with manager() as heard:
         assert requested(heard, 3, between=True) == 3
@@ -206,7 +205,7 @@ def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> Non
     monkeypatch.setattr(reload, "discover_servers", discover)
 
 
-def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch):
     """It loses none that restarts at this moment. If it finds none, it fails."""
     discovering(monkeypatch, ("a", "b"), ("b", "c"), ())
     settings = source()
@@ -217,7 +216,7 @@ def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch: pytest.MonkeyPat
         source().read_again()
 
 
-def test_where_the_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_the_file_is_named(monkeypatch, tmp_path):
     """The file is that of the flag, else of the environment."""
     monkeypatch.setenv("UWSGI_HEADROOM_CONFIG", "/from/environment")
     assert source("--config", "/from/flag").file == "/from/flag"

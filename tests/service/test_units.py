@@ -37,7 +37,7 @@ def service() -> configparser.SectionProxy:
     return parser["Service"]
 
 
-def test_the_service_manager_is_notified() -> None:
+def test_the_service_manager_is_notified():
     """The type, the reload and a watchdog that is not too short; Debian 12 has no Type=notify-reload."""
     assert service()["Type"] == "notify"
     assert service()["ExecReload"] == "/bin/kill -HUP $MAINPID"
@@ -46,13 +46,13 @@ def test_the_service_manager_is_notified() -> None:
 
 
 @pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
-def test_settings_that_break_figures_are_not_set(setting: str) -> None:
+def test_settings_that_break_figures_are_not_set(setting):
     """Each of these has its reason in the unit, and is not set."""
     assert setting not in service()
     assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
 
 
-def test_what_a_unit_sets() -> None:
+def test_what_a_unit_sets():
     """No core dump, which would have variables of requests; the default port; the one call of @resources that the
     exporter makes. The README says where a socket cannot be seen."""
     assert service()["LimitCORE"] == "0"
@@ -66,7 +66,7 @@ def test_what_a_unit_sets() -> None:
 
 
 @with_systemd
-def test_systemd_has_no_complaint(tmp_path: Path) -> None:
+def test_systemd_has_no_complaint(tmp_path):
     for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
         (tmp_path / unit).write_text((FOLDER / unit).read_text().replace(PROGRAM, "/bin/true"))
     ran = subprocess.run(
@@ -76,7 +76,7 @@ def test_systemd_has_no_complaint(tmp_path: Path) -> None:
 
 
 @with_systemd
-def test_the_exposure_is_that_of_the_readme() -> None:
+def test_the_exposure_is_that_of_the_readme():
     """The score is at most what the README states; newer versions of systemd may count other settings."""
     ran = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", FOLDER / "uwsgi-headroom.service"],

@@ -62,7 +62,7 @@ def _row(load: float | None, most: float, time: float | None) -> Row:
     return Row("mix", Setting(8, 4), load, TRUTH, predicted)
 
 
-def test_misses_of_the_model_are_marked_and_counted() -> None:
+def test_misses_of_the_model_are_marked_and_counted():
     rows = [_row(None, 114.0, 0.1), _row(None, 116.0, 0.1), _row(0.5, 100.0, 0.13), _row(0.8, 1.0, None)]
     lines = model.report(rows).splitlines()[2:]
     assert "114.0 → 100.0 (+14%) |" in lines[0]
@@ -72,7 +72,7 @@ def test_misses_of_the_model_are_marked_and_counted() -> None:
     assert "1 of 6 predictions are within" in lines[-1]
 
 
-def test_tables_of_benchmarks() -> None:
+def test_tables_of_benchmarks():
     """Eight settings are predicted from one, no gauge has two rules, no document is larger than it accepts."""
     mix = WORKLOADS[0]
     assert len(set(mix.settings) - {OBSERVED}) == 8
@@ -84,7 +84,7 @@ def test_tables_of_benchmarks() -> None:
         assert len(make()) <= SIZE_CAP, name
 
 
-def test_requests_vary_around_their_mean() -> None:
+def test_requests_vary_around_their_mean():
     """The CPU time and the wait of a request vary together."""
     kind, chance = Kind(1, "/mixed?cpu_ms={cpu}&io_ms={io}", cpu=10, io=100, spread=0.5), random.Random(1)
     for _ in range(20):
@@ -109,7 +109,7 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
     return Scrape(received, TEXT.format(first=first, second=second, observed=observed))
 
 
-def test_a_span_between_two_scrapes() -> None:
+def test_a_span_between_two_scrapes():
     """Growth is by worker and in total, over the time between two readings by the exporter's clock; the soonest
     response determines their times."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
@@ -128,7 +128,7 @@ def record(connected: float, enter: float, leave: float, end: float, worker: int
     return Record(*[*times, worker])
 
 
-def test_the_truth_about_requests() -> None:
+def test_the_truth_about_requests():
     """Parts within the window count, and overlaps add up. The client's interval is longer by the queue; what is in
     flight has not completed."""
     intervals = [(0, 4 * S), (3 * S, 5 * S), (9 * S, 30 * S), (20 * S, 21 * S)]
@@ -145,7 +145,7 @@ def test_the_truth_about_requests() -> None:
     assert truth.completed((20, 40)) == pytest.approx(1.5)
 
 
-def test_an_answer_of_somebody_else_is_no_completion() -> None:
+def test_an_answer_of_somebody_else_is_no_completion():
     """A response that is not from the application raises an error, and counts as a failure."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -168,7 +168,7 @@ QUIET_4X8, ASKED = ("4x8", "", QUIET), ("4x8", "ask", "/")
 QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03))
 
 
-def test_no_miss() -> None:
+def test_no_miss():
     text = hostile.report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, {QUIET_4X8: CALM, ASKED: CALM})
     assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
     assert "| 4x8 | ask | / | 5.00 | 0.200 | 0.300 | 2,000 | 0 | 50 |" in text
@@ -176,7 +176,7 @@ def test_no_miss() -> None:
     assert "Misses: none." in text
 
 
-def test_every_target_can_be_missed() -> None:
+def test_every_target_can_be_missed():
     """A good server that loses most samples, a scrape longer than Prometheus waits, and a slow document are named."""
     poor = Figures(samples=2.4, scrapes=(11.0,), cpu=1.0, resident=1, lag=None, series=0)
     busy = Crowd(samples=4.4, scrapes=(0.1, 0.6), answers=9.0, refused=1.0, resident=1)
@@ -204,7 +204,7 @@ def _mm1(rate: float) -> Step:
     return _step(rate, 0.1 * rate / 10 / (1 - rate / 10))
 
 
-def test_the_crossing_is_between_the_steps() -> None:
+def test_the_crossing_is_between_the_steps():
     """A straight line through the logarithms finds where M/M/1 crosses the threshold; a wait that does not grow crosses
     nothing."""
     steps = [_mm1(2.0 * part) for part in AROUND]
@@ -214,7 +214,7 @@ def test_the_crossing_is_between_the_steps() -> None:
     assert find_crossing([]) is None
 
 
-def test_misses_are_marked_and_counted() -> None:
+def test_misses_are_marked_and_counted():
     steps = tuple(_step(rate, 0.025 * (rate / 24) ** 3) for rate in (20.0, 24.0, 28.0))
     good = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=2460)))
     limit = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=1800)))
@@ -228,13 +228,13 @@ def test_misses_are_marked_and_counted() -> None:
     assert "4 of 8 predictions" in rows[-1]
 
 
-def test_a_plan_is_read_as_it_was_written() -> None:
+def test_a_plan_is_read_as_it_was_written():
     """The clients are a process of their own, which gets its steps as JSON."""
     plan = Plan((("/run/a", 0.8), (8000, 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, math.inf)), pause=0.5, seed=3)
     assert read_plan(json.dumps(asdict(plan))) == plan
 
 
-def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_ended() -> None:
+def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_ended():
     """The start of a step does not count, nor do requests of another socket."""
     plan = Plan((("a", 0.8), ("b", 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, 60.0)))
     counted = 100.0 + IGNORED_SECONDS
@@ -252,7 +252,7 @@ def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_en
     assert second == Step(16.0, 60.0 - IGNORED_SECONDS, answers=1, requests=0)
 
 
-def test_predictions_are_from_a_moderate_load() -> None:
+def test_predictions_are_from_a_moderate_load():
     """Each case is predicted from 20 to 40 % of what its threads, CPUs or locks serve at most."""
     for case in (case for group in GROUPS for case in group):
         (first, *_), threads = case.kinds, case.processes * case.threads / len(case.shares)
@@ -299,7 +299,7 @@ def quiet(seed: int = 1, **changes: object) -> healthy.Day:
 
 
 @pytest.mark.slow
-def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
+def test_healthy_days_page_nobody(days):
     """No rule that pages fires, and no finding holds long enough. It is CRITICAL only while users wait for seconds or
     are refused."""
     said = [episode for day in days for episode in findings.judge_day(day)]
@@ -312,7 +312,7 @@ def test_healthy_days_page_nobody(days: list[course.Course]) -> None:
 
 
 @pytest.mark.slow
-def test_a_sick_day_pages_and_is_critical() -> None:
+def test_a_sick_day_pages_and_is_critical():
     """A server that gets more than it can serve for two hours has pages, a CRITICAL finding, and users who were
     hurt."""
     overload = healthy.Spell(50_000.0, 57_200.0, 8.0)
@@ -326,7 +326,7 @@ def test_a_sick_day_pages_and_is_critical() -> None:
     assert all(each.hurt.explains_critical for each in critical)
 
 
-def test_a_restart_that_hangs_pages() -> None:
+def test_a_restart_that_hangs_pages():
     """A server that is away for ten minutes is down."""
     hangs = healthy.Away(36_000.0, 36_600.0, "restart")
     found = pages.find_pages(list(pages.find_stretches(course.run(quiet(away=(hangs,))))))
@@ -334,7 +334,7 @@ def test_a_restart_that_hangs_pages() -> None:
 
 
 @pytest.mark.parametrize(("processes", "rate"), [(1, 1.0), (2, 3.0), (4, 6.0)])
-def test_the_simulation_waits_as_theory_says(processes: int, rate: float) -> None:
+def test_the_simulation_waits_as_theory_says(processes, rate):
     """The mean wait at a steady load is that of the formula, which is exact for one thread."""
     day = quiet(processes=processes, computing=0.0)
     chance = np.random.default_rng(7)
@@ -348,7 +348,7 @@ def test_the_simulation_waits_as_theory_says(processes: int, rate: float) -> Non
     assert slower == pytest.approx(part_slower(1.0, day.service, day.sigma), rel=0.1)
 
 
-def test_what_is_away_serves_nothing() -> None:
+def test_what_is_away_serves_nothing():
     """A restart refuses requests and starts none; a worker that is recycled takes none meanwhile."""
     away = (healthy.Away(100.0, 130.0, "recycled", 0), healthy.Away(200.0, 210.0, "restart"))
     day = quiet(away=away, peak=1.0)
@@ -362,7 +362,7 @@ def test_what_is_away_serves_nothing() -> None:
     assert not ((own > 100.3) & (own < 130)).any()
 
 
-def test_days_are_healthy_by_their_rule() -> None:
+def test_days_are_healthy_by_their_rule():
     """The usual load of the busiest hour makes nobody wait noticeably, and nothing lasts longer than it may."""
     for seed in range(60):
         day = healthy.draw(seed)
@@ -375,7 +375,7 @@ def test_days_are_healthy_by_their_rule() -> None:
         assert day == healthy.draw(seed)
 
 
-def test_the_report_has_pages_and_misses() -> None:
+def test_the_report_has_pages_and_misses():
     """Pages and CRITICAL findings without harm are listed one by one."""
     day, none = healthy.draw(1), course.Hurt(0.0, 0, 0, 0.0)
     miss = findings.Episode(1, "queue_wait", "critical", "Requests wait.", "1 s.", 3600.0, 3660.0, none)

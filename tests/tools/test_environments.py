@@ -204,7 +204,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_cannot_be_installed_is_left_out(root: Path) -> None:
+def test_what_cannot_be_installed_is_left_out(root):
     """A failing pip and a missing header are reasons, and are tried again each time."""
     (root / ".venv-lab" / "bin" / "refused").write_text("granian")
     lab_environment.prepare(root)
@@ -220,7 +220,7 @@ def test_what_cannot_be_installed_is_left_out(root: Path) -> None:
     assert why_missing(lab_environment.lab_environment(root), "granian") is None
 
 
-def test_without_cython_the_compiled_module_is_missing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cython_the_compiled_module_is_missing(root, monkeypatch):
     """Its step is left out of E1, with the reason."""
     monkeypatch.setattr(lab_environment, "PACKAGES", (Package("cython"),))
     lab_environment.prepare(root)
@@ -244,7 +244,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return made
 
 
-def test_what_a_target_needs(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_target_needs(prepared, monkeypatch):
     """Lint, the project alone; all tests, a browser, and chosen ones none; simulated days, promtool; the lab, its
     servers."""
     assert prepare.main(["lint"]) is None
@@ -268,13 +268,13 @@ def _program(directory: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["chromium", "google-chrome"])
-def test_it_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_it_is_found_on_path(tmp_path, monkeypatch, name):
     path = _program(tmp_path, name)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert prepare.find_browser() == str(path)
 
 
-def test_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one(tmp_path, monkeypatch):
     _program(tmp_path, "firefox")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):

@@ -25,7 +25,7 @@ from uwsgi_headroom.arguments.commands import make_command_line
 PAGES = {path.name: text for path, text in pages()}
 
 
-def test_each_command_has_a_page_with_its_options() -> None:
+def test_each_command_has_a_page_with_its_options():
     line = make_command_line()
     for name, parser in line.commands.items():
         text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
@@ -34,7 +34,7 @@ def test_each_command_has_a_page_with_its_options() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_are_understood(name: str) -> None:
+def test_examples_are_understood(name):
     for arguments, _ in EXAMPLES[name]:
         words = shlex.split(arguments.partition(">")[0])
         assert make_command_line().parse([name, *words]).command == name
@@ -42,7 +42,7 @@ def test_examples_are_understood(name: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="needs groff: apt-get install groff")
 @pytest.mark.parametrize("name", PAGES)
-def test_groff_has_no_warning(name: str) -> None:
+def test_groff_has_no_warning(name):
     """groff formats the page without a warning, and its output has the essential sections."""
     ran = subprocess.run(
         ["groff", "-man", "-Tascii", "-ww", "-z"], input=PAGES[name], capture_output=True, text=True, check=False
@@ -52,14 +52,14 @@ def test_groff_has_no_warning(name: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="needs mandoc: apt-get install mandoc")
 @pytest.mark.parametrize("name", PAGES)
-def test_mandoc_has_no_complaint(name: str) -> None:
+def test_mandoc_has_no_complaint(name):
     """mandoc has no complaint except about the missing date, which would change every day."""
     ran = subprocess.run(["mandoc", "-T", "lint"], input=PAGES[name], capture_output=True, text=True, check=False)
     complaints = [line for line in ran.stdout.splitlines() if "missing date" not in line]
     assert complaints == []
 
 
-def test_a_page_has_every_row() -> None:
+def test_a_page_has_every_row():
     """Each code that has a runbook is among them; values are dots, and optional parts in brackets."""
     assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
     page = "\n".join(lines())
@@ -67,7 +67,7 @@ def test_a_page_has_every_row() -> None:
     assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
 
 
-def test_imports_are_read_by_folder(tmp_path: Path) -> None:
+def test_imports_are_read_by_folder(tmp_path):
     """Of every module, those within functions and for types alone too; neither itself nor other packages."""
     package = tmp_path / "uwsgi_headroom"
     for name, text in {
@@ -85,7 +85,7 @@ def test_imports_are_read_by_folder(tmp_path: Path) -> None:
     assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
 
 
-def test_no_two_folders_import_each_other() -> None:
+def test_no_two_folders_import_each_other():
     """Of two folders or modules, one can be read without the other."""
     imports = read_imports()
     assert "config" in imports["arguments"]
@@ -98,7 +98,7 @@ def run(out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_three_services_with_known_answers(tmp_path: Path) -> None:
+def test_three_services_with_known_answers(tmp_path):
     """The verdict has found what the program put in, and the review says that it is made up."""
     out = tmp_path / "review.html"
     ran = run(out)
@@ -110,7 +110,7 @@ def test_three_services_with_known_answers(tmp_path: Path) -> None:
     assert "<svg" in text
 
 
-def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_form_is_refused(tmp_path):
     """The ending of the file is its form; the message lists those that there are."""
     ran = run(tmp_path / "review.doc")
     assert ran.returncode == 2
@@ -118,7 +118,7 @@ def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_committed_example_is_small_and_says_that_it_is_made_up() -> None:
+def test_the_committed_example_is_small_and_says_that_it_is_made_up():
     """It is for reading on the repository's page: no line of it is the text of a chart."""
     text = FILE.read_text()
     assert len(text) < 30_000

@@ -126,7 +126,7 @@ def try_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TryTwice:
     return run
 
 
-def test_one_that_passes_alone_is_flaky(try_twice: TryTwice, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_passes_alone_is_flaky(try_twice, capsys):
     """It does not fail the run; its first output and the line for the list are printed; the last line counts all."""
     assert try_twice(FLAKY, "-n", "2") == 0
     said = capsys.readouterr().out
@@ -136,7 +136,7 @@ def test_one_that_passes_alone_is_flaky(try_twice: TryTwice, capsys: pytest.Capt
     assert re.fullmatch(r"2 passed, 0 skipped, 1 flaky in [\d.]+s", said.splitlines()[-1])
 
 
-def test_one_that_fails_again_fails_the_run(try_twice: TryTwice, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_fails_again_fails_the_run(try_twice, capsys):
     """The second failure is printed, and nothing is called flaky."""
     assert try_twice("def test_it(): assert 1 == 2\n") == 1
     said = capsys.readouterr().out
@@ -154,9 +154,7 @@ def test_one_that_fails_again_fails_the_run(try_twice: TryTwice, capsys: pytest.
     ],
     ids=["crash of a process", "crash of pytest", "no collection"],
 )
-def test_a_session_that_broke_off_has_no_second_try(
-    try_twice: TryTwice, text: str, options: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_that_broke_off_has_no_second_try(try_twice, text, options, reason, capsys):
     """A crash or an interruption fails the run: which tests would have failed is unknown."""
     assert try_twice(text, *options) == 1
     assert reason in capsys.readouterr().out
@@ -179,12 +177,12 @@ def _results(*tests: str) -> dict[str, object]:
         "tests/uwsgi_log/test_agreement.py::test_a_line_is_proven",
     ],
 )
-def test_these_have_one_try(test: str) -> None:
+def test_these_have_one_try(test):
     """No failure of safety, proof or cancellation is chance."""
     assert rerun.refuse(_results(test), {}) == [f"No second try: a failure of {test} is never chance."]
 
 
-def test_who_has_one_try() -> None:
+def test_who_has_one_try():
     """What is listed as flaky, and more than three failures: four are a fault of the change or of the machine."""
     listed = rerun.read_flaky(f"# a comment\n\n2026-11-28 884f29e2 {TEST}[two words]\n")
     assert rerun.refuse(_results(TEST), listed) == []

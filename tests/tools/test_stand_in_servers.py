@@ -20,13 +20,13 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.source import Unix
 
 
-def test_a_stand_in_at_rest_answers_the_same_bytes() -> None:
+def test_a_stand_in_at_rest_answers_the_same_bytes():
     server = StandInServer(2, 1, has_traffic=False)
 
     assert server.answer(1.0) == server.answer(100.0)
 
 
-def test_a_stand_in_with_traffic_serves_two_requests_a_second() -> None:
+def test_a_stand_in_with_traffic_serves_two_requests_a_second():
     server = StandInServer(4, 8, has_traffic=True)
 
     before, after = (stats.decode(server.answer(at)) for at in (10.25, 20.25))
@@ -45,7 +45,7 @@ def _read(path: str) -> bytes:
 
 
 @pytest.mark.integration
-def test_each_stand_in_answers_at_its_own_socket_and_a_stale_one_refuses() -> None:
+def test_each_stand_in_answers_at_its_own_socket_and_a_stale_one_refuses():
     with short_folder() as folder, stand_ins(folder, 20, 2, 1, traffic=0.1) as paths, stale_sockets(folder, 2) as stale:
         first = [_read(path) for path in paths]
         time.sleep(1.1)
@@ -58,7 +58,7 @@ def test_each_stand_in_answers_at_its_own_socket_and_a_stale_one_refuses() -> No
 
 
 if TYPE_CHECKING:
-    from tests.support.bad_servers import Where
+    pass
 
 DOCUMENT = b'{"version":"2.0.31","workers":[]}' * 100
 
@@ -83,7 +83,7 @@ def read(address: str, send: bytes = b"", timeout: float = 1.0) -> bytes:
 
 
 @both
-def test_bad_servers_are_as_bad_as_they_say(where: Where) -> None:
+def test_bad_servers_are_as_bad_as_they_say(where):
     with bad_servers.answers(where, DOCUMENT) as address:
         assert [read(address), read(address)] == [DOCUMENT, DOCUMENT]
     with bad_servers.answers_nothing(where) as address:
@@ -105,7 +105,7 @@ def test_bad_servers_are_as_bad_as_they_say(where: Where) -> None:
 
 
 @both
-def test_endless_passes_any_cap(where: Where) -> None:
+def test_endless_passes_any_cap(where):
     """A reader that caps at 4 MB sees 4 MB and no end."""
     with bad_servers.endless(where) as address, connect(address) as client:
         received = 0
@@ -113,7 +113,7 @@ def test_endless_passes_any_cap(where: Where) -> None:
             received += len(client.recv(1 << 20))
 
 
-def test_limits_and_statuses() -> None:
+def test_limits_and_statuses():
     with bad_servers.endless("unix", limit=1 << 20) as address:
         assert 900_000 < len(read(address)) < 1 << 21
     moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
@@ -122,7 +122,7 @@ def test_limits_and_statuses() -> None:
 
 
 @both
-def test_resets_after_the_document(where: Where) -> None:
+def test_resets_after_the_document(where):
     """The whole document arrives, then a reset (on UNIX if the client has sent something)."""
     with bad_servers.resets(where, DOCUMENT) as address, connect(address) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -136,7 +136,7 @@ def test_resets_after_the_document(where: Where) -> None:
 
 @both
 @pytest.mark.parametrize("framing", ["until_close", "length", "chunked"])
-def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing) -> None:
+def test_answers_http_in_each_framing(where, framing):
     with bad_servers.answers_http(where, DOCUMENT, framing=framing) as address:
         head, _, body = read(address, b"GET / HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.0 200 OK" if framing == "until_close" else b"HTTP/1.1 200 OK")
@@ -145,7 +145,7 @@ def test_answers_http_in_each_framing(where: Where, framing: bad_servers.Framing
 
 
 @both
-def test_a_server_ends_while_its_client_holds_on(where: Where) -> None:
+def test_a_server_ends_while_its_client_holds_on(where):
     """A client that neither reads nor disconnects does not keep the server running."""
     began = time.monotonic()
     with bad_servers.endless(where) as address:
@@ -154,7 +154,7 @@ def test_a_server_ends_while_its_client_holds_on(where: Where) -> None:
     assert time.monotonic() - began < 3
 
 
-def test_the_story_has_its_figures() -> None:
+def test_the_story_has_its_figures():
     """83 of 192 threads at its peak; a tenth more load in 28 days; minutes and quarters have the same mean; an
     impossible load is an error."""
     servers = make_review_data(stories.story(days=7)).servers
@@ -172,7 +172,7 @@ def test_the_story_has_its_figures() -> None:
         make_review_data(History(services=(Service(name="small", peak=33.0),), days=1))
 
 
-def test_the_hot_worker_of_the_story_has_43_percent_and_costs_time() -> None:
+def test_the_hot_worker_of_the_story_has_43_percent_and_costs_time():
     """Its interpreter is the first limit, and its requests take longer than those of the others."""
     server = make_review_data(stories.story(days=7)).servers[0]
     peak = int(np.nanargmax(server.busy))
@@ -183,7 +183,7 @@ def test_the_hot_worker_of_the_story_has_43_percent_and_costs_time() -> None:
         assert hot.running[peak] / hot.requests[peak] > 1.4 * worker.running[peak] / worker.requests[peak]
 
 
-def test_the_parts_of_a_server_add_up() -> None:
+def test_the_parts_of_a_server_add_up():
     """Workers, wait states, buckets, occupancy and CPUs, in every quarter of an hour."""
     server = make_review_data(stories.interrupted(days=24)).servers[0]
     known = server.covered > 0

@@ -50,7 +50,7 @@ To watch them all:
 """
 
 
-def test_steps_are_commands_lines_of_a_file_or_advice() -> None:
+def test_steps_are_commands_lines_of_a_file_or_advice():
     """Lines are indented by four; headings go on with less; what follows the last step belongs to none."""
     blog, shop, other = following.blocks(PRINTED)
     make, add, reload, look = shop.steps
@@ -67,7 +67,7 @@ def test_steps_are_commands_lines_of_a_file_or_advice() -> None:
     assert not look.lines
 
 
-def test_the_command_that_watches_is_read_over_its_lines() -> None:
+def test_the_command_that_watches_is_read_over_its_lines():
     """Its addresses are those that are tried afterwards."""
     assert following.stats_addresses(PRINTED) == {"blog": "unix:///run/uwsgi/app/blog/stats", "cart 2": "/run/cart"}
     assert following.watch_command(PRINTED)[:2] == ["uwsgi-headroom", "--stats"]
@@ -96,7 +96,7 @@ def listening(path: str, answers: list[bytes]) -> threading.Thread:
     return thread
 
 
-def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch) -> None:
+def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch):
     """Answers by the instance that gave them; an answer cut short and a refused connection are failures."""
     state, stop = tmp_path / "state", tmp_path / "stop"
     thread = listening(str(tmp_path / "s"), [ANSWER, ANSWER.replace(b"1f", b"2a"), ANSWER[:20], ANSWER])
@@ -117,7 +117,7 @@ def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch) -> None:
     assert seen["last"] == "shop 1f"
 
 
-def test_a_reader_says_what_it_gets(tmp_path, capsys) -> None:
+def test_a_reader_says_what_it_gets(tmp_path, capsys):
     listening(str(tmp_path / "s"), [b'{"pid": 7}', b'{"pid"'])
     assert inside.main(["read", f"unix://{tmp_path}/s"]) == 0
     assert inside.main(["read", f"{tmp_path}/s"]) == 1
@@ -145,7 +145,7 @@ def changed(**fields: bool | int) -> Phase:
     return Phase(**{**{name: getattr(GOOD, name) for name in GOOD.__dataclass_fields__}, **fields})
 
 
-def test_the_table_has_a_row_for_a_set_up() -> None:
+def test_the_table_has_a_row_for_a_set_up():
     """Requests fail in a stop and start with any lines, and in a reload none may. Without lines nothing is followed."""
     assert row().verdict == "good"
     assert row(follow=changed(failed=1)).verdict == "HARM"
@@ -159,13 +159,13 @@ def test_the_table_has_a_row_for_a_set_up() -> None:
 
 
 @pytest.mark.parametrize("act", ["follow", "reload", "restart", "reboot"])
-def test_an_application_that_is_down_or_changed_is_harmed(act: str) -> None:
+def test_an_application_that_is_down_or_changed_is_harmed(act):
     """After whichever act."""
     assert row(**{act: DOWN}).verdict == "HARM"
     assert row(**{act: changed(kept=False)}).verdict == "HARM"
 
 
 @pytest.mark.parametrize("fault", [{"exporter": False}, {"other": True}, {"exact": False}])
-def test_stats_that_are_not_as_promised_are_faults(fault: dict[str, bool]) -> None:
+def test_stats_that_are_not_as_promised_are_faults(fault):
     """The exporter reads them, exactly, and nobody else does."""
     assert row(reboot=changed(**fault)).verdict == "FAULTS"

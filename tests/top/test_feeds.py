@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,7 +17,7 @@ from tests.support.web_server import serving
 from tests.test_cli import ended
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig
-from uwsgi_headroom.documents.schema import Server, State
+from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.source import Unix
@@ -36,7 +35,7 @@ def kinds(*arguments: str) -> list[type]:
     return [type(feed) for feed in attach(arguments, nothing).feeds]
 
 
-def test_an_exporters_url_with_and_without_its_scheme() -> None:
+def test_an_exporters_url_with_and_without_its_scheme():
     """An exporter identifies itself; its documents are then read by name."""
     with serving(SHOP) as port:
         for address in (f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"):
@@ -50,7 +49,7 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
             asyncio.run(exporter.server("other", None))
 
 
-def test_stats_servers_are_read_from_here_all_together() -> None:
+def test_stats_servers_are_read_from_here_all_together():
     """A socket's path, a raw TCP server and one with stats-http are one feed, also beside an exporter."""
     with answers("tcp", document("minified")) as raw, answers_http("tcp", document("minified")) as web:
         assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
@@ -78,7 +77,7 @@ def test_stats_servers_are_read_from_here_all_together() -> None:
         ("/-/healthy", None),
     ],
 )
-def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None) -> None:
+def test_an_address_that_was_copied_from_a_browser(page, server):
     """The URL of any page means its exporter; the page of a server selects that server."""
     with serving(SHOP) as port:
         attached = attach([f"http://127.0.0.1:{port}{page}"], nothing)
@@ -86,7 +85,7 @@ def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None
     assert attached.server == (None if server is None else (0, server))
 
 
-def test_pages_of_one_exporter_are_one_feed() -> None:
+def test_pages_of_one_exporter_are_one_feed():
     """The first of the servers is selected; a proxy's path before the pages is kept."""
     with serving(SHOP) as port, serving(SHOP) as other:
         addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
@@ -95,7 +94,7 @@ def test_pages_of_one_exporter_are_one_feed() -> None:
     assert attached.server == (1, "b")
 
 
-def test_an_exporter_that_hangs_as_top_starts() -> None:
+def test_an_exporter_that_hangs_as_top_starts():
     """An http:// address that accepts connections but is silent counts as an exporter, which may answer later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -104,14 +103,14 @@ def test_an_exporter_that_hangs_as_top_starts() -> None:
     assert attached.server == (0, "a")
 
 
-def test_nobody_there() -> None:
+def test_nobody_there():
     port = free_port()
     with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
         attach([f"http://127.0.0.1:{port}"], nothing)
     assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
 
 
-def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch):
     """The exporter has an hour of history, and already reads uWSGI."""
     with serving(SHOP) as port:
         monkeypatch.setattr(defaults, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
@@ -122,13 +121,13 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
     assert isinstance(feed, LocalFeed)
 
 
-def test_what_is_no_address() -> None:
+def test_what_is_no_address():
     for arguments in (["nonsense"], ["a=/x", "a=/y"]):
         with pytest.raises(ConfigError):
             attach(arguments, nothing)
 
 
-def test_an_answer_that_is_none() -> None:
+def test_an_answer_that_is_none():
     """An exporter that is gone, or of another version, is reported with its URL."""
     with serving(SHOP) as port:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
@@ -147,13 +146,13 @@ NOWHERE = "unix:///nowhere/stats"
 @pytest.mark.parametrize(
     ("states", "status"), [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)]
 )
-def test_the_status_is_3_if_a_server_could_not_be_read(states: list[State], status: int) -> None:
+def test_the_status_is_3_if_a_server_could_not_be_read(states, status):
     """As for `check`, one server that is down or stale is enough, and so is an empty list."""
     assert exit_status(states) == status
 
 
 @pytest.mark.parametrize("how", ["--once", "--json"])
-def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
+def test_a_server_that_is_down(capsys, how):
     """The snapshot says why the server could not be read, and the status is 3."""
     status, out, _ = ended(capsys, "top", how, "--seconds", "2", NOWHERE)
     assert status == 3
@@ -161,13 +160,13 @@ def test_a_server_that_is_down(capsys: pytest.CaptureFixture[str], how: str) -> 
 
 
 @pytest.mark.parametrize("how", ["--once", "--json"])
-def test_one_of_two_is_down(capsys: pytest.CaptureFixture[str], how: str) -> None:
+def test_one_of_two_is_down(capsys, how):
     status, out, _ = ended(capsys, "top", how, "--seconds", "2", f"file://{FIXTURE}", NOWHERE)
     assert status == 3
     assert FIXTURE.stem in out
 
 
-def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_servers_that_were_read(capsys):
     """The exporter answers, so there is a snapshot; if its server could not be read, the status is 3."""
     status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     assert (status, json.loads(out)["state"]) == (0, "up")
@@ -176,7 +175,7 @@ def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, "down" in out) == (3, True)
 
 
-def test_a_width_that_is_no_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_width_that_is_no_terminals(capsys, monkeypatch):
     """COLUMNS may be any number; the lines stay short."""
     monkeypatch.setenv("COLUMNS", "99999999999")
     status, out, _ = ended(capsys, "top", "--once", "--seconds", "2", f"file://{FIXTURE}")
@@ -184,9 +183,7 @@ def test_a_width_that_is_no_terminals(capsys: pytest.CaptureFixture[str], monkey
     assert max(map(len, out.splitlines())) <= 500
 
 
-def test_a_document_in_a_directory_that_was_deleted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_in_a_directory_that_was_deleted(capsys, tmp_path, monkeypatch):
     """The notice says why it is not written."""
     _, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     monkeypatch.chdir(tmp_path)
@@ -196,9 +193,7 @@ def test_a_document_in_a_directory_that_was_deleted(
     assert notice.endswith(": No such file or directory")
 
 
-def test_without_rich_it_names_the_command_that_installs_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_rich_it_names_the_command_that_installs_it(capsys, monkeypatch):
     """The command installs into the running environment what setup.cfg requires; no index has the package."""
     import uwsgi_headroom.top as package  # noqa: PLC0415
 

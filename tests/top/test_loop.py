@@ -65,7 +65,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, bytearray]]
     os.close(keyboard)
 
 
-def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch):
     """Modes and screen are restored, whichever await is cancelled; the last run ends by the key q."""
     runs = 0
     with terminal(monkeypatch) as (keyboard, written):
@@ -96,7 +96,7 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch):
     """After `leave`, neither a pending redraw nor a key has an effect; after `enter`, keys work again."""
     pressed: list[str] = []
 
@@ -126,7 +126,7 @@ def painter(unicode: bool = True, colour: bool = True) -> Painter:
 
 
 @given(st.text(st.characters(exclude_categories=[]), max_size=60), st.integers(1, 40))
-def test_text_of_others_is_harmless(text: str, width: int) -> None:
+def test_text_of_others_is_harmless(text, width):
     """For any name, only the control characters of styles are sent, and no more than fits."""
     for unicode in (True, False):
         sent = painter(unicode).paint(Text(f"ab{text}", "bold red"), width)
@@ -136,7 +136,7 @@ def test_text_of_others_is_harmless(text: str, width: int) -> None:
         sent.encode("utf-8" if unicode else "ascii")
 
 
-def test_styles_and_escapes() -> None:
+def test_styles_and_escapes():
     """An escape sequence sets no title and moves no style. Without colour there is bold; each block has a stand-in of
     ASCII."""
     assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop\\x1b]0;x \\u202egnp"
@@ -169,6 +169,6 @@ def test_styles_and_escapes() -> None:
         ("ä", ["ä"], ""),
     ],
 )
-def test_keys(sent: str, keys: list[str], rest: str) -> None:
+def test_keys(sent, keys, rest):
     """A sequence is one key, even in two halves; unknown sequences are no key; a lone ESC waits for the rest."""
     assert split_keys(sent) == (keys, rest)

@@ -32,7 +32,7 @@ def after(keys: str | list[str], navigation: Navigation | None = None) -> Naviga
 
 
 @pytest.mark.parametrize("key", [key for binding in BINDINGS for key in binding.keys])
-def test_every_key_of_the_help_does_something(key: str) -> None:
+def test_every_key_of_the_help_does_something(key):
     """Every key works in the middle of the list and of a server's rows, between the ends of every choice."""
     states = [
         replace(LIST, server=SERVERS[1], interval=2.0, fleet_filter="x"),
@@ -44,7 +44,7 @@ def test_every_key_of_the_help_does_something(key: str) -> None:
     assert any(handle_key(key, state, SERVERS, WINDOWS) != state for state in states)
 
 
-def test_sort_keys_are_those_of_the_help() -> None:
+def test_sort_keys_are_those_of_the_help():
     """Each sort key is a column or an order of servers, and has no other meaning."""
     assert set(SORTS.values()) <= {column.name for column in COLUMNS}
     for key, name in SORTS.items():
@@ -55,7 +55,7 @@ def test_sort_keys_are_those_of_the_help() -> None:
     assert {part.split()[0] for part in WORKER_SORT_LABEL.split(", ")} == set(SORTS) - {"i"}
 
 
-def test_orders_columns_and_spans() -> None:
+def test_orders_columns_and_spans():
     """R turns the order of workers or servers round, another sort back. Arrows move the columns of workers alone;
     brackets, the time of plots."""
     assert after("R").reverse
@@ -88,11 +88,11 @@ def test_orders_columns_and_spans() -> None:
         ("ps", "workers"),
     ],
 )
-def test_pages(keys: str, view: str) -> None:
+def test_pages(keys, view):
     assert after(keys).view == view
 
 
-def test_escape_goes_back_one_step() -> None:
+def test_escape_goes_back_one_step():
     """Escape goes from help to the page, from a page to the workers, from there to the list or the tree."""
     assert after(["p", "?", "escape"]).view == "plots"
     assert after(["p", "escape"]).view == "workers"
@@ -101,7 +101,7 @@ def test_escape_goes_back_one_step() -> None:
     assert after(["v", "enter", "l", "enter", "escape"]).view == "servers"
 
 
-def test_servers_next_to_each_other() -> None:
+def test_servers_next_to_each_other():
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
     assert after(["backtab"]).server == (1, "a")
@@ -112,7 +112,7 @@ def test_servers_next_to_each_other() -> None:
     assert not after(["home"], moved).chosen
 
 
-def test_a_filter_is_typed_kept_and_cleared() -> None:
+def test_a_filter_is_typed_kept_and_cleared():
     """While a filter is typed, keys are text; Enter keeps it, Esc clears it, then and later; pages have their own."""
     typed = after(["/", *"qWeb ", "backspace", "up"], LIST)
     assert (typed.fleet_filter, typed.typing) == ("qWeb", True)
@@ -127,7 +127,7 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
     assert not after("?/").typing
 
 
-def test_windows_and_intervals_stop_at_their_ends() -> None:
+def test_windows_and_intervals_stop_at_their_ends():
     """[ and ] choose among the existing windows, - and + among the intervals; f toggles."""
     assert after("]").window == 300.0
     assert after("]]]").window == 300.0
@@ -140,7 +140,7 @@ def test_windows_and_intervals_stop_at_their_ends() -> None:
     assert after("-", replace(LIST, interval=60.0)).interval == 30.0
 
 
-def test_keys_without_a_server() -> None:
+def test_keys_without_a_server():
     """No key fails. The loop carries out q and d."""
     for key in ("enter", "tab", "up", "down", "t", "[", "v", "escape", "right", "\N{SNOWMAN}"):
         assert isinstance(handle_key(key, Navigation(), [], ()), Navigation)
@@ -151,7 +151,7 @@ def test_keys_without_a_server() -> None:
 A, B, C = (0, "a"), (0, "b"), (1, "c")
 
 
-def test_until_one_is_chosen_it_is_the_first_of_the_list() -> None:
+def test_until_one_is_chosen_it_is_the_first_of_the_list():
     """The selection stays on the first server, usually the worst."""
     listed = select_server(Navigation(), [A, B], [A, B])
     assert (listed.server, listed.view) == (A, "servers")
@@ -160,7 +160,7 @@ def test_until_one_is_chosen_it_is_the_first_of_the_list() -> None:
     assert select_server(chosen, [A, B], [B, A]) == chosen
 
 
-def test_a_lone_server_is_opened_once() -> None:
+def test_a_lone_server_is_opened_once():
     """A single server is not opened again after Esc, nor if a filter leaves one of many."""
     opened = select_server(Navigation(), [A], [A])
     assert (opened.server, opened.view) == (A, "workers")
@@ -172,7 +172,7 @@ def test_a_lone_server_is_opened_once() -> None:
     assert select_server(first_to_answer, [A], [A]).view == "workers"
 
 
-def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:
+def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page():
     """In the list, a visible server is selected; a page stays even if its server is filtered out."""
     assert select_server(Navigation(server=A, chosen=True), [A, B], [B]).server == B
     assert select_server(Navigation(server=A, chosen=True), [A, B], []).server is None
@@ -180,7 +180,7 @@ def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page() -> None:
     assert select_server(page, [A, B], [B]) == page
 
 
-def test_a_server_that_is_gone_leads_back_to_the_list() -> None:
+def test_a_server_that_is_gone_leads_back_to_the_list():
     """Or to the tree from which it was opened. One whose feed has not answered stays."""
     gone = select_server(Navigation(view="workers", server=A, chosen=True, home="tree"), [B], [B])
     assert (gone.view, gone.server) == ("tree", B)
@@ -202,7 +202,7 @@ def names(entries: list[ServerEntry]) -> list[str]:
     return [each.summary.name for each in entries]
 
 
-def test_orders(summary: Summary) -> None:
+def test_orders(summary):
     """Names in natural order; figures downwards, unknown ones last in both directions."""
     entries = [entry(summary, name) for name in ("shop10", "Shop2", "shop1", "10", "9", "a", "x\u00b2")]
     assert names(arrange_entries(entries, sort="name")) == ["9", "10", "a", "shop1", "Shop2", "shop10", "x\u00b2"]
@@ -212,7 +212,7 @@ def test_orders(summary: Summary) -> None:
     assert names(arrange_entries(entries, sort="throughput", reverse=True)) == ["1.0", "3.0", "None"]
 
 
-def test_the_worst_come_first(summary: Summary) -> None:
+def test_the_worst_come_first(summary):
     """Servers sort by state (down, stale), then status, headroom and name."""
     entries = [
         entry(summary, "ok9", status="ok", headroom=9.0),
@@ -230,7 +230,7 @@ def test_the_worst_come_first(summary: Summary) -> None:
 
 
 @pytest.mark.parametrize(("text", "found"), [("WEB", ["web1"]), ("down", ["web1"]), ("critical", ["db"]), ("zz", [])])
-def test_a_filter_matches_names_states_and_statuses(summary: Summary, text: str, found: list[str]) -> None:
+def test_a_filter_matches_names_states_and_statuses(summary, text, found):
     """The filter ignores case."""
     entries = [entry(summary, "web1", state="down", status="unknown"), entry(summary, "db")]
     assert names(arrange_entries(entries, text)) == found
@@ -281,7 +281,7 @@ def fleet() -> ScreenModel:
     )
 
 
-def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
+def test_servers_hang_below_their_emperor(fleet):
     """Vassals are in natural order; those without stats and throttled ones are named. A vassal has both names and its
     PID, and can be selected."""
     assert shape(fleet) == [
@@ -300,7 +300,7 @@ def test_servers_hang_below_their_emperor(fleet: ScreenModel) -> None:
     assert rows[5][:2] == ["alone", "CRITICAL"]
 
 
-def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
+def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal():
     """PIDs are valid on one machine, and are reused."""
     of_all = emperor("emperor", vassal("a.ini", 5))
     for identity in (Identity(pid=5, host="b"), Identity(pid=5, host="a", emperor_pid=99), Identity(), None):
@@ -308,7 +308,7 @@ def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal() -> None:
         assert sorted(found) == [(0, "emperor", ""), (0, "shop", ""), (1, "a.ini", "accepting")]
 
 
-def test_an_emperor_of_emperors() -> None:
+def test_an_emperor_of_emperors():
     """Before the documents are there, no server is below another."""
     found = shape(
         model(
@@ -322,7 +322,7 @@ def test_an_emperor_of_emperors() -> None:
     assert {name for _, name, _ in shape(listed)} == {"a", "b"}
 
 
-def test_wrong_pids_lose_no_server() -> None:
+def test_wrong_pids_lose_no_server():
     """With two emperors that claim each other, or two addresses of one master, every server appears once."""
     circle = model(
         (emperor("a", vassal("b.ini", 2)), Identity(pid=1)), (emperor("b", vassal("a.ini", 1)), Identity(pid=2))

@@ -86,7 +86,7 @@ def names(poller: Poller) -> list[str]:
 LIST = Navigation()
 
 
-def test_a_feed_that_hangs_delays_no_other() -> None:
+def test_a_feed_that_hangs_delays_no_other():
     """Other feeds are listed and polled again meanwhile, and the feed that hangs is asked only once."""
 
     async def look() -> None:
@@ -111,7 +111,7 @@ def test_a_feed_that_hangs_delays_no_other() -> None:
     asyncio.run(look())
 
 
-def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
+def test_servers_of_a_feed_that_hangs_stay_with_their_age():
     """Its servers stay listed with their age; its trouble is not shown on another feed's page."""
 
     async def look() -> None:
@@ -141,7 +141,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
     asyncio.run(look())
 
 
-def test_every_feed_has_a_trouble_of_its_own() -> None:
+def test_every_feed_has_a_trouble_of_its_own():
     async def look() -> None:
         poller = Poller([FakeFeed("a", problem="refused"), FakeFeed("b"), FakeFeed("c", problem="timeout")])
         await poller.poll(LIST)
@@ -153,7 +153,7 @@ def test_every_feed_has_a_trouble_of_its_own() -> None:
     asyncio.run(look())
 
 
-def test_another_page_does_not_wait_for_one_that_hangs() -> None:
+def test_another_page_does_not_wait_for_one_that_hangs():
     """A key that selects another server cancels the request for the page that does not arrive."""
 
     async def look() -> None:
@@ -171,7 +171,7 @@ def test_another_page_does_not_wait_for_one_that_hangs() -> None:
     asyncio.run(look())
 
 
-def test_a_fault_is_raised() -> None:
+def test_a_fault_is_raised():
     """Errors other than FeedError are bugs of top, and are not hidden."""
 
     async def look() -> None:
@@ -183,7 +183,7 @@ def test_a_fault_is_raised() -> None:
         asyncio.run(look())
 
 
-def test_cancelled_anywhere_the_next_poll_works() -> None:
+def test_cancelled_anywhere_the_next_poll_works():
     """With fakes, an exporter and local servers, no request stays behind, and the next poll is answered."""
 
     async def look(feeds: list[Feed], count: int) -> int:

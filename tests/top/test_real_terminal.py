@@ -65,7 +65,7 @@ def state(pid: int) -> str:
 # ---------------------------------------------------------------- what it shows
 
 
-def test_the_figures_are_those_of_the_stats() -> None:
+def test_the_figures_are_those_of_the_stats():
     """Requests, PIDs and busy threads of each worker are those of the stats address."""
     with uwsgi("--processes", "3", "--threads", "2") as server:
         ask(server, "/", times=60)
@@ -82,7 +82,7 @@ def test_the_figures_are_those_of_the_stats() -> None:
             assert "1 now" in screen
 
 
-def test_what_a_request_that_sleeps_spends_its_time_on() -> None:
+def test_what_a_request_that_sleeps_spends_its_time_on():
     """The head says "sleep"; where the kernel does not permit to see it, the head says so, and `a` has the reason."""
     with uwsgi("--processes", "2") as server, in_service(server), driven(server.stats, columns=120, lines=40) as top:
         known, hidden = "threads, no request completed: sleep ", "time         not known: "
@@ -95,7 +95,7 @@ def test_what_a_request_that_sleeps_spends_its_time_on() -> None:
             top.wait(lambda text: "Not known: what requests spend their time on: " in text)
 
 
-def test_from_an_exporter_it_shows_what_its_api_says() -> None:
+def test_from_an_exporter_it_shows_what_its_api_says():
     """The verdict, word for word, and the figures are the exporter's; top does not read uWSGI."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=10", times=200)
@@ -112,7 +112,7 @@ def test_from_an_exporter_it_shows_what_its_api_says() -> None:
             assert " shop   up   uWSGI" in screen
 
 
-def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
+def test_several_servers_are_listed_the_worst_first_and_looked_into():
     """Down comes before up; enter opens the selected server, tab the next one, escape goes back."""
     with uwsgi("--processes", "2") as server, driven(server.stats, "gone=/nowhere/stats") as top:
         screen = top.wait(lambda text: "2 servers: 1 down" in text)
@@ -126,7 +126,7 @@ def test_several_servers_are_listed_the_worst_first_and_looked_into() -> None:
         top.wait(lambda text: "2 servers" in text)
 
 
-def test_an_emperors_vassals(tmp_path: Path) -> None:
+def test_an_emperors_vassals(tmp_path):
     with (
         real_uwsgi.bare(
             "--emperor",
@@ -141,7 +141,7 @@ def test_an_emperors_vassals(tmp_path: Path) -> None:
     assert "Emperor with 1 vassal" in screen
 
 
-def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
+def test_keys_sort_and_turn_pages(tmp_path):
     """Sorting by requests and by number, threads, advice, help, another window, pause, and a document in a file."""
     with uwsgi("--processes", "3", "--threads", "2") as server:
         ask(server, "/", times=50, at_once=1)
@@ -179,7 +179,7 @@ def test_keys_sort_and_turn_pages(tmp_path: Path) -> None:
     assert [worker["worker_id"] for worker in json.loads(written.read_text())["workers"]] == [1, 2, 3]
 
 
-def test_the_size_of_the_terminal_changes() -> None:
+def test_the_size_of_the_terminal_changes():
     with uwsgi("--processes", "2") as server, driven(server.stats) as top:
         top.wait(rows)
         assert len(rows(top.text())[0]) < 16
@@ -189,7 +189,7 @@ def test_the_size_of_the_terminal_changes() -> None:
         top.wait(lambda text: rows(text) and "AFFINITY" not in text and text.rstrip().splitlines()[-1].startswith(KEYS))
 
 
-def test_without_colour_or_utf8() -> None:
+def test_without_colour_or_utf8():
     """NO_COLOR and a vt100 get no colour; without UTF-8 in the locale, the output is ASCII."""
     ascii_only = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX", "LANG": "C"}
     with uwsgi("--processes", "2") as server, in_service(server):
@@ -207,7 +207,7 @@ def test_without_colour_or_utf8() -> None:
 # ---------------------------------------------------------------- what goes wrong meanwhile
 
 
-def test_a_server_that_ends_and_comes_back() -> None:
+def test_a_server_that_ends_and_comes_back():
     """The screen shows down, the reason and the age of the figures, then up again."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: " up " in text and rows(text))
@@ -219,7 +219,7 @@ def test_a_server_that_ends_and_comes_back() -> None:
         top.wait(lambda text: " up " in text)
 
 
-def test_an_exporter_that_is_gone() -> None:
+def test_an_exporter_that_is_gone():
     """The last figures stay, marked as stale, with their age."""
     with (
         uwsgi("--processes", "2") as server,
@@ -235,7 +235,7 @@ def test_an_exporter_that_is_gone() -> None:
         assert top.ended() == 0
 
 
-def test_an_exporter_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
+def test_an_exporter_that_hangs_holds_up_nothing(tmp_path):
     """A stopped exporter is marked stale while the other one's servers and keys work; then it continues."""
     with (
         uwsgi("--processes", "1") as server,
@@ -258,7 +258,7 @@ def test_an_exporter_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
         top.wait(lambda text: "STALE" not in text and "first" in text)
 
 
-def test_the_address_of_a_servers_page_opens_that_server() -> None:
+def test_the_address_of_a_servers_page_opens_that_server():
     """The URL, as copied from the browser, opens one of several servers; Esc leads to their list."""
     with (
         uwsgi("--processes", "1") as server,
@@ -270,7 +270,7 @@ def test_the_address_of_a_servers_page_opens_that_server() -> None:
         top.wait(lambda text: "2 servers: 1 down" in text and "> a" in text)
 
 
-def test_a_snapshot_of_one_server_of_an_exporter() -> None:
+def test_a_snapshot_of_one_server_of_an_exporter():
     """`--once` and `--json` show the server of the given page, and the status is that of this server alone."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"a={server.stats}", "--stats", "b=/x") as running:
         running.metrics()
@@ -284,7 +284,7 @@ def test_a_snapshot_of_one_server_of_an_exporter() -> None:
 
 
 @pytest.mark.parametrize("how", ["q", "\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_it_leaves_the_terminal_as_it_was(how: str | signal.Signals) -> None:
+def test_it_leaves_the_terminal_as_it_was(how):
     """By key, Ctrl-C or signal: the status is 0, and modes and screen are restored."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
@@ -325,7 +325,7 @@ def ends_with_a_traceback(top: Driven) -> None:
     assert b"RuntimeError" not in before
 
 
-def test_a_fault_ends_it_with_a_traceback(tmp_path: Path) -> None:
+def test_a_fault_ends_it_with_a_traceback(tmp_path):
     """In a poll, in a key's handler and in a signal's, which no task awaits; the terminal is restored before."""
     with driven(command=program(tmp_path, "loop.handle_key = broken")) as top:
         top.wait(lambda text: KEYS in text)
@@ -339,7 +339,7 @@ def test_a_fault_ends_it_with_a_traceback(tmp_path: Path) -> None:
         ends_with_a_traceback(top)
 
 
-def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
+def test_a_stray_message_of_asyncio_ends_nothing(tmp_path):
     """A message without an exception ends nothing and leaves the screen unchanged."""
     body = (
         "class Feed(LocalFeed):\n"
@@ -358,7 +358,7 @@ def test_a_stray_message_of_asyncio_ends_nothing(tmp_path: Path) -> None:
         assert b"destroyed" not in top.written
 
 
-def test_a_terminal_that_goes_away_ends_it() -> None:
+def test_a_terminal_that_goes_away_ends_it():
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
         top.close()
@@ -366,7 +366,7 @@ def test_a_terminal_that_goes_away_ends_it() -> None:
         assert top.process.returncode in (0, -signal.SIGHUP)
 
 
-def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
+def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again():
     """In a shell, Ctrl-Z stops top with no connection to uWSGI open; fg draws the whole screen again."""
     with uwsgi("--processes", "2") as server, driven(command=("bash", "--norc", "--noprofile", "-i")) as shell:
         shell.press(" ".join([*COMMAND, "top", server.stats]) + "\n")
@@ -387,7 +387,7 @@ def test_suspended_it_gives_the_terminal_back_and_fg_brings_it_again() -> None:
         assert " icanon" in shell.wait(lambda text: "icanon" in text)
 
 
-def test_without_a_shell_to_wake_it_ctrl_z_does_nothing() -> None:
+def test_without_a_shell_to_wake_it_ctrl_z_does_nothing():
     """As under `ssh -t`: top is not stopped permanently."""
     with uwsgi("--processes", "1") as server, driven(server.stats) as top:
         top.wait(lambda text: KEYS in text)
@@ -405,7 +405,7 @@ def _children(pid: int) -> list[int]:
 # ---------------------------------------------------------------- no terminal
 
 
-def test_into_a_pipe_it_prints_one_snapshot() -> None:
+def test_into_a_pipe_it_prints_one_snapshot():
     """Plain text with status 0, after the seconds needed for figures; with --json, the API's document."""
     with uwsgi("--processes", "2") as server:
         ask(server, "/", times=20)
@@ -417,7 +417,7 @@ def test_into_a_pipe_it_prints_one_snapshot() -> None:
         assert sum(worker["requests"] for worker in json.loads(ran.stdout)["workers"]) == 20
 
 
-def test_a_reader_that_closes_the_pipe_early() -> None:
+def test_a_reader_that_closes_the_pipe_early():
     """As with `| head`: no traceback."""
     with uwsgi("--processes", "1") as server:
         for how in ("--json", "--once"):
@@ -432,7 +432,7 @@ def test_a_reader_that_closes_the_pipe_early() -> None:
             assert (process.returncode, errors) == (1, b"")
 
 
-def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
+def test_on_a_dumb_terminal_it_prints_one_snapshot():
     """If the cursor cannot be moved, there is no screen to draw on."""
     with uwsgi("--processes", "1") as server, driven(server.stats, TERM="dumb") as top:
         assert top.ended() == 0
@@ -440,7 +440,7 @@ def test_on_a_dumb_terminal_it_prints_one_snapshot() -> None:
         assert b"\x1b" not in top.written
 
 
-def test_nothing_listens_there() -> None:
+def test_nothing_listens_there():
     """An http:// address at which nothing listens may have been either: the message says so, with status 1."""
     port = real_uwsgi.free_port()
     ran = run("top", f"http://127.0.0.1:{port}")
@@ -449,7 +449,7 @@ def test_nothing_listens_there() -> None:
 
 
 @pytest.mark.slow
-def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
+def test_an_http_stats_server_is_not_taken_for_an_exporter():
     """uWSGI with stats-http answers every path with its stats; a raw stats server is recognized by its answer."""
     port, raw = real_uwsgi.free_port(), real_uwsgi.free_port()
     with uwsgi("--processes", "2", "--stats-http", "--stats", f"127.0.0.1:{port}", stats=False) as server:
@@ -498,7 +498,7 @@ def stats() -> Iterator[Stats]:
         yield server
 
 
-def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> None:
+def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats):
     """While the terminal takes no output, as after Ctrl-S, uWSGI is still read and a signal still ends top."""
     with driven(stats.address, "--interval", "0.25") as top:
         top.wait(rows)
@@ -513,7 +513,7 @@ def test_a_terminal_that_takes_nothing_keeps_nothing_waiting(stats: Stats) -> No
 
 
 @pytest.mark.parametrize("command", ["check", "top", "serve"])
-def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats: Stats, command: str) -> None:
+def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats, command):
     """A read under way ends before the process stops, because the master would wait; continued, top reads again."""
     arguments = {"check": ["check", stats.address], "top": ["top", stats.address, "--once", "--seconds", "30"]}
     serve = ["serve", "--stats", stats.address, "--web.listen-address", f"127.0.0.1:{real_uwsgi.free_port()}"]

@@ -69,7 +69,7 @@ PROMETHEUS_3 = (
         ("text/plain;version=x", TEXT),
     ],
 )
-def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> None:
+def test_the_format_is_negotiated(port, accept, kind):
     status, headers, body = get(port, headers={"Accept": accept} if accept else {})
     assert (status, headers["Content-Type"], headers["X-Content-Type-Options"]) == (200, kind, "nosniff")
     families = list((parse_openmetrics if kind == OPENMETRICS else parse_text)(body.decode()))
@@ -95,7 +95,7 @@ def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> N
         ("", False),
     ],
 )
-def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
+def test_gzip_is_negotiated(port, accepted, compressed):
     _, headers, body = get(port, headers={"Accept-Encoding": accepted})
     assert headers["Content-Encoding"] == ("gzip" if compressed else None)
     assert "Accept-Encoding" in headers["Vary"]
@@ -103,7 +103,7 @@ def test_gzip_is_negotiated(port: int, accepted: str, compressed: bool) -> None:
     assert b'uwsgi_up{server="minified"} 1.0\n' in text
 
 
-def test_a_server_that_never_answers() -> None:
+def test_a_server_that_never_answers():
     """The server is down, with the reason on the page, and the others have all their figures."""
     with (
         bad_servers.accepts_and_never_writes("unix") as silent,
@@ -123,7 +123,7 @@ def test_a_server_that_never_answers() -> None:
     assert "no complete answer within 0.8 s" in page
 
 
-def test_any_number_of_servers() -> None:
+def test_any_number_of_servers():
     """Without one, the exporter's own metrics are there, and the page says so; promtool accepts those of every captured
     document."""
     with serving() as port:
@@ -140,7 +140,7 @@ def test_any_number_of_servers() -> None:
 
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-def test_probes(path: str) -> None:
+def test_probes(path):
     """The probes report on the exporter, and read no server."""
     with bad_servers.accepts_and_never_writes("unix") as silent, serving(silent) as port:
         assert get(port, path)[0] == 200
@@ -159,7 +159,7 @@ def test_probes(path: str) -> None:
         ("GET", "/metrics?x=1", 200),
     ],
 )
-def test_other_requests(port: int, method: str, path: str, status: int) -> None:
+def test_other_requests(port, method, path, status):
     code, headers, body = get(port, path, method=method)
     assert code == status
     if method == "HEAD":
@@ -167,7 +167,7 @@ def test_other_requests(port: int, method: str, path: str, status: int) -> None:
         assert int(headers["Content-Length"]) > 100
 
 
-def test_the_page_names_servers_and_reasons() -> None:
+def test_the_page_names_servers_and_reasons():
     """The page without scripts lists servers, states, and unknown values with the reasons."""
     with serving(replayed("no_cores"), "gone=/nowhere/stats", replayed("emperor"), replayed("router_http")) as port:
         status, headers, body = get(port, "/")
@@ -180,7 +180,7 @@ def test_the_page_names_servers_and_reasons() -> None:
     assert 'href="/metrics"' in page
 
 
-def test_the_page_escapes_what_is_not_its_own() -> None:
+def test_the_page_escapes_what_is_not_its_own():
     """Names, addresses and messages are escaped on the page, whatever they contain; all scripts are the page's own."""
     script = "<script>alert(1)</script>"
     evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
@@ -197,7 +197,7 @@ def test_the_page_escapes_what_is_not_its_own() -> None:
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
-def test_a_name_that_is_no_utf8(tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf8(tmp_path):
     """A socket whose name is not UTF-8 has metrics and a row on the page."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")
     Path(path).write_bytes(document("minified"))

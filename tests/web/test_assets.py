@@ -17,7 +17,7 @@ LARGEST_PAGE = 150_000  # bytes, compressed
 SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECASE)
 
 
-def test_every_file_as_it_is_and_compressed() -> None:
+def test_every_file_as_it_is_and_compressed():
     """Clients that accept gzip get a file compressed, others plain; browsers cache it permanently under its version."""
     with serving() as port:
         for name, asset in live_page.load_assets().items():
@@ -30,7 +30,7 @@ def test_every_file_as_it_is_and_compressed() -> None:
             assert gzip.decompress(packed) == plain
 
 
-def test_a_file_that_the_browser_has() -> None:
+def test_a_file_that_the_browser_has():
     """It is not sent again. A page of another exporter gets the current file, and must ask again next time."""
     with serving() as port:
         tag = get(port, live_page.url(live_page.SCRIPT))[1]["ETag"]
@@ -55,12 +55,12 @@ def test_a_file_that_the_browser_has() -> None:
         "",
     ],
 )
-def test_nothing_else_is_served(name: str) -> None:
+def test_nothing_else_is_served(name):
     with serving() as port:
         assert get(port, f"/static/{live_page.version()}/{name}")[0] == 404
 
 
-def test_the_page_is_small_and_asks_nobody_else() -> None:
+def test_the_page_is_small_and_asks_nobody_else():
     """The files stay within the budget; only the licence, which comes with the library, names another host."""
     files = live_page.load_assets()
     assert sum(len(asset.compressed) for asset in files.values()) < LARGEST_PAGE
@@ -102,7 +102,7 @@ twice(one.NAME);
 """
 
 
-def test_modules_run_once_after_those_that_they_import() -> None:
+def test_modules_run_once_after_those_that_they_import():
     """Each is a function of its own; comments that fill lines are left out. None of the page's modules is missing."""
     assert join(MODULES) == JOINED
     script = live_page.load_assets()[live_page.SCRIPT].plain.decode()
@@ -123,13 +123,13 @@ def test_modules_run_once_after_those_that_they_import() -> None:
         "const here = import.meta.url;",
     ],
 )
-def test_other_forms_of_imports_and_exports_are_refused(line: str) -> None:
+def test_other_forms_of_imports_and_exports_are_refused(line):
     """A line that would mean something else in a function is an error, not a page that does not work."""
     with pytest.raises(ValueError, match="main: the page's script cannot have this line"):
         join({**MODULES, "main": f"{line}\n"})
 
 
-def test_modules_that_cannot_be_joined_are_refused() -> None:
+def test_modules_that_cannot_be_joined_are_refused():
     """Imports without an export would be undefined; those in a circle have no order in which to run."""
     with pytest.raises(ValueError, match="two imports NAME, which one does not export"):
         join({**MODULES, "one": "const NAME = 1;\n"})
@@ -171,7 +171,7 @@ def palettes() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("pairs", "least"), [(TEXT, 4.5), (LABELS, 4.5), (LINES, 3.0), (AREAS, 3.0)])
-def test_contrast(theme: str, pairs: list[tuple[str, str]], least: float) -> None:
+def test_contrast(theme, pairs, least):
     """Text has a contrast of 4.5 to 1 (1.4.3), graphics 3 to 1 (1.4.11)."""
     colours = palettes()[theme]
     poor = {

@@ -22,7 +22,7 @@ from uwsgi_headroom.web.listeners import open_listener
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "systemd"])
-def test_answers_do_not_wait_for_acknowledgements(host: str) -> None:
+def test_answers_do_not_wait_for_acknowledgements(host):
     """An answer may be several segments: with Nagle's algorithm, the second one waits for the client's delayed ACK.
     Sockets that systemd has opened do not have the option."""
     listener = socket.create_server(("127.0.0.1", 0)) if host == "systemd" else open_listener(host, 0)
@@ -38,7 +38,7 @@ def test_answers_do_not_wait_for_acknowledgements(host: str) -> None:
 
 @pytest.mark.parametrize("limit", [64, 100, 256, 1024, 4096])
 @pytest.mark.parametrize("servers", [1, 8])
-def test_the_sum_fits(limit: int, servers: int) -> None:
+def test_the_sum_fits(limit, servers):
     """Connections, four times the backlog, and all other needs fit into the limit."""
     capacity = connection_slots.share_out(limit, servers, 1)
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + 1
@@ -46,7 +46,7 @@ def test_the_sum_fits(limit: int, servers: int) -> None:
     assert 0 < capacity.streams < capacity.connections
 
 
-def test_plenty() -> None:
+def test_plenty():
     """With the usual limit, every bound is its constant, and nothing is logged."""
     capacity = connection_slots.share_out(1024, 10, 2)
     assert (capacity.connections, capacity.accepts) == (bounds.MOST_CONNECTIONS, bounds.ACCEPTS_IN_A_TURN)
@@ -54,7 +54,7 @@ def test_plenty() -> None:
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(64, True), (537, True), (539, False)])
-def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, warned: bool) -> None:
+def test_few_are_worth_a_warning(caplog, limit, warned):
     """If there are fewer connections than usual, the log says so once."""
     connection_slots.share_out(limit, 1, 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["few descriptors"] * warned
@@ -64,7 +64,7 @@ def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, w
     ("soft", "hard", "after"),
     [(256, 512, 512), (1024, 1 << 20, 4096), (1024, resource.RLIM_INFINITY, 4096), (8192, 1 << 20, 8192), (64, 64, 64)],
 )
-def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, after: int) -> None:
+def test_the_soft_limit_is_raised(monkeypatch, soft, hard, after):
     """The soft limit is raised to the hard limit or to a bound, and never lowered."""
     limits = [(soft, hard)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
@@ -89,7 +89,7 @@ def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
     return clients
 
 
-def test_the_oldest_idle_one_goes() -> None:
+def test_the_oldest_idle_one_goes():
     """Connections up to the limit stay open. One with a request in progress stays, and becomes the youngest with its
     response."""
     slots = ConnectionSlots(3)
@@ -106,7 +106,7 @@ def test_the_oldest_idle_one_goes() -> None:
     assert [client.closed for client in clients] == [0, 1, 1, 1, 0, 0]
 
 
-def test_none_is_idle() -> None:
+def test_none_is_idle():
     """The new connection is refused, and admitted once another is idle again."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
@@ -119,7 +119,7 @@ def test_none_is_idle() -> None:
     assert [client.closed for client in clients] == [0, 1]
 
 
-def test_the_slowest_goes() -> None:
+def test_the_slowest_goes():
     """If none is idle, the client goes that has accepted nothing for the longest time; one that accepts is not slow,
     and neither is one that has waited only for a moment."""
     now = 100.0
@@ -143,7 +143,7 @@ def test_the_slowest_goes() -> None:
     assert not slots.admit(Client())
 
 
-def test_an_idle_one_goes_before_a_slow_one() -> None:
+def test_an_idle_one_goes_before_a_slow_one():
     """An answer on its way is not cut while there is a connection without a request."""
     now = 100.0
     slots = ConnectionSlots(2, clock=lambda: now)
@@ -155,7 +155,7 @@ def test_an_idle_one_goes_before_a_slow_one() -> None:
     assert [client.closed for client in clients] == [0, 1]
 
 
-def test_a_slow_one_goes_before_a_new_one() -> None:
+def test_a_slow_one_goes_before_a_new_one():
     """The request of a new connection may be on its way; without a slow one, the oldest goes, however new."""
     now = 100.0
     slots = ConnectionSlots(3, clock=lambda: now)
@@ -169,7 +169,7 @@ def test_a_slow_one_goes_before_a_new_one() -> None:
     assert [client.closed for client in clients] == [1, 1, 0, 0, 0]
 
 
-def test_a_few_line_up() -> None:
+def test_a_few_line_up():
     """Connections that find no place wait for one, so many and no more, until they get it or leave."""
     slots = ConnectionSlots(1, most_in_line=2)
     (busy,) = admitted(slots, 1)
@@ -184,7 +184,7 @@ def test_a_few_line_up() -> None:
     assert [slots.line_up(client) for client in clients[2:]] == [True, True]
 
 
-def test_a_closed_one_leaves_room() -> None:
+def test_a_closed_one_leaves_room():
     """Closing frees the slot of a busy or idle connection; later events of a closed connection change nothing."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
@@ -220,7 +220,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LimitedServer, sock
         yield server, client
 
 
-def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_takes_nothing_is_closed(monkeypatch):
     """The data that waits for such a client is freed."""
     with asked(monkeypatch) as (server, client):
         wait_until(lambda: not server.connections, what="the end of the connection")
@@ -231,7 +231,7 @@ def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert received < SIZE
 
 
-def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_slow_gets_everything(monkeypatch):
     with asked(monkeypatch) as (_, client):
         received, began = 0, time.monotonic()
         while part := client.recv(65536):
@@ -241,7 +241,7 @@ def test_who_is_slow_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         assert received > SIZE
 
 
-def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch):
     """At shutdown the server closes such a connection at once."""
     with asked(monkeypatch) as (server, _):
         monkeypatch.setattr(bounds, "STALLED_SECONDS", 600.0)
@@ -251,7 +251,7 @@ def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPa
         wait_until(lambda: not server.connections, what="the end of the connection")
 
 
-def test_who_takes_too_little_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_takes_too_little_is_closed(monkeypatch):
     """A little now and then moves no deadline: a client must accept data at the least rate."""
     with asked(monkeypatch) as (server, client):
         monkeypatch.setattr(bounds, "LEAST_RATE", 100_000)
@@ -264,7 +264,7 @@ def test_who_takes_too_little_is_closed(monkeypatch: pytest.MonkeyPatch) -> None
         assert received < SIZE
 
 
-def test_slow_clients_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_make_room(monkeypatch):
     """If slow readers have all places, the slowest is closed for a new client, and each is in its turn."""
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.2)
 

@@ -202,7 +202,7 @@ def _run(tls: Path | None, act: Callable[[Target], None]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_resets(tls: Path | None, way: str) -> None:
+def test_a_client_that_resets(tls, way):
     """Everything of its connection is freed at once, wherever it was."""
 
     def act(target: Target) -> None:
@@ -213,7 +213,7 @@ def test_a_client_that_resets(tls: Path | None, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_closes(tls: Path | None, way: str) -> None:
+def test_a_client_that_closes(tls, way):
     """Everything of its connection is freed at once, also if it only ends its own side first."""
 
     def act(target: Target) -> None:
@@ -239,7 +239,7 @@ def test_a_client_that_closes(tls: Path | None, way: str) -> None:
         ("LINGER_SECONDS", "after a refusal"),
     ],
 )
-def test_a_client_that_stays(tls: Path | None, monkeypatch: pytest.MonkeyPatch, bound: str, way: str) -> None:
+def test_a_client_that_stays(tls, monkeypatch, bound, way):
     """Each deadline ends its connection, and leaves nothing."""
     monkeypatch.setattr(bounds, bound, 0.3)
     clients = []  # open until nothing is left
@@ -253,7 +253,7 @@ def test_a_client_that_stays(tls: Path | None, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("way", ["before a request", "in a head", "after an answer", "in a large answer"])
-def test_a_client_that_makes_room(tls: Path | None, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_client_that_makes_room(tls, monkeypatch, way):
     """A connection that is closed for another one leaves nothing."""
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.0)
     clients = []
@@ -271,7 +271,7 @@ def test_a_client_that_makes_room(tls: Path | None, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x00"])
-def test_a_client_that_resets_in_a_handshake(tmp_path: Path, first: bytes) -> None:
+def test_a_client_that_resets_in_a_handshake(tmp_path, first):
     """Half a handshake leaves nothing, and neither does plain HTTP or rubbish instead of one."""
 
     def act(target: Target) -> None:
@@ -290,7 +290,7 @@ def _refused_by_tls(target: Target) -> socket.socket:
     return client
 
 
-async def test_a_shutdown(tls: Path | None) -> None:
+async def test_a_shutdown(tls):
     """A server that stops ends every connection, and leaves nothing."""
     async with _serving(tls) as target:
         clients = [

@@ -34,7 +34,7 @@ def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
     return json.loads(line.removeprefix(b"data: "))
 
 
-def test_a_server_and_the_list() -> None:
+def test_a_server_and_the_list():
     """The first document arrives at once, another a second later, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
         get(port, "/api/v1/servers")
@@ -48,7 +48,7 @@ def test_a_server_and_the_list() -> None:
             assert second["time"] > first["time"]
 
 
-def test_so_many_and_no_more() -> None:
+def test_so_many_and_no_more():
     """A stream above the limit is refused with a retry time; after one is closed, there is room."""
     with serving(replayed("minified")) as port, contextlib.ExitStack() as stack:
         for _ in range(MOST_STREAMS - 1):
@@ -92,7 +92,7 @@ async def next_data(events: AsyncIterator[bytes]) -> bytes:
     return b""
 
 
-async def test_made_once_for_all_who_listen() -> None:
+async def test_made_once_for_all_who_listen():
     streams, make = EventStreams(), Maker()
     with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
         assert await next_data(first) == await next_data(second) == b"1"
@@ -107,7 +107,7 @@ async def test_made_once_for_all_who_listen() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_who_is_slow_gets_the_newest() -> None:
+async def test_who_is_slow_gets_the_newest():
     """A document that was not sent yet is replaced by the newer one, not queued."""
     streams, make = EventStreams(), Maker()
     with streams.subscribe("a", make) as events:
@@ -118,7 +118,7 @@ async def test_who_is_slow_gets_the_newest() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_stream_ends_with_its_server() -> None:
+async def test_a_stream_ends_with_its_server():
     """After the last document, current listeners see the end, and later ones start a new stream."""
     streams = EventStreams()
     with streams.subscribe("a", Maker(last=2)) as events:
@@ -128,7 +128,7 @@ async def test_a_stream_ends_with_its_server() -> None:
             assert int(await next_data(others)) >= 1
 
 
-async def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_fault_ends_the_stream_alone(caplog):
     """It is logged, unless it is a cancellation; no listener keeps waiting, and others continue."""
 
     async def broken() -> bytes:
@@ -151,7 +151,7 @@ async def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("documents", [0, 1])
-async def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
+async def test_a_cancelled_listener_leaves_nothing(documents):
     """A listener cancelled while it waits for the first or a later document leaves no task behind."""
     asked = asyncio.Event()
     made = 0
@@ -181,7 +181,7 @@ async def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_when_the_exporter_stops() -> None:
+async def test_when_the_exporter_stops():
     """Every stream ends at once, even one that waits for its first document."""
 
     async def never() -> bytes:

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -52,7 +51,7 @@ UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
         (":evil", False),
     ],
 )
-def test_names(host: str, allowed: bool) -> None:
+def test_names(host, allowed):
     assert LOOPBACK.allows(host) == allowed
 
 
@@ -70,14 +69,14 @@ def test_names(host: str, allowed: bool) -> None:
         (None, False),
     ],
 )
-def test_connections(arrived_at: object, checked: bool) -> None:
+def test_connections(arrived_at, checked):
     """Connections that arrive at a loopback address are checked, whatever the listener's address is; with allowed
     names, all are."""
     assert make_policy([]).checks(arrived_at) == checked
     assert make_policy(["a.example.com"]).checks(arrived_at)
 
 
-def test_own_names(tmp_path: Path) -> None:
+def test_own_names(tmp_path):
     """Allowed names, and those of this machine for itself, are accepted without a resolver."""
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost\n127.0.1.1\tShop.example.com shop # own\n192.0.2.1 other.example.com\nx y\n")
@@ -90,7 +89,7 @@ def test_own_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_listener_at_all_addresses(host: str) -> None:
+def test_a_listener_at_all_addresses(host):
     """A foreign site's name is refused at 127.0.0.1, also where a listener accepts connections from elsewhere."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, 0), family=family, dualstack_ipv6=":" in host)
@@ -116,14 +115,14 @@ def answer(port: int, path: str, *headers: str) -> bytes:
 
 
 @pytest.mark.parametrize("path", CHECKED)
-def test_what_is_checked(port: int, path: str) -> None:
+def test_what_is_checked(port, path):
     """The page, the API, runbooks and static files are checked."""
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 421 ")
     assert not answer(port, path, "Host: localhost").startswith(b"HTTP/1.1 421 ")
 
 
 @pytest.mark.parametrize("path", UNCHECKED)
-def test_what_is_not_checked(port: int, path: str) -> None:
+def test_what_is_not_checked(port, path):
     assert answer(port, path, "Host: evil.example.com").startswith(b"HTTP/1.1 200 ")
 
 
@@ -140,7 +139,7 @@ def test_what_is_not_checked(port: int, path: str) -> None:
         ("http://[::1]:1/runbooks/", ("Host: evil.example.com",), b"200"),
     ],
 )
-def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], status: bytes) -> None:
+def test_forms_of_a_request(port, target, headers, status):
     """A request without a Host header is accepted, and one with several is not; the target overrides the header."""
     assert answer(port, target, *headers).startswith(b"HTTP/1.1 " + status)
 
@@ -148,13 +147,13 @@ def test_forms_of_a_request(port: int, target: str, headers: tuple[str, ...], st
 @pytest.mark.parametrize(
     ("path", "location"), [("/runbooks", b"/runbooks/"), ("/servers", b"/"), ("/metrics/", b"/metrics")]
 )
-def test_redirects_name_no_host(port: int, path: str, location: bytes) -> None:
+def test_redirects_name_no_host(port, path, location):
     """The Location of a redirect has no host."""
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
     assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")
 
 
-def test_pages_of_other_sites_have_nothing_built(port: int) -> None:
+def test_pages_of_other_sites_have_nothing_built(port):
     """What a page of another site requests is refused on every route but those for liveness, in every manner; so is a
     page of another port of this host. A client that is no browser sends no such header."""
     for path in ("/", "/metrics", "/api/v1/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
@@ -167,7 +166,7 @@ def test_pages_of_other_sites_have_nothing_built(port: int) -> None:
         assert answer(port, "/", f"Sec-Fetch-Site: {site}").startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_link_on_another_site_is_followed(port: int) -> None:
+def test_a_link_on_another_site_is_followed(port):
     """Alerts, and Prometheus' list of targets, link here. No link starts a probe."""
     headers = "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"
     for path in ("/", "/metrics", "/runbooks/UwsgiDown", "/api/v1/servers"):
@@ -188,7 +187,7 @@ def test_a_link_on_another_site_is_followed(port: int) -> None:
         (MUTUAL, ""),
     ],
 )
-def test_each_configuration(tmp_path: Path, text: str, words: str) -> None:
+def test_each_configuration(tmp_path, text, words):
     """The warning says what is missing; with TLS and a login, or required client certificates, there is none."""
     write_certificates(tmp_path)
     (tmp_path / "web.yml").write_text(text)
@@ -211,9 +210,7 @@ def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("exposed")
 @pytest.mark.parametrize(("text", "status"), [("", 2), (TLS, 2), (USERS, 0), (MUTUAL, 0)])
 @pytest.mark.parametrize("flag", ["--routes", "--code"])
-def test_what_is_opt_in_needs_a_login(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, status: int, flag: str
-) -> None:
+def test_what_is_opt_in_needs_a_login(tmp_path, capfd, text, status, flag):
     """Beyond loopback, routes and lines of code are served to those who log in, or if that is allowed."""
     write_certificates(tmp_path)
     (tmp_path / "web.yml").write_text(text)
@@ -224,7 +221,7 @@ def test_what_is_opt_in_needs_a_login(
 
 
 @pytest.mark.usefixtures("exposed")
-def test_code_of_one_server_needs_a_login(tmp_path: Path) -> None:
+def test_code_of_one_server_needs_a_login(tmp_path):
     """A reload reads the same settings, and is refused as a start is."""
     file = tmp_path / "headroom.yml"
     file.write_text("servers:\n  - {name: shop, stats: /a, code: true}\n")

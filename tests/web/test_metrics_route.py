@@ -57,9 +57,7 @@ async def read_and_scrape(fleet: Fleet, times: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("broken", NAMES)
-async def test_a_fault_about_one_server_is_that_servers_failure(
-    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_about_one_server_is_that_servers_failure(broken, monkeypatch, caplog):
     """The server is down with the reason `internal`, logged once, without series; other servers are not affected."""
     (well,) = await read_and_scrape(make_fleet())
     words = "hunter2"
@@ -85,7 +83,7 @@ async def test_a_fault_about_one_server_is_that_servers_failure(
     assert record.fields == {"server": broken}
 
 
-async def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rendering_leaves_turns_to_reads(monkeypatch):
     """Reads in flight get their turns between families while a response is rendered."""
     monkeypatch.setattr(turns_module, "SHORTEST_SECONDS", 0.0)
     monkeypatch.setattr(turns_module, "LONGEST_SECONDS", 0.0)
@@ -125,7 +123,7 @@ def make_observation(name: str) -> Observation:
     return watch.observe(())
 
 
-async def test_a_crowd_of_scrapers_shares_answers() -> None:
+async def test_a_crowd_of_scrapers_shares_answers():
     """All requests between two readings share one rendering; the first one after a reading starts another."""
     fleet = _CountedFleet([make_server(f"file://{path('minified')}")])
     await fleet.watches()[0].reader.read()
@@ -137,7 +135,7 @@ async def test_a_crowd_of_scrapers_shares_answers() -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-async def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crowd_shares_the_compressed_answer(large, monkeypatch):
     """A response is compressed once for all gzip clients; a large one in a thread, so that reads continue."""
     threads: list[bool] = []
 
@@ -157,7 +155,7 @@ async def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: py
     assert threads == [large]
 
 
-async def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
+async def test_one_who_goes_away_leaves_the_answer_to_the_others():
     """A scraper that gives up, wherever it waits, does not affect others that share its response."""
     fleet = _CountedFleet([])
     route = make_route(fleet)
@@ -170,7 +168,7 @@ async def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
     assert [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies] == [["1"]] * 3
 
 
-async def test_a_fleet_that_was_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fleet_that_was_never_read(monkeypatch):
     """The response says that nothing is known yet."""
     fleet = make_fleet()
     monkeypatch.setattr(Fleet.wait_for_first, "__defaults__", (0.0,))

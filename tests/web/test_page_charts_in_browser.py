@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Route
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import real_uwsgi, stored_days
@@ -75,7 +75,7 @@ def drag(shown: Tab, begin: float, end: float) -> None:
     mouse.up()
 
 
-def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
+def test_the_time_at_the_pointer(chromium, shop):
     """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with tab(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         opened(shown)
@@ -92,7 +92,7 @@ def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
+def test_dragging_zooms(chromium, shop):
     """All charts show the selected time in finer slices; Escape and a double click restore the whole range."""
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
@@ -114,7 +114,7 @@ def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-def test_a_link_shows_the_same_stretch(chromium: Browser, shop: Exporter) -> None:
+def test_a_link_shows_the_same_stretch(chromium, shop):
     with (
         tab(chromium, shop.port) as shown,
         shown.page.expect_request(lambda request: "history?seconds=60&points=60&until=1700000060" in request.url),
@@ -122,7 +122,7 @@ def test_a_link_shows_the_same_stretch(chromium: Browser, shop: Exporter) -> Non
         shown.open("/?range=300&zoom=1700000000-1700000060")
 
 
-def test_a_finger_points(chromium: Browser, shop: Exporter) -> None:
+def test_a_finger_points(chromium, shop):
     with tab(chromium, shop.port, width=400, has_touch=True) as shown:
         opened(shown)
         box = chart(shown)
@@ -131,7 +131,7 @@ def test_a_finger_points(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
+def test_two_fingers_zoom(chromium, shop):
     with tab(chromium, shop.port, width=400, has_touch=True) as shown:
         opened(shown)
         shown.page.evaluate("""() => {
@@ -152,7 +152,7 @@ def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-def test_events_and_limits_are_named(chromium: Browser, shop: Exporter) -> None:
+def test_events_and_limits_are_named(chromium, shop):
     """The list has each event, its time and worker, also of before the page was opened; limits stand at their lines."""
     with tab(chromium, shop.port) as shown:
         opened(shown)
@@ -167,7 +167,7 @@ def test_events_and_limits_are_named(chromium: Browser, shop: Exporter) -> None:
         assert any("limit 50: more are refused" in limit for limit in limits)
 
 
-def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
+def test_events_are_marked(chromium, shop):
     with tab(chromium, shop.port, width=1440) as shown:
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
@@ -188,7 +188,7 @@ def test_events_are_marked(chromium: Browser, shop: Exporter) -> None:
         )
 
 
-def test_on_paper(chromium: Browser, shop: Exporter) -> None:
+def test_on_paper(chromium, shop):
     """Printed, the page is light, has no controls, and cuts off no table."""
     with tab(chromium, shop.port, width=794, color_scheme="dark") as shown:
         opened(shown)
@@ -220,7 +220,7 @@ def legend(shown: Tab) -> str:
     return shown.text(".legend:not(.quiet) .when")
 
 
-def test_a_week(chromium: Browser, port: int) -> None:
+def test_a_week(chromium, port):
     """The ranges that the file has are offered, the URL's is shown, and a slice has both ends."""
     with tab(chromium, port, width=1280, timezone_id=ZONE) as shown:
         opened(shown, f"/?range={WEEK}")
@@ -237,7 +237,7 @@ def test_a_week(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_what_existed_earlier_is_shown(chromium: Browser, port: int) -> None:
+def test_what_existed_earlier_is_shown(chromium, port):
     """Workers, backends and sockets of the past are in the charts, also if they are gone by now."""
     with tab(chromium, port, width=1280) as shown:
         opened(shown, f"/?range={30 * stored_days.DAY}")
@@ -252,7 +252,7 @@ def test_what_existed_earlier_is_shown(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_keys_zoom_into_the_past(chromium: Browser, port: int) -> None:
+def test_keys_zoom_into_the_past(chromium, port):
     """Plus and minus zoom in and out, brackets move, Escape goes back; a stretch of the past has finer steps."""
     with tab(chromium, port, width=1280) as shown:
         opened(shown, f"/?range={WEEK}")
@@ -289,7 +289,7 @@ def in_system(history: dict[str, Any], time: float) -> float:
 
 
 @pytest.mark.parametrize(("name", "value"), [("the day before", "86400"), ("before the reload", "reload")])
-def test_the_load_of_an_earlier_time(chromium: Browser, port: int, name: str, value: str) -> None:
+def test_the_load_of_an_earlier_time(chromium, port, name, value):
     """It is requested once, when it is chosen. The chart's newest figure is beside that of a day before, or that of the
     last slice before the reload; the URL keeps the choice, and an end of it takes the line away."""
     asked: list[str] = []
@@ -328,7 +328,7 @@ def test_the_load_of_an_earlier_time(chromium: Browser, port: int, name: str, va
         assert shown.problems == []
 
 
-def test_events_of_the_range_are_listed(chromium: Browser, port: int) -> None:
+def test_events_of_the_range_are_listed(chromium, port):
     """The list has the events of the time that the charts show, at most 200."""
     with tab(chromium, port, width=1280) as shown:
         opened(shown, "/?range=3600")
@@ -340,7 +340,7 @@ def test_events_of_the_range_are_listed(chromium: Browser, port: int) -> None:
         assert shown.page.locator(".events li").count() <= 200
 
 
-def test_a_file_that_fails(chromium: Browser, port: int) -> None:
+def test_a_file_that_fails(chromium, port):
     """If the exporter cannot read its file, the page says why, keeps the charts, and recovers by itself."""
     answers: list[int] = []
 
@@ -366,7 +366,7 @@ def test_a_file_that_fails(chromium: Browser, port: int) -> None:
 REPLAYED = f"shop=file://{path('2.0.31_threads')}"
 
 
-def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium: Browser) -> None:
+def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium):
     """If the first fetch of a new range fails, the next fetch covers the whole range."""
     asked: list[dict[str, list[str]]] = []
 
@@ -398,7 +398,7 @@ MEASURED = """async ([address, seconds, step, times, rates]) => {
 }"""
 
 
-def test_the_time_that_the_charts_show(chromium: Browser) -> None:
+def test_the_time_that_the_charts_show(chromium):
     """They begin with the first figures, but are no narrower than five slices. What is empty is counted: slices
     without figures and times without slices, but not what is before the first figures, nor a late sample."""
     times = [1000.0 + 2 * place for place in range(200)]

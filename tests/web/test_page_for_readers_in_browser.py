@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
 
 from tests.support import alert_scenes
 from tests.support.browser import Tab, tab
@@ -84,9 +83,7 @@ def looked_at(shown: Tab, name: str) -> str:
         (32, "critical", "DO Raise +threads +from 2"),
     ],
 )
-def test_a_server_that_runs(
-    chromium: Browser, short: alert_scenes.Short, clients: int, status: str, advice: str
-) -> None:
+def test_a_server_that_runs(chromium, short, clients, status, advice):
     """The state, what is wrong and what to do; the verdict stays in view below, and one pointer is on all charts."""
     with (
         alert_scenes.loaded(short.web, max(1, clients), io_ms=200 if clients else 10),
@@ -110,7 +107,7 @@ def test_a_server_that_runs(
         shown.page.locator(".strip .pointer").first.wait_for()
 
 
-def test_a_server_that_is_down(chromium: Browser) -> None:
+def test_a_server_that_is_down(chromium):
     """Since when, why, what to do; nothing on the page is in the colour of a healthy server."""
     with (
         alert_scenes.mortal("--processes", "2") as server,
@@ -137,7 +134,7 @@ def violations(shown: Tab) -> list[str]:
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
-def test_the_page_of_a_server(chromium: Browser, port: int, theme: str, width: int) -> None:
+def test_the_page_of_a_server(chromium, port, theme, width):
     """It has no violation, with all panels open, and with the help."""
     with tab(chromium, port, color_scheme=theme, width=width) as shown:
         shown.open("/")
@@ -149,7 +146,7 @@ def test_the_page_of_a_server(chromium: Browser, port: int, theme: str, width: i
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
-def test_the_list_of_servers(chromium: Browser, theme: str, width: int) -> None:
+def test_the_list_of_servers(chromium, theme, width):
     """It has no violation, with servers in every state, a state that is chosen, and a full host."""
     with (
         serving("one=/nowhere/1", "two=/nowhere/2") as of_two,
@@ -160,7 +157,7 @@ def test_the_list_of_servers(chromium: Browser, theme: str, width: int) -> None:
         assert violations(shown) == []
 
 
-def test_keys_reach_every_value(chromium: Browser, port: int) -> None:
+def test_keys_reach_every_value(chromium, port):
     """On a chart over time, arrow keys move the pointer of all charts; a screen reader says the values, the legend
     shows them. On a map of workers, they move from cell to cell."""
     with tab(chromium, port) as shown:
@@ -193,7 +190,7 @@ BROKEN = """[...document.querySelectorAll("td:not(.left)")].filter((cell) => {
 }).map((cell) => cell.textContent)"""
 
 
-def test_print_breaks_no_figure(chromium: Browser, port: int) -> None:
+def test_print_breaks_no_figure(chromium, port):
     """On A4 the page is no wider than the paper, and no figure of a table goes over two lines."""
     with tab(chromium, port, width=718, height=1000) as shown:
         shown.open("/")

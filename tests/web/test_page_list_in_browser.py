@@ -92,7 +92,7 @@ MIXED = (
 )
 
 
-def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
+def test_what_can_be_changed_comes_first(chromium, port):
     """After servers that are down, those that their own settings can help; what the host lacks is said once, above."""
     with listing(chromium, port, MIXED, FULL) as shown:
         assert names(shown) == ["gone", "full", "slow", "starved", "hungry", "tight", "well"]
@@ -113,7 +113,7 @@ def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
         assert not shown.page.locator(".whole").is_visible()
 
 
-def test_states_are_chosen(chromium: Browser, port: int) -> None:
+def test_states_are_chosen(chromium, port):
     """Only servers in the chosen states are shown, also after a reload; none chosen shows all."""
     with listing(chromium, port, MIXED) as shown:
         critical = shown.page.get_by_role("button", name="CRITICAL 2")
@@ -139,7 +139,7 @@ CUT = """[...document.querySelectorAll(".overview *, header *, .whole, .chips *"
 ).map((node) => node.outerHTML.slice(0, 200))"""
 
 
-def test_a_thousand_servers(chromium: Browser, port: int) -> None:
+def test_a_thousand_servers(chromium, port):
     """The list begins with 200 and has more; it fits the window, and nothing is cut without an ellipsis."""
     long = "application-with-a-name-of-sixty-letters-and-more-in-production"
     words = "Raise `threads` from 8 to 12: while all threads are busy, there are 20 requests at once for 8. " * 3
@@ -158,7 +158,7 @@ def test_a_thousand_servers(chromium: Browser, port: int) -> None:
         assert names(shown) == ["server-979"]
 
 
-def test_the_filter(chromium: Browser, port: int) -> None:
+def test_the_filter(chromium, port):
     """A server matches if its row contains every word of the filter; the filter is in the URL and in links."""
     with tab(chromium, port) as shown:
         shown.open("/")
@@ -178,7 +178,7 @@ def test_the_filter(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_the_order(chromium: Browser, port: int) -> None:
+def test_the_order(chromium, port):
     """A heading sorts, with numbers in names as numbers; the order is in the URL."""
     with tab(chromium, port) as shown:
         shown.open("/")
@@ -191,7 +191,7 @@ def test_the_order(chromium: Browser, port: int) -> None:
         assert names(shown) == ["shop-10", "shop-2", "gone", "cart"]
 
 
-def test_help_and_a_server_that_is_down(chromium: Browser, port: int) -> None:
+def test_help_and_a_server_that_is_down(chromium, port):
     """`?` lists the keys, Escape closes the help, and in the filter it is a letter. A server that is down comes first,
     in words."""
     with tab(chromium, port) as shown:
@@ -213,7 +213,7 @@ def test_help_and_a_server_that_is_down(chromium: Browser, port: int) -> None:
         assert shown.page.query_selector("dialog[open]") is None
 
 
-def test_the_icon_of_text_pages(port: int) -> None:
+def test_the_icon_of_text_pages(port):
     status, headers, _ = get(port, "/favicon.ico")
     assert (status, headers["Location"]) == (307, live_page.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200
@@ -222,7 +222,7 @@ def test_the_icon_of_text_pages(port: int) -> None:
 VASSAL = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
 
 
-def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
+def test_a_vassal_is_linked_to_its_page(chromium):
     """A vassal is linked if its stats are read and its master's parent is this emperor."""
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": VASSAL}) as emperor:

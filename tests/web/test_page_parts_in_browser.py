@@ -22,7 +22,7 @@ def part(page: Tab, module: str, script: str) -> object:
     return page.page.evaluate(_IMPORT, [page.module(module), script])
 
 
-def test_events_that_go_on_are_one(page: Tab) -> None:
+def test_events_that_go_on_are_one(page):
     """A repeated event replaces its earlier entry, and a late response restores none. Only the last hour is listed."""
     assert part(
         page,
@@ -80,7 +80,7 @@ def banner(page: Tab, changes: dict[str, object], silent: float | None = None) -
     return shown[0]
 
 
-def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
+def test_what_is_wrong_and_what_to_do(page):
     """The worst finding, since when, one sentence about what users feel, the first act and its promise; the others are
     counted. What can be typed can be copied: settings with the place of the present one, and commands."""
     worst = finding(
@@ -117,7 +117,7 @@ def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
     }
 
 
-def test_a_deploy_made_it_worse(page: Tab) -> None:
+def test_a_deploy_made_it_worse(page):
     """The banner says what, beside any verdict; while it is not certain, it does not."""
     sentence = "Since the reload at 14:02 (10 min ago) a request takes 38 % longer."
     judged = {"status": "worse", "sentence": sentence, "is_over": False}
@@ -130,7 +130,7 @@ def test_a_deploy_made_it_worse(page: Tab) -> None:
     assert banner(page, {"verdict": "Headroom 4.4x.", "findings": [], "deploy": early})["said"] is None
 
 
-def test_nothing_is_wrong(page: Tab) -> None:
+def test_nothing_is_wrong(page):
     """The verdict, and that there is nothing to do; before there are figures, not even that. A link leads to a page."""
     calm = banner(page, {"verdict": "Headroom 4.4x.", "findings": [finding("note", "info", runbook="javascript:1")]})
     assert [calm[key] for key in ("chip", "title", "said", "act", "more", "runbook", "copied")] == [
@@ -146,7 +146,7 @@ def test_nothing_is_wrong(page: Tab) -> None:
     assert (early["chip"], early["act"], early["more"]) == ("? UNKNOWN", None, None)
 
 
-def test_down(page: Tab) -> None:
+def test_down(page):
     """Since when, why, what it means and what to do, and the last words of its log; no headroom, and no old finding."""
     shown = banner(
         page,
@@ -188,7 +188,7 @@ def test_down(page: Tab) -> None:
 
 
 @pytest.mark.parametrize("state", ["up", "down"])
-def test_the_exporter_is_gone(page: Tab, state: str) -> None:
+def test_the_exporter_is_gone(page, state):
     """The banner has no status of the server any more: it says for how long the exporter has been silent, and what was
     known then."""
     shown = banner(page, {"state": state, "verdict": "Headroom 4.4x.", "error": {"message": "gone"}}, silent=12.0)
@@ -220,7 +220,7 @@ def test_the_exporter_is_gone(page: Tab, state: str) -> None:
         ),
     ],
 )
-def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str] | None, none: bool) -> None:
+def test_the_big_number(page, headroom, shown, none):
     """The headroom has its name and its limit, or is left out if it is not known; one that is none is not in the colour
     of a healthy server. Where it is OK, brief waits are no limit."""
     status = headroom.pop("status", "warning")
@@ -239,7 +239,7 @@ KEYS = """({ Keys }) => {
 }"""
 
 
-def test_whether_users_are_hurt(page: Tab) -> None:
+def test_whether_users_are_hurt(page):
     """Four figures: what users wait, in the order in which they do; what is served and what is not; the promise; and
     the queue. A server that is down has none, and nothing there is in the colour of a state."""
     socket = {"measurable": True, "queue": 41, "limit": 40, "mean_queue": 38.2, "oldest_wait": 1.4}
@@ -276,7 +276,7 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     ]
 
 
-def test_order_of_a_table(page: Tab) -> None:
+def test_order_of_a_table(page):
     """Numbers in names sort as numbers; unknown values come last in both directions. Without rows it says so."""
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
@@ -311,13 +311,13 @@ def test_order_of_a_table(page: Tab) -> None:
         ("", None),
     ],
 )
-def test_a_stretch_of_time_in_the_address(page: Tab, text: str, stretch: dict[str, int] | None) -> None:
+def test_a_stretch_of_time_in_the_address(page, text, stretch):
     """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366; other texts are not a
     stretch."""
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
-def test_a_finding_keeps_its_link(page: Tab) -> None:
+def test_a_finding_keeps_its_link(page):
     """Figures change each second, and the focus stays. It shows how long it has held, or nothing if that is unknown."""
     script = (
         """({ lasting }) => [lasting({ since: 1700000000 }, 1700000300), lasting({ since: null }, 9), lasting({}, 9)]"""
@@ -339,7 +339,7 @@ def test_a_finding_keeps_its_link(page: Tab) -> None:
     assert part(page, "findings.js", script) == [True, "2 of x", None]
 
 
-def test_the_hot_worker_stands_out_where_it_does_harm(page: Tab) -> None:
+def test_the_hot_worker_stands_out_where_it_does_harm(page):
     """It has a sign, not only a colour; where unevenness is harmless, none has."""
     script = """({ hottest }) => ["info", "warning"].map((severity) =>
         hottest({ balance: { hottest: 3 }, findings: [{ code: "uneven", severity }] }))"""
@@ -357,7 +357,7 @@ def test_the_hot_worker_stands_out_where_it_does_harm(page: Tab) -> None:
     assert part(page, "workers.js", script) == ["2", '"▲ "', 0]
 
 
-def test_workers_in_trouble_come_first(page: Tab) -> None:
+def test_workers_in_trouble_come_first(page):
     """Those that should serve and do not, then those with a stuck request, then the busiest; those in reserve are last.
     A click on a heading sorts by it."""
     script = """({ table }) => {

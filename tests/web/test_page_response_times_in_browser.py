@@ -7,7 +7,6 @@ import json
 import msgspec
 import pytest
 
-from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
 
@@ -61,7 +60,7 @@ KEYS = """({ figures }) => {
 }"""
 
 
-def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
+def test_a_percentile_is_as_exact_as_samples_are(page):
     """Below what samples show there is no number; each estimate has its interval, with the unit once and no end beyond
     the longest that is counted."""
     known = response_times(
@@ -96,7 +95,7 @@ def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
         ("response_times: null, flow: { ...server.flow, requests: 0 }, threads: { configured: null }", "not known"),
     ],
 )
-def test_without_percentiles_there_are_dashes(page: Tab, document: str, note: str) -> None:
+def test_without_percentiles_there_are_dashes(page, document, note):
     """The tiles stay, with a dash and the reason, so that nothing moves when figures come."""
     shown = part(page, "keys.js", KEYS % document)
     assert len(shown) == 4
@@ -117,7 +116,7 @@ _HISTORY = """(columns) => ({
         (100, ["under 160 ms", "under 160 ms", "under 160 ms", "300 ms"]),
     ],
 )
-def test_percentiles_over_time(page: Tab, requests: int, legend: list[str]) -> None:
+def test_percentiles_over_time(page, requests, legend):
     """The legend has each percentile, or the time below which it is; nothing with too few requests. The threshold of an
     objective is a line, and samples show nothing below another."""
     columns = {
@@ -177,13 +176,13 @@ PANEL = """({ objective }, status = "ok") => {
         ),
     ],
 )
-def test_the_state_of_the_objective(page: Tab, known: str, judged: str) -> None:
+def test_the_state_of_the_objective(page, known, judged):
     """A sign, a word and a sentence say whether the objective is met, or why it is not judged."""
     shown = part(page, "objective.js", PANEL % known)
     assert shown[0][1] == judged
 
 
-def test_the_panel_of_the_objective(page: Tab) -> None:
+def test_the_panel_of_the_objective(page):
     """It comes with an objective, is as bad as the last five minutes are, and says what is not full yet. What is not
     judged, or down, has no figures."""
     known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
@@ -223,7 +222,7 @@ def test_the_panel_of_the_objective(page: Tab) -> None:
         (False, ">1.6x", "p95 stays under 1 s up to 1.6x today's load (the most seen in the last hour)"),
     ],
 )
-def test_the_load_until_the_objective_is_missed(page: Tab, reached: bool, figure: str, sentence: str) -> None:
+def test_the_load_until_the_objective_is_missed(page, reached, figure, sentence):
     """The multiple of today's load, and whether that was seen."""
     known = objective(burn(0.5), burn(0.5), load_multiple=1.6, load_multiple_reached=reached)
     shown = part(page, "objective.js", PANEL % known)
@@ -234,13 +233,13 @@ def test_the_load_until_the_objective_is_missed(page: Tab, reached: bool, figure
     ("threshold", "share", "goal"),
     [(0.25, 0.995, f"99.5{SPACE}% of requests within 250 ms"), (1.5, 0.5, f"50{SPACE}% of requests within 1.5 s")],
 )
-def test_an_objective_is_written_as_it_was_chosen(page: Tab, threshold: float, share: float, goal: str) -> None:
+def test_an_objective_is_written_as_it_was_chosen(page, threshold, share, goal):
     """Neither share nor threshold is rounded."""
     known = objective(threshold=threshold, objective=share)
     assert part(page, "objective.js", f"({{ goal }}) => goal({known})") == goal
 
 
-def test_the_snapshot_has_percentiles_and_the_objective(page: Tab) -> None:
+def test_the_snapshot_has_percentiles_and_the_objective(page):
     """Both have a line of text; without them there is none."""
     known = response_times(percentile(0.5, None, 0.0, 0.16, under=0.16), percentile(0.9, 0.44, 0.4, 0.48))
     sections = f"""{{

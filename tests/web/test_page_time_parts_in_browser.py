@@ -63,7 +63,7 @@ def document(**changes: object) -> str:
         (731 * DAY, [*SHORT, "6 h", "1 d", "7 d", "30 d", "90 d", "1 y", "2 y"]),
     ],
 )
-def test_useful_ranges_are_offered(page: Tab, reach: float | None, names: list[str]) -> None:
+def test_useful_ranges_are_offered(page, reach, names):
     """Those shorter than the history, and the first that covers it; without a file those up to an hour."""
     kept = "null" if reach is None else f"{{ since: {1e9 - reach} }}"
     server = f"{{ kept_history: {kept}, sampling: {{ history_seconds: 9 }}, time: 1e9 }}"
@@ -81,7 +81,7 @@ def test_useful_ranges_are_offered(page: Tab, reach: float | None, names: list[s
         ("{ since: now - 7200, problem: 'x.db is damaged' }", "(2 h). The history is not written: x.db is damaged."),
     ],
 )
-def test_how_far_the_history_reaches(page: Tab, kept: str, note: str) -> None:
+def test_how_far_the_history_reaches(page, kept, note):
     """A sentence says how far back the history reaches, why it is not written, or how to keep one; nothing if the
     exporter does not know of such a file. Beside the charts stands only why it is not written."""
     script = f"""({{ about, Ranges }}) => {{
@@ -107,7 +107,7 @@ def test_how_far_the_history_reaches(page: Tab, kept: str, note: str) -> None:
         (1_801_436_400, 31 * DAY, "Feb"),
     ],
 )
-def test_marks_of_a_time_axis(page: Tab, time: float, increment: float, label: str) -> None:
+def test_marks_of_a_time_axis(page, time, increment, label):
     """A mark names what begins there: a year, a month, a day, or else the time of day."""
     assert part(page, "moments.js", f"({{ tick }}) => tick({time}, {increment})") == label
 
@@ -123,7 +123,7 @@ def test_marks_of_a_time_axis(page: Tab, time: float, increment: float, label: s
         (MIDNIGHT - 730 * DAY, 2 * DAY, "23 Oct 2024 00:00 to 25 Oct 2024 00:00 GMT+2"),
     ],
 )
-def test_the_time_of_a_slice(page: Tab, end: float, step: float, text: str) -> None:
+def test_the_time_of_a_slice(page, end, step, text):
     """A slice of a minute or more is named by both ends, in the zone of each: an hour that occurs twice is clear."""
     now = MIDNIGHT + 26 * HOUR
     script = f"""({{ slice }}) => {{
@@ -137,7 +137,7 @@ def test_the_time_of_a_slice(page: Tab, end: float, step: float, text: str) -> N
     assert shown.replace("CEST", "GMT+2").replace("CET", "GMT+1") == text.replace("CEST", "GMT+2")
 
 
-def test_a_gap_between_slices(page: Tab) -> None:
+def test_a_gap_between_slices(page):
     """Slices of minutes end at multiples of their step, and a line breaks where the exporter was not running."""
     given = document(step=60, time=[60.2, 121.4, 345.1, 420.3], throughput=[1, 2, 3, 4])
     script = f"""({{ flatten, withGaps }}) => {{
@@ -165,7 +165,7 @@ FOLLOWED = """async ({ History }) => {
 }"""
 
 
-def test_the_exporter_chooses_the_step(page: Tab) -> None:
+def test_the_exporter_chooses_the_step(page):
     """Later requests have the step of the document; after another one, the whole range is fetched again. Its sentence
     is kept until a request succeeds."""
     answers = f"[{document(step=60, time=[3540, 3600])}, {document(step=60, time=[3600, 3660])}]"
@@ -202,13 +202,13 @@ MARKED = """({ drawEvents }) => {
         ("[]", 0),
     ],
 )
-def test_marks_are_thinned(page: Tab, events: str, marks: int) -> None:
+def test_marks_are_thinned(page, events, marks):
     """Events that are close together have one mark, and there are never more than 40."""
     shown = part(page, "marks.js", MARKED % events)
     assert shown == [marks, marks]
 
 
-def test_the_worst_event_is_named(page: Tab) -> None:
+def test_the_worst_event_is_named(page):
     """And how many more there are at the pointer. Events of an earlier run with the same ids are kept."""
     script = """({ Timeline }) => {
         const timeline = new Timeline();

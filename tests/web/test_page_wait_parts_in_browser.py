@@ -9,7 +9,6 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.record import STATES
@@ -52,7 +51,7 @@ def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | No
     )
 
 
-def test_the_stack_adds_up(page: Tab) -> None:
+def test_the_stack_adds_up(page):
     """Each band begins where the one below ends; named backends are bands of their own. Unknown slices have no height,
     rounding no rest."""
     known = history(
@@ -79,7 +78,7 @@ def test_the_stack_adds_up(page: Tab) -> None:
     assert shown == names
 
 
-def test_every_state_and_twenty_backends(page: Tab) -> None:
+def test_every_state_and_twenty_backends(page):
     """All are in the stack, and no two neighbours have the same colour."""
     backends = {f"backend{number:02}": [0.1, 0.1, 0.1] for number in range(20)}
     known = history({state: [3, 3, 3] for state in STATES}, backends)
@@ -94,7 +93,7 @@ def test_every_state_and_twenty_backends(page: Tab) -> None:
     assert height == pytest.approx(3 * len(STATES))
 
 
-def test_the_parts_of_a_request(page: Tab) -> None:
+def test_the_parts_of_a_request(page):
     """They add up in the order of the stack, without those too small to write. The snapshot has the longest first."""
     seconds = waits({"sleep": 0.02, "cpu": 0.01, "backend": 0.05, "dns": 0.000001}, {"redis": 0.03, "postgres": 0.015})
     script = f"""({{ parts }}) => parts({{ waits: {seconds} }}).map((part) => [part.name, part.seconds])"""
@@ -120,13 +119,13 @@ def test_the_parts_of_a_request(page: Tab) -> None:
         (True, [("residency", "off"), ("queue", "no")], ""),
     ],
 )
-def test_why_it_is_not_known(page: Tab, known: bool, unknown: list[tuple[str, str]], sentence: str) -> None:
+def test_why_it_is_not_known(page, known, unknown, sentence):
     """The sentence says what to grant; without the processes, that is what they need."""
     document = json.dumps({"waits": {} if known else None, "unknown": [{"what": a, "why": b} for a, b in unknown]})
     assert part(page, "waits.js", f"({{ missing }}) => missing({document})") == sentence
 
 
-def test_new_slices_are_appended(page: Tab) -> None:
+def test_new_slices_are_appended(page):
     """New slices extend each band, also if waits become unknown, known again, and a backend is new."""
     script = """async ({ History }) => {
         const slice = (time, cpu, backends) => ({
@@ -149,7 +148,7 @@ def test_new_slices_are_appended(page: Tab) -> None:
     assert part(page, "history.js", script) == [[2, 4, 6], [1, None, 2], [None, None, 1], ["redis"]]
 
 
-def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) -> None:
+def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page):
     """One worker that is known is enough for the column; unknown workers have a dash there."""
     script = """({ table }) => {
         const { workers, ...server } = JSON.parse(heard), part = table();
@@ -169,7 +168,7 @@ def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def test_the_bar_comes_and_goes(page: Tab) -> None:
+def test_the_bar_comes_and_goes(page):
     """The bar has its sum in the title and every part in the list; without known parts it is absent."""
     script = f"""({{ requestBar }}) => {{
         const bar = requestBar();
@@ -208,7 +207,7 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
     ]
 
 
-def test_what_requests_do(page: Tab) -> None:
+def test_what_requests_do(page):
     """The first chart stacks what is known: states, else the requests in service, and above them those in the queues. A
     sentence says what to grant. What is configured is a line of its own only if it is not available."""
     nothing = [None, None, None]
@@ -239,7 +238,7 @@ def test_what_requests_do(page: Tab) -> None:
     assert page.page.query_selector("img") is None
 
 
-def test_a_click_on_the_legend_takes_a_line_out(page: Tab) -> None:
+def test_a_click_on_the_legend_takes_a_line_out(page):
     """What is stacked above it moves down; another click brings it back."""
     known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
     script = f"""async ({{ load }}) => {{
@@ -262,7 +261,7 @@ def test_a_click_on_the_legend_takes_a_line_out(page: Tab) -> None:
     assert part(page, "stack.js", script) == [[7, 3], [4, 3, False, "false"], [7, 3, True, "true"]]
 
 
-def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:
+def test_the_name_of_a_backend_leaves_room_for_its_time(page):
     """A long name is shortened on the bar; the time beside it stays in the segment."""
     seconds = waits({"cpu": 0.01, "backend": 0.03}, {"a-very-long-name-" * 20: 0.03})
     script = f"""({{ requestBar }}) => {{
@@ -277,7 +276,7 @@ def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:
     assert part(page, "request_bar.js", script) == [True, True, True, True]
 
 
-def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
+def test_stuck_requests_stand_beside_the_bar(page):
     """A line says how many threads hold them, or others that last, as they are no part of the time; without any there
     is none."""
     script = f"""({{ requestBar }}) => {{
@@ -295,7 +294,7 @@ def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
     ]
 
 
-def test_what_requests_wait_for_outside_is_named(page: Tab) -> None:
+def test_what_requests_wait_for_outside_is_named(page):
     """A line below the bar, with addresses as text whatever they hold; without a name and an address there is none."""
     named = [
         ("backend", "postgres", "10.0.0.5:5432", 0.18),
@@ -331,7 +330,7 @@ ROUTES = (
 )
 
 
-def test_the_table_comes_and_goes(page: Tab) -> None:
+def test_the_table_comes_and_goes(page):
     """Most busy threads come first, with a bar for the share; while routes are off there is no panel."""
     script = f"""({{ table }}) => {{
         const panel = table(), server = JSON.parse(heard);
@@ -367,7 +366,7 @@ def of_routes(columns: dict[str, list[float | None]]) -> str:
     }}))({json.dumps(named)})"""
 
 
-def test_routes_over_time(page: Tab) -> None:
+def test_routes_over_time(page):
     """The legend names the routes of the range, most busy threads first. A route has no threads before it was seen, and
     none is known where all are unknown."""
     known = of_routes({"GET /a": [None, 1.0, 1.0], ROUTE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
@@ -397,7 +396,7 @@ def test_routes_over_time(page: Tab) -> None:
     ]
 
 
-def test_many_routes_over_time(page: Tab) -> None:
+def test_many_routes_over_time(page):
     """The routes with the fewest busy threads are one band, so that the stack is still all busy threads."""
     known = of_routes({f"GET /{number}": [1.0 + number, 1.0, 0.0] for number in range(50)})
     script = f"""({{ bands }}) => {{
@@ -409,7 +408,7 @@ def test_many_routes_over_time(page: Tab) -> None:
     assert part(page, "routes.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
 
 
-def test_a_route_does_not_turn_its_figure_around(page: Tab) -> None:
+def test_a_route_does_not_turn_its_figure_around(page):
     """A route with a sign for text from right to left leaves the figure behind it as it is."""
     script = f"""({{ Legend }}) => {{
         const legend = new Legend();
@@ -425,7 +424,7 @@ def test_a_route_does_not_turn_its_figure_around(page: Tab) -> None:
 
 
 @pytest.mark.parametrize(("routes", "lines"), [(ROUTES, 1), ((), 0), (None, 0)])
-def test_the_snapshot_names_the_busiest_routes(page: Tab, routes: tuple[Route, ...] | None, lines: int) -> None:
+def test_the_snapshot_names_the_busiest_routes(page, routes, lines):
     """It has the routes with most busy threads, as a share of the busy threads and not of the requests."""
     script = f"""({{ text }}) =>
         text({{ ...JSON.parse(heard), routes: {msgspec.json.encode(routes).decode()} }}, "/").split("\\n")
@@ -473,7 +472,7 @@ CODE = Code(
 )
 
 
-def test_the_panel_comes_and_goes(page: Tab) -> None:
+def test_the_panel_comes_and_goes(page):
     """Each line has its time, its share, what its threads do, and a bar in the colours of the wait states, as long as
     its share; while code is off there is no panel."""
     script = f"""({{ code }}) => {{

@@ -9,7 +9,6 @@ import time
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, tab
@@ -137,7 +136,7 @@ def opened(shown: Tab, threads: int = THREADS) -> Tab:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1440, "light")])
-def test_many_states_backends_and_routes(chromium: Browser, port: int, width: int, scheme: str) -> None:
+def test_many_states_backends_and_routes(chromium, port, width, scheme):
     """All are named as text in legends, lists and tables; nothing is wider than the window."""
     with tab(chromium, port, width=width, height=900, color_scheme=scheme) as shown:
         opened(shown)
@@ -161,7 +160,7 @@ def test_many_states_backends_and_routes(chromium: Browser, port: int, width: in
 
 
 @pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 6, 12), (1000, 14, 22)])
-def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, threads: int, low: int, high: int) -> None:
+def test_bands_are_as_tall_as_their_threads(chromium, port, threads, low, high):
     """Where waits are known, each band has its colour and height; before, the requests in service are one band.
     Threads that are far above the stack do not flatten it."""
     with tab(chromium, port, width=1440, height=900, color_scheme="light") as shown:
@@ -182,7 +181,7 @@ def band_colour(shown: Tab, name: str) -> str:
     return str(shown.page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"))
 
 
-def test_labels_on_the_bar(chromium: Browser, port: int) -> None:
+def test_labels_on_the_bar(chromium, port):
     """Every label has a contrast of 4.5 to 1 to what is behind it (WCAG 2.2, 1.4.3); one that does not fit is left
     out."""
     with tab(chromium, port, width=1440) as shown:

@@ -54,7 +54,7 @@ def cells(shown: Tab) -> dict[str, list[str]]:
     return {setting: rest.split("; ")[2:] for setting, rest in parts}
 
 
-def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
+def test_a_folded_panel_asks_nothing(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         asked: list[str] = []
         shown.page.on("request", lambda request: asked.append(request.url))
@@ -65,7 +65,7 @@ def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
         assert not any("what-if" in url for url in asked)
 
 
-def test_the_grid(panel: Tab) -> None:
+def test_the_grid(panel):
     """A cell says what is predicted, beside the present setting, and what stands out; chosen, its figures, memory,
     limit and the model's error. Nothing is cut off."""
     signs = cells(panel)
@@ -99,7 +99,7 @@ def test_the_grid(panel: Tab) -> None:
         assert cut == [False, False]
 
 
-def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
+def test_a_peak_that_was_cut_off(chromium, port):
     """No setting is best and none has a time: more was asked for than was completed. Overloads remain."""
     with tab(chromium, port, width=1280) as shown:
         opened(shown, predicted_settings.cut_off())
@@ -116,7 +116,7 @@ def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: int) -> None:
+def test_no_setting_is_better_by_more_than_the_error(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         # At 1.5 times the peak, the present setting is overloaded: then any other is better. Here it is not.
         known = predicted_settings.document(error=0.9)
@@ -127,7 +127,7 @@ def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: in
         assert "best" in cells(shown)["4x8"]
 
 
-def test_a_refusal(chromium: Browser, port: int) -> None:
+def test_a_refusal(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         asked = opened(shown)
         again = shown.page.get_by_role("button", name="Predict again")
@@ -142,7 +142,7 @@ def test_a_refusal(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_a_closed_panel_asks_no_more(chromium: Browser, port: int) -> None:
+def test_a_closed_panel_asks_no_more(chromium, port):
     """Closing the panel ends the request, and what comes later is not shown."""
     with tab(chromium, port, width=1280) as shown:
         held: list[Intercepted] = []

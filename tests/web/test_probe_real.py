@@ -6,7 +6,6 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def documented(first: str) -> dict[str, Any]:
     return read
 
 
-def test_the_documented_configuration_of_the_exporter(tmp_path: Path) -> None:
+def test_the_documented_configuration_of_the_exporter(tmp_path):
     path = tmp_path / "config.yml"
     path.write_text(json.dumps(documented("/etc/uwsgi-headroom/uwsgi-headroom.yml")))
     config = load_file(path)
@@ -77,7 +76,7 @@ def values(prometheus: Prometheus, expression: str, at: float) -> dict[str, floa
 
 
 @pytest.mark.slow
-def test_two_hosts_of_one_service(tmp_path: Path) -> None:
+def test_two_hosts_of_one_service(tmp_path):
     """`instance` is the target and `server` the service; recorded figures of a host equal the exporter's. Prometheus
     evaluates up to a second after a scrape, so its window and the exporter's differ by that."""
     recording, _ = receivers.rules(tmp_path)

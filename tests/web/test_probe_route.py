@@ -82,7 +82,7 @@ def port_counting_connections() -> Iterator[tuple[int, list[object]]]:
             thread.join()
 
 
-def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
+def test_a_scan_of_ports_connects_to_nothing(tmp_path):
     """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to; a server
     is probed by its name or by an address that a pattern allows, with its own series alone."""
     with (
@@ -167,7 +167,7 @@ async def request(route: object, target: str, *headers: tuple[bytes, bytes], que
     return response
 
 
-async def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
+async def test_answers_of_a_target_that_is_down(tmp_path):
     """An allowed target that cannot be read has a successful answer, which says so, as /metrics does."""
     expected = {
         "127.0.0.9:1": "refused",
@@ -186,7 +186,7 @@ async def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
     await fleet.close()
 
 
-def test_off_unless_configured() -> None:
+def test_off_unless_configured():
     paths = [getattr(route, "path", "") for route in create_application(Fleet([])).routes]
     assert "/probe" not in paths
     assert "/metrics" in paths
@@ -210,12 +210,12 @@ def test_off_unless_configured() -> None:
         "&" * 1000,
     ],
 )
-async def test_parameters(query: str) -> None:
+async def test_parameters(query):
     response = await ask(make_fleet(), "", query=query)
     assert (response.status_code, bytes(response.body).decode()) == (400, metrics_route._USAGE)
 
 
-async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch):
     """A hundred at a time cause no read of their own, and one rendering of each format."""
     rendered = 0
 
@@ -237,7 +237,7 @@ async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pyte
         await fleet.close()
 
 
-async def test_formats(shop: str) -> None:
+async def test_formats(shop):
     """Text or OpenMetrics, compressed or not, as the client accepts."""
     fleet = make_fleet(f"{Path(shop).parent}/*")
     route = make_route(fleet)
@@ -252,7 +252,7 @@ async def test_formats(shop: str) -> None:
     await fleet.close()
 
 
-async def test_a_full_house() -> None:
+async def test_a_full_house():
     """A sentence, and when to try again; configured servers are not affected."""
     fleet = make_fleet("127.0.*.*:1", named=("file:///nowhere",))
     for number in range(MOST_PROBED):
@@ -265,9 +265,7 @@ async def test_a_full_house() -> None:
     await fleet.close()
 
 
-async def test_an_error_about_a_target_is_that_targets_failure(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, shop: str
-) -> None:
+async def test_an_error_about_a_target_is_that_targets_failure(monkeypatch, caplog, shop):
     """As in /metrics: down, with the reason `internal`, logged once and without the document's words."""
     words = "hunter2"
 
@@ -288,7 +286,7 @@ async def test_an_error_about_a_target_is_that_targets_failure(
     assert words not in caplog.text
 
 
-async def test_cancelled_at_every_await(shop: str) -> None:
+async def test_cancelled_at_every_await(shop):
     """The next probe of the same target works."""
     fleet = make_fleet(f"{Path(shop).parent}/*")
     route = make_route(fleet)
@@ -306,7 +304,7 @@ async def test_cancelled_at_every_await(shop: str) -> None:
 
 
 @pytest.mark.slow
-def test_targets_that_misbehave(tmp_path: Path) -> None:
+def test_targets_that_misbehave(tmp_path):
     """Servers that hang, dribble, never end or send a document of the largest size: the probe is answered within the
     timeout of a read, other targets and /metrics meanwhile at once; the end of the exporter waits for none of them."""
     large = json.dumps({"version": "2.0.31", "workers": [], "padding": "x" * (SIZE_CAP - 100)}).encode()
@@ -343,7 +341,7 @@ def test_targets_that_misbehave(tmp_path: Path) -> None:
             assert running.process.wait(60) == -signal.SIGTERM
 
 
-def test_a_probe_while_the_exporter_ends(tmp_path: Path) -> None:
+def test_a_probe_while_the_exporter_ends(tmp_path):
     """A probe that waits for its first reading is answered at the end, and nothing is logged as a fault."""
     with (
         bad_servers.accepts_and_never_writes("unix") as hanging,

@@ -36,7 +36,7 @@ def until(response: object, condition: Callable[[dict[str, object]], object], do
     raise AssertionError(f"not within {documents} documents: {received}")
 
 
-def test_a_server_that_goes_down_and_comes_back() -> None:
+def test_a_server_that_goes_down_and_comes_back():
     """The stream continues: down with the last figures and the reason, then up again. Every document matches its
     description."""
     with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
     assert history["time"]
 
 
-def test_listeners_cost_uwsgi_nothing() -> None:
+def test_listeners_cost_uwsgi_nothing():
     """Streams use existing samples: with many listeners, uWSGI is read as often as with none."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
@@ -105,7 +105,7 @@ def stalled(exporting: Exporter) -> socket.socket:
     return client
 
 
-def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path: Path) -> None:
+def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path):
     """With the most streams allowed, none of them read, the exporter grows only by their buffers, closes them, and has
     room again; a client that reads gets documents all the time."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
@@ -138,7 +138,7 @@ def _connections(process: psutil.Process) -> int:
     return sum(connection.status == psutil.CONN_ESTABLISHED for connection in process.net_connections("tcp"))
 
 
-def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
+def test_it_stops_in_its_usual_time(tmp_path):
     """Streams end when the exporter stops, including those that nobody reads."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
         readers = [stack.enter_context(listening(exporting.port, "/api/v1/events")) for _ in range(3)]

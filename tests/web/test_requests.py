@@ -61,14 +61,14 @@ def line(length: int) -> bytes:
         (line(1024) * (HEAD_BYTES // 1024) + b"\r", 431),
     ],
 )
-def test_bounds(head: bytes, status: int, size: int) -> None:
+def test_bounds(head, status, size):
     """A line and a head may be as long as the bounds and not a byte longer, in any parts."""
     assert fed(head, size) == status
 
 
 @pytest.mark.parametrize("empty_lines", [b"", b"\r\n", b"\n\r\n"])
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-def test_a_head_ends_at_its_empty_line(empty_lines: bytes, end: bytes) -> None:
+def test_a_head_ends_at_its_empty_line(empty_lines, end):
     """Empty lines before it do not count as that line, and what follows is not looked at."""
     head = empty_lines + FIRST + b"Host: x\r\n" + end
     assert measure(head) == len(head)
@@ -89,7 +89,7 @@ def test_a_head_ends_at_its_empty_line(empty_lines: bytes, end: bytes) -> None:
         (b"Content-Length: 99999999999999999999\r\n", 400),
     ],
 )
-def test_the_length_of_a_body(headers: bytes, length: int) -> None:
+def test_the_length_of_a_body(headers, length):
     """It comes from a header. A body without a length is refused, and so is a head with two."""
     if length in (400, 411, 413):
         with pytest.raises(RefusedHeadError) as refused:
@@ -118,13 +118,13 @@ def test_the_length_of_a_body(headers: bytes, length: int) -> None:
         b"PRI * HTTP/2.0\r\n\r\n",
     ],
 )
-def test_what_is_no_request(data: bytes) -> None:
+def test_what_is_no_request(data):
     with pytest.raises(RefusedHeadError) as refused:
         parse(data)
     assert refused.value.status == 400
 
 
-def test_a_request() -> None:
+def test_a_request():
     """What the application sees of it: names in lower case, the path decoded, the query as it is."""
     head = parse(b"POST /a%20b?c=%20d HTTP/1.0\r\nHOST: x\r\nX-Y:  Z\r\n\r\n")
     assert (head.method, head.http_version, head.raw_path, head.path) == ("POST", "1.0", b"/a%20b", "/a b")
@@ -144,7 +144,7 @@ def test_a_request() -> None:
         (b"http://user:word@[::1]", b"[::1]"),
     ],
 )
-def test_an_absolute_target(target: bytes, host: bytes) -> None:
+def test_an_absolute_target(target, host):
     """Its host and port override the Host header, in the form of that header."""
     head = parse(b"GET %b HTTP/1.1\r\nHost: other\r\n\r\n" % target)
     assert head.headers == [(b"host", host)]
@@ -220,7 +220,7 @@ def asked(client: socket.socket, data: bytes = GET + b"\r\n") -> bytes:
         (GET + b"Transfer-Encoding: chunked\r\n\r\n", b"411 "),
     ],
 )
-def test_a_request_that_is_too_large(request_: bytes, status: bytes) -> None:
+def test_a_request_that_is_too_large(request_, status):
     """The response names the error, and the connection is closed."""
     with serving() as server:
         answer = answers(server, request_)
@@ -228,7 +228,7 @@ def test_a_request_that_is_too_large(request_: bytes, status: bytes) -> None:
     assert b"connection: close" in answer.lower()
 
 
-def test_requests_as_large_as_they_may_be() -> None:
+def test_requests_as_large_as_they_may_be():
     """A line, a head and a body of exactly the bound are accepted, repeatedly on one connection."""
     longest = b"X: " + b"a" * (bounds.LINE_BYTES - 5) + b"\r\n"
     head = GET + longest * 3
@@ -243,7 +243,7 @@ def test_requests_as_large_as_they_may_be() -> None:
 @pytest.mark.parametrize(
     "head", [b"POST / HTTP/1.0\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"]
 )
-def test_an_answer_before_the_end_of_its_body(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+def test_an_answer_before_the_end_of_its_body(monkeypatch, head):
     """A client that is still sending a body when its last answer is complete can send it all, and read the answer."""
     monkeypatch.setattr(bounds, "LINGER_SECONDS", 30.0)
     with serving() as server, connected(server) as client:
@@ -255,7 +255,7 @@ def test_an_answer_before_the_end_of_its_body(monkeypatch: pytest.MonkeyPatch, h
         assert received(client).endswith(b"\r\n\r\nx")
 
 
-def test_whole_responses() -> None:
+def test_whole_responses():
     """A fault before the body is one that names the error; requests in one piece get one each; an upgrade ends with
     one."""
     with serving() as server:
@@ -271,7 +271,7 @@ def test_whole_responses() -> None:
 
 
 @pytest.mark.parametrize(("more", "closed"), [(0, False), (1, True)])
-def test_pipelined_requests(more: int, closed: bool) -> None:
+def test_pipelined_requests(more, closed):
     """This much may wait behind an earlier request of its connection; one byte more closes it."""
     waiting = (GET + b"\r\n") * 8
     waiting += b"a" * (bounds.AHEAD_BYTES - len(waiting) + more)
@@ -296,7 +296,7 @@ def test_pipelined_requests(more: int, closed: bool) -> None:
         (GET + b"\r\n" + b"GET /", OK),
     ],
 )
-def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, first: bytes, answer: bytes) -> None:
+def test_a_slow_request_is_closed(monkeypatch, first, answer):
     """A request that is incomplete at its deadline ends its connection, even if it already has a response."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.3)
     with serving() as server, connected(server) as client:
@@ -304,7 +304,7 @@ def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, first: bytes,
         assert received(client).startswith(answer)
 
 
-def test_bytes_now_and_then_move_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_now_and_then_move_no_deadline(monkeypatch):
     """Only a complete request moves the deadline: a client that keeps sending is closed too."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.4)
     with serving() as server, connected(server) as client:
@@ -318,7 +318,7 @@ def test_bytes_now_and_then_move_no_deadline(monkeypatch: pytest.MonkeyPatch) ->
     pytest.fail("the connection was not closed")
 
 
-def test_a_connection_between_requests_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_between_requests_has_no_deadline(monkeypatch):
     """A scraper's connection stays open from one scrape to the next, and each request has its own deadline."""
     monkeypatch.setattr(bounds, "REQUEST_SECONDS", 0.2)
     with serving() as server, connected(server) as client, connected(server) as silent:
@@ -329,7 +329,7 @@ def test_a_connection_between_requests_has_no_deadline(monkeypatch: pytest.Monke
         silent.close()
 
 
-def test_a_client_beside_half_heads_is_answered() -> None:
+def test_a_client_beside_half_heads_is_answered():
     """The oldest idle connection is closed for a new one; a request in progress keeps its connection."""
     with serving(connections=4) as server, contextlib.ExitStack() as stack:
         busy = stack.enter_context(connected(server))
@@ -345,7 +345,7 @@ def test_a_client_beside_half_heads_is_answered() -> None:
         assert server.tasks
 
 
-def test_answered_connections_make_room() -> None:
+def test_answered_connections_make_room():
     """A connection that has its response is idle: the oldest one is closed first."""
     with serving(connections=2) as server, contextlib.ExitStack() as stack:
         clients = []
@@ -355,7 +355,7 @@ def test_answered_connections_make_room() -> None:
         assert [received(client) for client in clients[:2]] == [b"", b""]
 
 
-def test_clients_that_leave_make_room() -> None:
+def test_clients_that_leave_make_room():
     """A connection that its client closed in the middle of a request frees its slot."""
     with serving(connections=2) as server:
         for _ in range(4):
@@ -371,7 +371,7 @@ def test_clients_that_leave_make_room() -> None:
 
 
 @pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other:1")])
-def test_an_absolute_target_goes_before_the_header(target: str, host: str) -> None:
+def test_an_absolute_target_goes_before_the_header(target, host):
     """The host of a request, with its port, is that of its target, if the target has one."""
     with serving() as server:
         answer = answers(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
@@ -407,7 +407,7 @@ class Loop:
         self._handle.cancel()
 
 
-async def test_few_requests_begin_in_a_turn() -> None:
+async def test_few_requests_begin_in_a_turn():
     """200 requests at once begin two by two, in their order."""
     order: list[int] = []
 
@@ -429,7 +429,7 @@ async def test_few_requests_begin_in_a_turn() -> None:
     assert order == list(range(200))
 
 
-async def test_pieces_of_large_responses_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pieces_of_large_responses_take_turns_too(monkeypatch):
     """A large body is sent in pieces, each a place in a turn, and arrives whole."""
     monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
     body = bytes(range(95))
@@ -458,7 +458,7 @@ async def test_pieces_of_large_responses_take_turns_too(monkeypatch: pytest.Monk
         assert max(len(piece["body"]) for piece in pieces) == 10
 
 
-async def test_a_large_response_does_not_wait_behind_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_response_does_not_wait_behind_a_crowd(monkeypatch):
     """Beside 200 requests that wait to begin, each piece of a response waits for two turns at most."""
     monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
 
@@ -482,7 +482,7 @@ async def test_a_large_response_does_not_wait_behind_a_crowd(monkeypatch: pytest
     assert begun == list(range(201))
 
 
-def test_head_of_a_large_response(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_of_a_large_response(monkeypatch):
     """A body of exactly one piece is sent at once, and an empty one too."""
     monkeypatch.setattr(bounds, "PIECE_BYTES", 10)
     for size in (0, 10):
@@ -495,7 +495,7 @@ def test_head_of_a_large_response(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
-async def test_cancelled_anywhere() -> None:
+async def test_cancelled_anywhere():
     """A request that ends while it waits takes no place from those behind it."""
 
     async def app(_scope: object, _receive: object, _send: object) -> None:

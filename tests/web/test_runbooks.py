@@ -55,7 +55,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
         ("a\n\nb", "<p>a</p><p>b</p>"),
     ],
 )
-def test_what_runbooks_use_is_rendered(text: str, html: str) -> None:
+def test_what_runbooks_use_is_rendered(text, html):
     """Each construct is rendered, and no text is parsed as HTML."""
     assert render_blocks(text, STYLE) == html
 
@@ -84,13 +84,13 @@ def test_what_runbooks_use_is_rendered(text: str, html: str) -> None:
         "a \\ b",
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_anything_else_is_refused(text):
     """Other Markdown is refused, so that a test of the runbooks finds it before a reader does."""
     with pytest.raises(UnknownMarkdownError):
         render_blocks(text, STYLE)
 
 
-def test_code_is_left_to_the_style() -> None:
+def test_code_is_left_to_the_style():
     """With its language, which decides how values are escaped. A file without a summary is no runbook."""
     style = Style(code=lambda code, language: f"{language}:{code}", address=str)
     assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
@@ -100,7 +100,7 @@ def test_code_is_left_to_the_style() -> None:
 
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
-def test_every_runbook_can_be_rendered(book) -> None:
+def test_every_runbook_can_be_rendered(book):
     runbook = split_runbook(book.read_text())
     assert runbook.title == book.stem
     assert render_inline(runbook.summary, STYLE)
@@ -111,7 +111,7 @@ def typed(html: str) -> str:
     return unescape(re.sub("<[^>]*>", "", html))
 
 
-def test_placeholders() -> None:
+def test_placeholders():
     """Only whole words are; those without a value are marked. PIDs of workers are several words."""
     html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
     assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
@@ -121,14 +121,14 @@ def test_placeholders() -> None:
 
 
 @given(st.text(min_size=1).filter(is_typeable))
-def test_a_value_is_one_word_in_shell(value: str) -> None:
+def test_a_value_is_one_word_in_shell(value):
     html = fill_code("check STATS --once", "sh", {"STATS": value})
     assert shlex.split(typed(html)) == ["check", value, "--once"]
     assert html.count("<") == 2
 
 
 @given(st.text(min_size=1).filter(is_typeable))
-def test_a_value_is_a_string_in_promql(value: str) -> None:
+def test_a_value_is_a_string_in_promql(value):
     """Quotation marks and backslashes are escaped, in blocks and in inline code."""
     for language in ("promql", ""):
         html = fill_code('up{server="SERVER"}', language, {"SERVER": value})
@@ -140,13 +140,13 @@ def test_a_value_is_a_string_in_promql(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["", "a\nb", "a\tb", "\x1b[0m", "a\u202eb", "a\u00a0b", "\udc80", "\u05d0", "a\u200bb"]
 )
-def test_what_a_terminal_shows_wrong_cannot_be_typed(value: str) -> None:
+def test_what_a_terminal_shows_wrong_cannot_be_typed(value):
     """Line breaks, control characters, invisible characters and right-to-left characters are refused."""
     assert not is_typeable(value)
 
 
 @pytest.mark.parametrize("value", ["shop", "a b", "it's", "$(id)", "é", "日本", "<b>"])
-def test_what_can_be_quoted_can_be_typed(value: str) -> None:
+def test_what_can_be_quoted_can_be_typed(value):
     assert is_typeable(value)
 
 
@@ -161,7 +161,7 @@ def pids_of(found: Reading) -> dict[str, str]:
     return collect_pids(found.host, workers, workers[0])
 
 
-def test_pids_of_a_proven_master() -> None:
+def test_pids_of_a_proven_master():
     """In a container, those on the exporter's side. A restart has another master, whatever its PID; unproven, only
     process 1 is in doubt."""
     found = pids_of(reading(1, HostFacts(master_pid=500, local_pids={7: 507, 8: 508})))
@@ -184,7 +184,7 @@ def test_pids_of_a_proven_master() -> None:
 
 
 @pytest.mark.parametrize("master", [1, 40])
-def test_unproven(master: int) -> None:
+def test_unproven(master):
     """An unproven uWSGI has no PIDs: here they belong to other processes."""
     assert pids_of(reading(master, HostFacts(off="the stats server is on another host"))) == {}
 
@@ -229,7 +229,7 @@ def commands(html: str, language: str = "sh") -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
+def test_a_runbook_is_served_as_it_is_written(port, name):
     """The Markdown is served as text that no browser takes for a page."""
     status, headers, body = get(port, f"/runbooks/{name}")
     assert status == 200
@@ -239,7 +239,7 @@ def test_a_runbook_is_served_as_it_is_written(port: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_runbook_is_a_page(port: int, name: str) -> None:
+def test_a_runbook_is_a_page(port, name):
     """The page has every command with its placeholders marked, and no script."""
     text = (FOLDER / name).read_text()
     html = page(port, name.removesuffix(".md"))
@@ -251,14 +251,14 @@ def test_a_runbook_is_a_page(port: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_runbook_is_filled_in_for_a_server(port: int, name: str) -> None:
+def test_a_runbook_is_filled_in_for_a_server(port, name):
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
     typed = "\n".join([*commands(html), *commands(html, "promql")])
     assert set(re.findall(r"\b(?:SERVER|STATS|EXPORTER)\b", typed)) == set()
     assert '<a href="/servers/shop">' in html
 
 
-def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
+def test_the_values_are_those_of_the_server(port, stats):
     """The values are the server's address, and the exporter's as the reader reached it."""
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
     assert shlex.split(commands(stuck)[0])[2] == f"file://{stats}"
@@ -267,7 +267,7 @@ def test_the_values_are_those_of_the_server(port: int, stats: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_command_has_a_pid_that_only_the_document_names(port: int, name: str) -> None:
+def test_no_command_has_a_pid_that_only_the_document_names(port, name):
     """The placeholders stay, and the page says why."""
     html = page(port, name.removesuffix(".md"), server="shop", worker="2")
     document = json.loads(THREADS)
@@ -278,7 +278,7 @@ def test_no_command_has_a_pid_that_only_the_document_names(port: int, name: str)
 
 
 @pytest.mark.integration
-def test_the_pids_are_those_that_the_kernel_proves() -> None:
+def test_the_pids_are_those_that_the_kernel_proves():
     """The commands of a running server have the PIDs of its master and of its workers. Until a worker is chosen, by a
     link, its PID is left open, so that nobody ends the wrong one."""
     with accepting("--processes", "2") as server, serving(f"shop={server.stats}", sampling=True) as port:
@@ -296,7 +296,7 @@ def test_the_pids_are_those_that_the_kernel_proves() -> None:
         assert f"ss -lntxp | grep -w pid={document['pid']}" in full
 
 
-def test_links_keep_the_server(port: int) -> None:
+def test_links_keep_the_server(port):
     html = page(port, "UwsgiWorkerMemoryGrowing", server="shop", worker="1")
     assert '<a href="/runbooks/UwsgiRequestsLost?server=shop&amp;worker=1">UwsgiRequestsLost</a>' in html
     assert '<a href="/runbooks/?server=shop&amp;worker=1">' in html
@@ -308,7 +308,7 @@ def test_links_keep_the_server(port: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
+def test_a_hostile_name_stays_text(port, name, stats):
     """A hostile name is no element in HTML, one word in shell, and part of a string in PromQL."""
     html = page(port, name.removesuffix(".md"), server=HOSTILE)
     assert "<script" not in html
@@ -324,7 +324,7 @@ def test_a_hostile_name_stays_text(port: int, name: str, stats: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["a b", "x';id;'", "<b>", "x/y", ""])
-def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) -> None:
+def test_a_host_header_that_is_no_host_is_not_filled_in(port, host):
     """No part of such a header is on the page; at a loopback address, only an empty one gets that far."""
     status, _, body = get(port, "/runbooks/UwsgiSlower?server=shop", {"Host": host})
     assert status == (421 if host else 200)
@@ -334,7 +334,7 @@ def test_a_host_header_that_is_no_host_is_not_filled_in(port: int, host: str) ->
     assert runbook_pages.find_exporter_address(request) is None
 
 
-def test_servers_of_which_little_is_known(port: int) -> None:
+def test_servers_of_which_little_is_known(port):
     """One that is gone is named; of one that was never read the address is known; a name that reads backwards is not
     filled in."""
     html = page(port, "UwsgiDown", server="<i>yesterday")
@@ -348,7 +348,7 @@ def test_servers_of_which_little_is_known(port: int) -> None:
 
 
 @pytest.mark.parametrize("code", RUNBOOKS)
-def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
+def test_a_finding_leads_to_its_runbook(port, code):
     """The URL in its document leads to a page for that server, for any name."""
     for server in ("shop", HOSTILE):
         address = build.runbook_path(code, server)
@@ -359,12 +359,12 @@ def test_a_finding_leads_to_its_runbook(port: int, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", RUNBOOKS)
-def test_an_alert_leads_to_the_runbook_of_its_finding(port: int, code: str) -> None:
+def test_an_alert_leads_to_the_runbook_of_its_finding(port, code):
     """Alerts know only the code."""
     assert page(port, code, server="shop") == page(port, RUNBOOKS[code], server="shop")
 
 
-def test_an_alert_of_a_finding_without_a_runbook_leads_to_its_server(port: int) -> None:
+def test_an_alert_of_a_finding_without_a_runbook_leads_to_its_server(port):
     """Without such a server, there is nothing to show; its URL in a document is null."""
     status, headers, _ = get(port, "/runbooks/workers_stopped?server=shop&worker=")
     assert (status, headers["Location"]) == (307, "/servers/shop")
@@ -377,14 +377,14 @@ def test_an_alert_of_a_finding_without_a_runbook_leads_to_its_server(port: int) 
     "path",
     ["None.md", "None", "UwsgiDown.md.md", "../app.py", "..%2Fapp.py.md", "%2e%2e%2fapp.md", "/etc/passwd.md", ".md"],
 )
-def test_nothing_else_is_served(port: int, path: str) -> None:
+def test_nothing_else_is_served(port, path):
     status, headers, body = get(port, f"/runbooks/{path}")
     assert status == 404
     assert headers["Content-Type"].startswith("text/plain; charset=utf-8")
     assert len(body) < 100
 
 
-def test_a_request_reads_no_file(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_reads_no_file(port, monkeypatch):
     """200 clients that request a runbook's text would otherwise have all runbooks read for each of their requests."""
     get(port, f"/runbooks/{NAMES[0]}")
 
@@ -398,7 +398,7 @@ def test_a_request_reads_no_file(port: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert get(port, f"/runbooks/?server=a{16 * '&x'}")[0] == 400
 
 
-def test_runbooks_take_no_place_of_the_page(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runbooks_take_no_place_of_the_page(port, monkeypatch):
     """A request may name any worker, so a crowd could fill all places of the kind of builds that runbooks belong to."""
     kinds = set()
     original = SharedBuilds.get

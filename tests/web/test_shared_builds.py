@@ -80,7 +80,7 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_built_once_for_each_state(builder: Builder) -> None:
+async def test_built_once_for_each_state(builder):
     """Equal requests, simultaneous or later, get one answer, until the state of the server is another."""
     answers = await asyncio.gather(*(builder.ask() for _ in range(200)))
     assert {answer.plain for answer in answers} == {b"1"}
@@ -91,7 +91,7 @@ async def test_built_once_for_each_state(builder: Builder) -> None:
     assert builder.begun == 3
 
 
-async def test_a_request_after_a_change_joins_no_build_from_before(builder: Builder) -> None:
+async def test_a_request_after_a_change_joins_no_build_from_before(builder):
     """It gets the next answer, with all others that came after the change; a build that only waits is joined."""
     builder.held = asyncio.Event()
     first = asyncio.create_task(builder.ask())
@@ -108,7 +108,7 @@ async def test_a_request_after_a_change_joins_no_build_from_before(builder: Buil
     assert (builder.begun, builder.most_running) == (2, 1)
 
 
-async def test_a_server_that_changes_at_every_request(builder: Builder) -> None:
+async def test_a_server_that_changes_at_every_request(builder):
     """A new answer is built once the last one is some times older than its build took, and at once after that."""
     builder.seconds = 1.0
     for expected, moved in ((b"1", 0.0), (b"1", AGAIN - 0.1), (b"2", 0.2), (b"2", 0.5)):
@@ -117,7 +117,7 @@ async def test_a_server_that_changes_at_every_request(builder: Builder) -> None:
         assert (await builder.ask(kind=Kind("scrapes", rest=0.0, most=4, seconds=3600.0))).plain == expected
 
 
-async def test_no_answer_from_before_a_reload_is_given_after_it(builder: Builder) -> None:
+async def test_no_answer_from_before_a_reload_is_given_after_it(builder):
     """A request after a reload gets an answer that was built after it, however young the kept answer is, and joins no
     build that has begun before."""
     kind = Kind("scrapes", rest=0.0, most=4, seconds=3600.0)
@@ -140,7 +140,7 @@ async def test_no_answer_from_before_a_reload_is_given_after_it(builder: Builder
     assert [(await before).plain, (await after).plain] == [b"3", b"4"]
 
 
-async def test_one_at_a_time_and_few_waiting(builder: Builder) -> None:
+async def test_one_at_a_time_and_few_waiting(builder):
     """Builds of one kind take turns; one that would wait behind too many is refused; another kind is not affected."""
     builder.held = asyncio.Event()
     tasks = [asyncio.create_task(builder.ask(number)) for number in range(KIND.most)]
@@ -157,7 +157,7 @@ async def test_one_at_a_time_and_few_waiting(builder: Builder) -> None:
     assert (await builder.ask("one more")).plain
 
 
-async def test_a_rest_after_each(monkeypatch: pytest.MonkeyPatch, builder: Builder) -> None:
+async def test_a_rest_after_each(monkeypatch, builder):
     """A build that took a second is followed by two seconds without one, also if its client has left."""
     rests: list[float] = []
     sleep = asyncio.sleep
@@ -177,7 +177,7 @@ async def test_a_rest_after_each(monkeypatch: pytest.MonkeyPatch, builder: Build
     assert rests == [1.5]
 
 
-async def test_the_first_that_asked_leaves(builder: Builder) -> None:
+async def test_the_first_that_asked_leaves(builder):
     """The others get the answer, which is built once."""
     builder.held, client = asyncio.Event(), Client()
     gone = asyncio.create_task(builder.ask(request=client.request))
@@ -191,7 +191,7 @@ async def test_the_first_that_asked_leaves(builder: Builder) -> None:
     assert builder.cancelled == 0
 
 
-async def test_all_leave(builder: Builder) -> None:
+async def test_all_leave(builder):
     """A build that nobody waits for is cancelled, in the queue or running, and makes room."""
     builder.held = asyncio.Event()
     clients = [Client() for _ in range(KIND.most)]
@@ -207,7 +207,7 @@ async def test_all_leave(builder: Builder) -> None:
     assert (await builder.ask(0)).plain == b"2"
 
 
-async def test_a_request_right_after_all_have_left(builder: Builder) -> None:
+async def test_a_request_right_after_all_have_left(builder):
     """It begins a build of its own, rather than share one that is being cancelled."""
     builder.held = asyncio.Event()
     first = asyncio.create_task(builder.ask())
@@ -219,7 +219,7 @@ async def test_a_request_right_after_all_have_left(builder: Builder) -> None:
     assert (await second).plain == b"2"
 
 
-async def test_a_request_that_is_cancelled_anywhere(builder: Builder) -> None:
+async def test_a_request_that_is_cancelled_anywhere(builder):
     """If a request is cancelled, at any point, the others get their answer, and nothing stays behind."""
 
     async def check() -> None:
@@ -236,7 +236,7 @@ async def test_a_request_that_is_cancelled_anywhere(builder: Builder) -> None:
     assert builder.running == 0
 
 
-async def test_a_build_that_fails_or_refuses(caplog: pytest.LogCaptureFixture, builder: Builder) -> None:
+async def test_a_build_that_fails_or_refuses(caplog, builder):
     """A fault is logged once, all who wait get status 500, and the next request builds again. Each gets an error of its
     own, which would grow."""
     builder.error = ZeroDivisionError("broken")
@@ -251,7 +251,7 @@ async def test_a_build_that_fails_or_refuses(caplog: pytest.LogCaptureFixture, b
     assert len(set(map(id, results))) == 3
 
 
-async def test_a_build_that_fails_while_nobody_waits(caplog: pytest.LogCaptureFixture, builder: Builder) -> None:
+async def test_a_build_that_fails_while_nobody_waits(caplog, builder):
     """An error in the cleanup of a build that was given up is logged, and hurts no later request."""
     begun = asyncio.Event()
 
@@ -271,7 +271,7 @@ async def test_a_build_that_fails_while_nobody_waits(caplog: pytest.LogCaptureFi
     assert [record.getMessage() for record in caplog.records] == ["internal error"]
 
 
-async def test_a_shutdown(builder: Builder) -> None:
+async def test_a_shutdown(builder):
     """Each request that waits, for a running build or in the queue, is refused with 503 at once; so are later ones."""
     builder.held = asyncio.Event()
     tasks = [asyncio.create_task(builder.ask(number)) for number in range(3)]
@@ -282,7 +282,7 @@ async def test_a_shutdown(builder: Builder) -> None:
     assert (builder.running, builder.builds.size) == (0, 0)
 
 
-async def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch, builder: Builder) -> None:
+async def test_few_answers_are_kept(monkeypatch, builder):
     """Requests for more and more answers do not fill the memory; the latest one is kept, however large."""
     monkeypatch.setattr(bounds, "MOST_ANSWERS", 5)
     monkeypatch.setattr(bounds, "ANSWERS_BYTES", 10_000)
@@ -301,7 +301,7 @@ async def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch, builder: Bu
     assert (builder.begun, len(builder.builds._kept)) == (begun, 1)
 
 
-async def test_no_answer_is_kept_for_long(builder: Builder) -> None:
+async def test_no_answer_is_kept_for_long(builder):
     await builder.ask(kind=Kind("scrapes", rest=0.0, most=1, seconds=0.001))
     while builder.builds._kept:  # noqa: ASYNC110 - a timer of the event loop drops it
         await asyncio.sleep(0.001)

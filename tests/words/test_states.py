@@ -38,7 +38,7 @@ GRAFANA = ("#ffffff", "#111217", "#181b1f")
 """The grounds of Grafana's panels, light and dark."""
 
 
-def test_every_state_has_its_words() -> None:
+def test_every_state_has_its_words():
     """A state that is added to the API is added to its table."""
     assert tuple(WAITS) == record.STATES
     assert set(LIMITS) == set(get_args(Limit))
@@ -51,7 +51,7 @@ def test_every_state_has_its_words() -> None:
     assert set(JUDGEMENTS) == set(get_args(Judgement))
 
 
-def test_no_two_states_read_the_same() -> None:
+def test_no_two_states_read_the_same():
     for words in (
         [state.does for state in WAITS.values()],
         [state.name for state in WAITS.values()],
@@ -68,7 +68,7 @@ def test_no_two_states_read_the_same() -> None:
         assert len(set(words)) == len(words)
 
 
-def test_short_forms_fit_their_columns() -> None:
+def test_short_forms_fit_their_columns():
     """`check` has seven letters for the state of a worker, `top` five. One in reserve has no critical sign."""
     assert max(len(state.short) for state in WORKERS.values()) <= 7
     assert max(len(state.narrow) for state in WORKERS.values()) <= 5
@@ -76,7 +76,7 @@ def test_short_forms_fit_their_columns() -> None:
 
 
 @pytest.mark.parametrize("ground", GRAFANA)
-def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
+def test_a_dashboard_needs_one_colour_only(ground):
     """The light colours of states, named backends and limits have a contrast of 3 to 1 on both grounds of Grafana."""
     colours = [*(state.colour for state in WAITS.values()), *BACKENDS]
     colours += [find_colour(limit.colour) for limit in LIMITS.values()]
@@ -85,7 +85,7 @@ def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
     } == {}
 
 
-def test_text_on_a_colour_is_legible() -> None:
+def test_text_on_a_colour_is_legible():
     """With 4.5 to 1 on every part of a bar. Events, limits and judgements name colours that there are."""
     for colour in [*(state.colour for state in WAITS.values()), *BACKENDS, *PALETTE.values()]:
         for ground in (colour.light, colour.dark):
@@ -112,14 +112,14 @@ def find_lone_texts(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("folder", ["app", "dashboards", "exporter", "tests", "tools"])
-def test_no_text_stands_alone(folder: str) -> None:
+def test_no_text_stands_alone(folder):
     """Ruff does not report it: the end of the text is lost without a message."""
     files = [path for path in Path(ROOT, folder).rglob("*.py") if ".venv" not in path.parts]
     assert files
     assert [f"{path}:{line}" for path in files for line in find_lone_texts(path.read_text())] == []
 
 
-def test_a_lone_text_is_found() -> None:
+def test_a_lone_text_is_found():
     """Its first piece is the value, and the second one is lost."""
     assert find_lone_texts('def write():\n    """Docs."""\n    return "one, "\n    "two"\n') == [4]
 
@@ -135,13 +135,13 @@ def test_a_lone_text_is_found() -> None:
         (range(1, 4097), "workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more"),
     ],
 )
-def test_a_list_of_workers_stays_short(numbers: list[int], text: str) -> None:
+def test_a_list_of_workers_stays_short(numbers, text):
     """A list has at most eight workers, and the noun is in the plural if there are several."""
     assert numbered("worker", numbers) == text
 
 
 @pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
-def test_how_often(count: int, text: str) -> None:
+def test_how_often(count, text):
     assert repeated(count) == text
 
 
@@ -159,7 +159,7 @@ def test_how_often(count: int, text: str) -> None:
         (384_000_000_000, "384 GB"),
     ],
 )
-def test_sizes(count: int, text: str) -> None:
+def test_sizes(count, text):
     """A size has two or three digits, in the unit that fits."""
     assert byte_size(count) == text
 
@@ -168,5 +168,5 @@ def test_sizes(count: int, text: str) -> None:
     ("value", "digits", "text"),
     [(62.41, 3, "62.4"), (12_583.0, 3, "12,600"), (12_583.0, 4, "12,580"), (60.0, 4, "60"), (999.96, 4, "1,000")],
 )
-def test_figures(value: float, digits: int, text: str) -> None:
+def test_figures(value, digits, text):
     assert figure(value, digits) == text

@@ -12,7 +12,7 @@ import pytest
 from app.lab import __main__ as lab
 from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
 from app.lab.clients import Answers, Load
-from app.lab.experiment import Experiment, Length
+from app.lab.experiment import Length
 from app.lab.figures import error_rate, other_cpus
 from app.lab.programs import Programs, kept_machine
 from app.lab.progress import Progress
@@ -36,7 +36,7 @@ def programs(directory: Path, **missing: str) -> Programs:
 
 @experiments
 @pytest.mark.parametrize("full", [False, True])
-def test_plans_are_valid(experiment: Experiment, full: bool, tmp_path: Path) -> None:
+def test_plans_are_valid(experiment, full, tmp_path):
     plan = experiment.plan(programs(tmp_path), machine(), Length(full=full))
     assert plan
     assert len({(run.setup.name, run.label, run.number) for run in plan}) == len(plan)
@@ -50,13 +50,13 @@ def test_plans_are_valid(experiment: Experiment, full: bool, tmp_path: Path) -> 
         assert run.load.seconds <= 15
 
 
-def test_repetitions_are_interleaved(tmp_path: Path) -> None:
+def test_repetitions_are_interleaved(tmp_path):
     """A B A B: a change of the machine meets all setups alike."""
     plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
     assert [run.number for run in plan] == sorted(run.number for run in plan)
 
 
-def test_the_short_lab_is_short(tmp_path: Path) -> None:
+def test_the_short_lab_is_short(tmp_path):
     """A full lab has more of each."""
     plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
     assert sum(run.seconds for plan in plans for run in plan) <= MINUTES * 60
@@ -65,7 +65,7 @@ def test_the_short_lab_is_short(tmp_path: Path) -> None:
     assert (full.repetitions, full.seconds(8)) == (4, 15)
 
 
-def test_a_missing_server_is_not_planned_but_named(tmp_path: Path) -> None:
+def test_a_missing_server_is_not_planned_but_named(tmp_path):
     """Each has a package of the environment, or comes with Python."""
     lacking = programs(tmp_path, bjoern="no ev.h")
     names = {run.setup.name for run in EXPERIMENTS[3].plan(lacking, machine(), Length())}
@@ -76,7 +76,7 @@ def test_a_missing_server_is_not_planned_but_named(tmp_path: Path) -> None:
     assert {server.package for server in SERVERS} - {""} <= names
 
 
-def test_the_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
+def test_the_time_left_follows_the_speed_so_far(tmp_path):
     """Half of the runs took twice as long as planned: so will the rest."""
     plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
     now, file = 0.0, tmp_path / "E1.jsonl"
@@ -88,7 +88,7 @@ def test_the_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_pong_server_answers() -> None:
+def test_a_pong_server_answers():
     """A server of E3 runs with the Python of the tests, as one of the lab's environment does."""
     setup = Setup(
         name="wsgiref",
@@ -102,7 +102,7 @@ def test_a_pong_server_answers() -> None:
     assert error_rate(found) == 0
 
 
-def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_result_ends_with_its_reason(tmp_path, capsys):
     """No page is written from results that cannot be read."""
     (tmp_path / "short").mkdir()
     (tmp_path / "short" / "E1.jsonl").write_text("nonsense\n")
@@ -111,7 +111,7 @@ def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("used", "runs", "kept"), [((0.1, 0.0), 1, 0.1), ((0.9, 0.2), 2, 0.2), ((0.8, 0.9), 2, 0.8)])
-def test_a_disturbed_run_is_repeated_once(used: tuple[float, float], runs: int, kept: float) -> None:
+def test_a_disturbed_run_is_repeated_once(used, runs, kept):
     """And the one that other programs disturbed less is kept."""
     made = [outcome("s", "l", cpus=(0.5 + others, 0.6), server_cpu=1.0, clients_cpu=0.1) for others in used]
     waiting = iter(made)
@@ -120,9 +120,7 @@ def test_a_disturbed_run_is_repeated_once(used: tuple[float, float], runs: int, 
     assert len(list(waiting)) == 2 - runs
 
 
-def test_ctrl_c_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     """Complete runs stay in the results, and the n of E2 stays what they had."""
 
     def interrupted(*_: object) -> None:

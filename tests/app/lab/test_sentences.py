@@ -37,7 +37,7 @@ def keep_masks(directory: Path, experiment: str, setup: str, rows: list[list[obj
 
 
 @pytest.mark.parametrize(("after", "verdict"), [(3.0, "agrees"), (1.0, "differs"), (0.5, "differs")])
-def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, verdict: str) -> None:
+def test_steps_are_compared_with_the_one_before(tmp_path, after, verdict):
     """Step 2 raised throughput 3.1 times, as published."""
     load = load_label("E1", flask_steps.AB)
     runs = twice(flask_steps.NAMES[1], load, 100.0) + twice(flask_steps.NAMES[2], load, 100.0 * after)
@@ -48,14 +48,14 @@ def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, ve
 
 
 @pytest.mark.parametrize(("cpus", "is_said"), [((0.95, 0.93), True), ((0.9, 0.5), False)])
-def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path: Path, cpus: tuple[float, ...], is_said: bool) -> None:
+def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path, cpus, is_said):
     """Then processes find no idle CPU, whatever they did where the experiment was published."""
     runs = twice(flask_steps.NAMES[1], load_label("E1", flask_steps.AB), 100.0, cpus=cpus)
     text = "\n".join(flask_steps.report(results(tmp_path, *runs)).lines)
     assert ("Step 1 already keeps 1.88 of 2 CPUs busy" in text) is is_said
 
 
-def test_what_was_left_out_is_named(tmp_path: Path) -> None:
+def test_what_was_left_out_is_named(tmp_path):
     """With the reason; and a run that failed is reported with its error."""
     load = load_label("E1", flask_steps.AB)
     runs = twice(flask_steps.NAMES[1], load, 100.0)
@@ -68,7 +68,7 @@ def test_what_was_left_out_is_named(tmp_path: Path) -> None:
     assert "* gevent: no result. It ended." in section.lines
 
 
-def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
+def test_workers_that_ran_everywhere_share_no_cpu(tmp_path):
     """A mask of both CPUs and time on both: nothing is pinned. Bound workers are found too."""
     keep_masks(tmp_path, "E1", "s", [[7, 1, [0, 1]], [7, 2, [0, 1]]])
     free = observed(residency={1: {0: 2.0, 1: 1.0}, 2: {0: 1.0, 1: 1.0}})
@@ -82,7 +82,7 @@ def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
     assert finding.verdict == "agrees"
 
 
-def test_restarts_are_counted_by_run(tmp_path: Path) -> None:
+def test_restarts_are_counted_by_run(tmp_path):
     """Each run has a master of its own; the median of the runs counts."""
     keep_masks(tmp_path, "E1", "s", [[7, 1, [0]], [7, 1, [0]], [7, 1, [0]], [8, 1, [0]]])
     assert affinity.starts_per_run(tmp_path, "E1", "s") == 2
@@ -90,7 +90,7 @@ def test_restarts_are_counted_by_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("on_quiet", "verdict"), [(4.0, "agrees"), (1.0, "differs")])
-def test_the_guess_about_the_busiest_worker(tmp_path: Path, on_quiet: float, verdict: str) -> None:
+def test_the_guess_about_the_busiest_worker(tmp_path, on_quiet, verdict):
     """It holds only if the worker with the most requests ran on the least used CPU alone."""
     seen = observed({1: 0.2, 2: 0.8}, residency={2: {1: on_quiet, 0: 4.0 - on_quiet}})
     run = outcome("4x8", E4, cpus=(0.9, 0.4), observed=seen)
@@ -99,7 +99,7 @@ def test_the_guess_about_the_busiest_worker(tmp_path: Path, on_quiet: float, ver
     assert f"spent {25 * on_quiet:.0f} %" in finding.text
 
 
-def test_processes_beyond_the_cpus_are_left_open(tmp_path: Path) -> None:
+def test_processes_beyond_the_cpus_are_left_open(tmp_path):
     """4 processes on 2 CPUs cannot show what they did on 8; on 8 CPUs they are compared."""
     load = load_label("E2", processes.FOUR)
     runs = twice("1x1", load, 10, server_cpu=1.0) + twice("4x1", load, 20, server_cpu=1.95)
@@ -112,14 +112,14 @@ def test_processes_beyond_the_cpus_are_left_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rate", "words", "verdict"), [(8, "lowered", "agrees"), (10, "did not change", "open")])
-def test_threads_on_a_cpu_bound_application(tmp_path: Path, rate: float, words: str, verdict: str) -> None:
+def test_threads_on_a_cpu_bound_application(tmp_path, rate, words, verdict):
     load = load_label("E2", processes.FOUR)
     runs = twice("2x1", load, 10) + twice("2x4", load, rate)
     finding = find(list(processes.report(results(tmp_path, *runs)).findings), "the claim that threads")
     assert (finding.verdict, words in finding.text) == (verdict, True)
 
 
-def test_published_orders_of_servers(tmp_path: Path) -> None:
+def test_published_orders_of_servers(tmp_path):
     """Orders that hold, are reversed and are undecided are counted; the reversed ones are named."""
     load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
     runs = [
@@ -140,7 +140,7 @@ def test_published_orders_of_servers(tmp_path: Path) -> None:
     ("load", "used", "mean", "verdict"),
     [(0.95, 1.3, 0.4, "agrees"), (0.95, 1.95, 0.4, "open"), (0.5, 1.3, 0.4, "open"), (0.95, 1.3, 0.1, "differs")],
 )
-def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, verdict: str) -> None:
+def test_the_costly_case(tmp_path, load, used, mean, verdict):
     """It is explained only by a saturated interpreter with CPUs to spare."""
     uneven = observed({1: 0.78, 2: 0.22}, interpreter_load=load, cost=0.5, response_time=0.3)
     runs = [
@@ -154,7 +154,7 @@ def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, 
     assert "evening out saved 50 %" in cost.text
 
 
-def test_interpreter_effects_need_cpus_to_spare(tmp_path: Path) -> None:
+def test_interpreter_effects_need_cpus_to_spare(tmp_path):
     """2x8 serves more, and fewer threads wait for an interpreter. On 2 CPUs, 4x8 is bound by the CPUs first."""
     waiting = observed({1: 1.0}, interpreter_load=0.99, waits={"interpreter_lock": 1.7})
     runs = twice("1x16", E4, 33, mean=0.18, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
@@ -173,7 +173,7 @@ def test_interpreter_effects_need_cpus_to_spare(tmp_path: Path) -> None:
     assert "interpreters" not in find(found, "response time").text
 
 
-def test_thunder_lock(tmp_path: Path) -> None:
+def test_thunder_lock(tmp_path):
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.7, 2: 0.3}))
     runs += twice("4x8, thunder-lock", E4, 40, mean=0.3, observed=observed())
     (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8"], ", thunder-lock")
@@ -201,12 +201,12 @@ def test_thunder_lock(tmp_path: Path) -> None:
         ([1, 1], [2], 0),
     ],
 )
-def test_ranges_that_touch_have_no_order(first: list[float], second: list[float], sign: int) -> None:
+def test_ranges_that_touch_have_no_order(first, second, sign):
     """An order counts only if no repetition contradicts it; a single run decides nothing."""
     assert order(spread(first), spread(second)) == sign
 
 
-def test_a_ratio_has_the_range_that_the_repetitions_allow() -> None:
+def test_a_ratio_has_the_range_that_the_repetitions_allow():
     """From the lowest over the highest to the highest over the lowest."""
     found = ratio(spread([8, 12]), spread([4, 5]))
     assert (found.low, found.high) == (8 / 5, 12 / 4)
@@ -225,16 +225,14 @@ def test_a_ratio_has_the_range_that_the_repetitions_allow() -> None:
         (3.0, [0, 0], [1, 1], "open", "A run had no answers."),
     ],
 )
-def test_a_change_is_compared_with_the_published_one(
-    published: float, before: list[float], after: list[float], verdict: str, words: str
-) -> None:
+def test_a_change_is_compared_with_the_published_one(published, before, after, verdict, words):
     """The same direction beyond the ranges agrees; inside them it is open if the published effect would fit too."""
     finding = compare_change("It", published, spread(before), spread(after))
     assert finding.verdict == verdict
     assert words in finding.text
 
 
-def test_the_error_rate_counts_all_kinds() -> None:
+def test_the_error_rate_counts_all_kinds():
     """Failed requests of every kind, of all requests; none without any."""
     answers = Answers(seconds=1.0, answered=90, errors={"timeout": 7, "reset": 3})
     assert error_rate(Outcome(setup="s", load="l", number=0, answers=answers)) == pytest.approx(0.1)
@@ -246,7 +244,7 @@ def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:
     return document.render(EXPERIMENTS, outcomes, machine(), directory, Length())
 
 
-def test_the_page_says_what_was_run_and_what_was_not(tmp_path: Path) -> None:
+def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     """An experiment without results names the command that runs it."""
     load = load_label("E2", processes.FOUR)
     runs = [
@@ -263,7 +261,7 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path: Path) -> None:
     assert 'not in this report: `make lab ARGS="--only E1"`' in page
 
 
-def test_every_published_experiment_is_listed(tmp_path: Path) -> None:
+def test_every_published_experiment_is_listed(tmp_path):
     """Also those that are gone, with the reason."""
     page = written(tmp_path, {})
     for experiment in published.EXPERIMENTS:

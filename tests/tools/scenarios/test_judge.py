@@ -37,7 +37,7 @@ def compare(expected: Expected, *findings: tuple[str, str], **limits: float) -> 
     return list(differences(row, read_document(document(*findings, **limits), 0, row)))
 
 
-def test_as_expected() -> None:
+def test_as_expected():
     """Other programs count only where they are expected. A finding that stands twice is a difference."""
     expected = Expected("warning", ("saturation",), words=("raise",), not_words=("lower",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), threads=1.1) == []
@@ -48,7 +48,7 @@ def test_as_expected() -> None:
     assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
 
 
-def test_every_difference_is_named() -> None:
+def test_every_difference_is_named():
     """Outcome, first finding, missing and forbidden words, and the limit are named one by one."""
     expected = Expected("ok", also=("reloaded",), words=("lower",), not_words=("raise",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), interpreters=1.1, threads=2.0) == [
@@ -61,7 +61,7 @@ def test_every_difference_is_named() -> None:
     ]
 
 
-def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:
+def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load():
     """One thread stays one and several stay several; rates follow size and service time; events stay in the check."""
     for row in ROWS:
         for seed in range(20):
@@ -77,7 +77,7 @@ def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> Non
                     assert after.rate * after.io_ms / varied.server.capacity == pytest.approx(share)
 
 
-def test_a_variation_is_the_same_for_the_same_seed() -> None:
+def test_a_variation_is_the_same_for_the_same_seed():
     """Another seed gives other arrivals and other service times."""
     row = ROWS[0]
     assert vary(row, 1) == vary(row, 1)
@@ -86,7 +86,7 @@ def test_a_variation_is_the_same_for_the_same_seed() -> None:
     assert first.io_ms != second.io_ms
 
 
-def test_the_text_of_a_row_says_what_was_expected_and_seen() -> None:
+def test_the_text_of_a_row_says_what_was_expected_and_seen():
     """A row that was not run says why; a server that was not judged has its reason as text."""
     row = replace(ROWS[0], why="Because.")
     assert "Not run: no root" in full_text(Result(row, None, skipped="no root"))
@@ -96,13 +96,13 @@ def test_the_text_of_a_row_says_what_was_expected_and_seen() -> None:
     assert "    Cannot be read." in text
 
 
-def test_rows_are_found_by_a_part_of_their_name() -> None:
+def test_rows_are_found_by_a_part_of_their_name():
     """A text selects all rows whose name contains it; without a text, the whole table of over 40 rows is selected."""
     assert [row.name for row in find_rows(["KILL -9 of the master"])] == ["kill -9 of the master"]
     assert len(find_rows([])) == len(ROWS) >= 40
 
 
-def test_all_that_is_written_is_read() -> None:
+def test_all_that_is_written_is_read():
     terminal = Terminal()
     program = "print('x' * 200_000 + 'watching for 2 s more', end='')"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=terminal.fd)

@@ -35,7 +35,7 @@ def with_routes(*routes: Route) -> Server:
     return msgspec.structs.replace(HOT, routes=routes)
 
 
-def test_the_page_has_every_route() -> None:
+def test_the_page_has_every_route():
     """With busy threads, their share, requests in service and the oldest, which is marked if it is as old as a stuck
     thread. A filter leaves its matches."""
     page = route_page(with_routes(EXPORT, ORDER, OTHER), "", 80)
@@ -60,12 +60,12 @@ def test_the_page_has_every_route() -> None:
         (with_routes(EXPORT), "nothing", "No route matches the filter."),
     ],
 )
-def test_a_page_without_routes_says_why(server: Server, text: str, sentence: str) -> None:
+def test_a_page_without_routes_says_why(server, text, sentence):
     """Routes that are off are not the same as threads that are idle."""
     assert [row.plain for row in route_page(server, text, 80).rows] == [sentence]
 
 
-def test_the_head_names_the_routes_that_fit() -> None:
+def test_the_head_names_the_routes_that_fit():
     """They hold busy threads, not requests; a server without routes has no line, and no hint of their key."""
     server = with_routes(EXPORT, ORDER, OTHER)
     assert [line.plain for line in route_lines(server, 120)] == [
@@ -83,7 +83,7 @@ def test_the_head_names_the_routes_that_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["GET /\x1b[31mred\u202e", "GET /データベース/" * 20, "x" * 300])
-def test_any_route_fits(name: str) -> None:
+def test_any_route_fits(name):
     """Paths are data of strangers: hostile, wide and long ones neither widen a line nor reach the terminal."""
     server = with_routes(msgspec.structs.replace(EXPORT, route=name))
     for width in (20, 40, 80):
@@ -95,14 +95,14 @@ def test_any_route_fits(name: str) -> None:
 @pytest.mark.parametrize(
     ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by other programs; 0.25 idle."), (None, None)]
 )
-def test_cpu_in_use(idle: float | None, line: str | None) -> None:
+def test_cpu_in_use(idle, line):
     """One line has the three parts; there is none if the kernel does not report them."""
     watch = ScriptedWatch().seconds(simulated_server.Server(idle=idle, others=1.75), 5)
     text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
     assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])
 
 
-def test_the_lines_of_code_are_a_page() -> None:
+def test_the_lines_of_code_are_a_page():
     """Each with its time of a request, where it is and what it waits for; a filter matches the text."""
     states = (CodeState(state="backend", share=0.6),)
     line = CodeLine(
@@ -154,7 +154,7 @@ EVENTS = (
 )
 
 
-def test_events_are_shown_with_the_time_of_this_place() -> None:
+def test_events_are_shown_with_the_time_of_this_place():
     """The title has the zone; events of today have a clock time, older ones the day, all their age and evidence."""
     page = event_page(EVENTS, "", 80, EPOCH + 75.0)
     assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
@@ -165,7 +165,7 @@ def test_events_are_shown_with_the_time_of_this_place() -> None:
     ]
 
 
-def test_events_of_a_server_are_a_page() -> None:
+def test_events_of_a_server_are_a_page():
     """The page has the verdict above the events; a filter matches their text or kind."""
     model = screen_model(msgspec.structs.replace(hot(), events=EVENTS))
     page = Navigation(view="events", server=(0, "shop"), chosen=True)
@@ -192,7 +192,7 @@ def trend(points: int) -> Trend:
     )
 
 
-def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
+def test_charts_of_load_headroom_wait_and_busy_threads():
     """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill; unknown values are named, and
     the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
@@ -211,12 +211,12 @@ def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 10), (80, 24), (200, 50)])
-def test_charts_fit(width: int, height: int) -> None:
+def test_charts_fit(width, height):
     for points in (1, 7, 240):
         drawn = plot_lines(trend(points), width, height)
         assert max(line.cell_len for line in drawn) <= width
         assert len(drawn) <= max(height, 9)
 
 
-def test_no_history_yet() -> None:
+def test_no_history_yet():
     assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]

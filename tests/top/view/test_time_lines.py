@@ -25,7 +25,7 @@ from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Destination, Waits
-from uwsgi_headroom.record import STATES, State
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
@@ -49,7 +49,7 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
     return found[0].plain, found[1].plain
 
 
-def test_figures_and_a_bar() -> None:
+def test_figures_and_a_bar():
     """Parts are in the order of their sizes, named in both lines, with their own unit; requests that never end are
     threads."""
     figures, bar = drawn(KNOWN_WAITS, 100)
@@ -63,7 +63,7 @@ def test_figures_and_a_bar() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
-def test_each_part_is_as_long_as_its_share(width: int) -> None:
+def test_each_part_is_as_long_as_its_share(width):
     """The bar fills the line, and each part differs from its share by less than one column."""
     _, bar = drawn(KNOWN_WAITS, width)
     assert cell_len(bar) == width
@@ -74,7 +74,7 @@ def test_each_part_is_as_long_as_its_share(width: int) -> None:
         assert abs(length - len(parts) * share / sum(shares)) < 1
 
 
-def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
+def test_an_ellipsis_replaces_figures_that_do_not_fit():
     """No figure is cut in its middle, for that would be another figure."""
     whole, _ = drawn(KNOWN_WAITS, 100)
     for width in range(30, 100):
@@ -86,7 +86,7 @@ def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["データベース", "a\x1b[31mb", "x" * 300])
-def test_any_name_of_a_backend_fits(name: str) -> None:
+def test_any_name_of_a_backend_fits(name):
     """Wide, hostile and long names neither widen the bar nor reach the terminal unescaped."""
     for width in (24, 40, 80):
         for line in drawn(waits({"backend": 2.0, "cpu": 1.0}, {name: 2.0}), width):
@@ -95,7 +95,7 @@ def test_any_name_of_a_backend_fits(name: str) -> None:
 
 
 @pytest.mark.parametrize("colour", [True, False])
-def test_the_bar_needs_no_colour(colour: bool) -> None:
+def test_the_bar_needs_no_colour(colour):
     """Edges and names are the same with and without colours, also in a terminal without UTF-8."""
     found = time_lines(with_waits(hot()), 80)
     painted = Painter(colour=colour, styles=True, unicode=False).paint(found[1], 80)
@@ -105,7 +105,7 @@ def test_the_bar_needs_no_colour(colour: bool) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_state_can_be_drawn(state: State) -> None:
+def test_every_state_can_be_drawn(state):
     """A server whose requests do one thing alone has a bar of one part."""
     figures, bar = drawn(waits({state: 3.0}), 80)
     assert figures.startswith("time         30 ms: ")
@@ -116,7 +116,7 @@ def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
     return lines(screen_model(server), AT_IT, width, height)
 
 
-def test_the_lines_are_below_what_is_served() -> None:
+def test_the_lines_are_below_what_is_served():
     """At 80x24 nothing else of the head is lost; at 40x10 they are left out before what users wait and a worker."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
     start = words.index(["served"])
@@ -128,7 +128,7 @@ def test_the_lines_are_below_what_is_served() -> None:
     assert any(line.split()[:1] == ["4"] for line in shown)
 
 
-def test_between_them_the_figures_stay() -> None:
+def test_between_them_the_figures_stay():
     """If one of the lines fits, it is the one with the figures: a bar without them says less."""
     heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
     figures = [any(line.startswith("time") for line in shown) for shown in heights]
@@ -139,7 +139,7 @@ def test_between_them_the_figures_stay() -> None:
     assert bars[-1]
 
 
-def test_the_reason_is_shown_only_where_there_is_room() -> None:
+def test_the_reason_is_shown_only_where_there_is_room():
     """The reason takes no row from a worker; a pipe has room."""
     few, many = with_reason(hot(), WHY), with_reason(hot(20), WHY)
     reason = "time         not known: no permission to see what uWSGI's threads wait for"
@@ -149,7 +149,7 @@ def test_the_reason_is_shown_only_where_there_is_room() -> None:
     assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
 
 
-def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
+def test_the_whole_reason_is_on_the_page_of_advice_once():
     """A part that is not known is not called the whole."""
     at_advice = replace(AT_IT, view="findings")
     for server, begin in (
@@ -161,7 +161,7 @@ def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
         assert text.count("give the exporter CAP_SYS_PTRACE.") == 1
 
 
-def test_no_line_without_the_section() -> None:
+def test_no_line_without_the_section():
     """An exporter of an earlier version gives no reason; one that was set not to look has it on the page of advice
     alone."""
     server = msgspec.structs.replace(hot(), unknown=())
@@ -175,7 +175,7 @@ def test_no_line_without_the_section() -> None:
     assert any("off: run the exporter with --waits" in line for line in advice)
 
 
-def test_stuck_requests_stand_beside_the_time() -> None:
+def test_stuck_requests_stand_beside_the_time():
     """They are in the bar's threads, but not in the time of a request."""
     section = msgspec.structs.replace(KNOWN_WAITS, stuck=0.5)
     line = stuck_line(with_waits(hot(), section), 80)
@@ -187,7 +187,7 @@ def test_stuck_requests_stand_beside_the_time() -> None:
     assert narrow.cell_len <= 40
 
 
-def test_what_requests_wait_for_outside_is_named() -> None:
+def test_what_requests_wait_for_outside_is_named():
     """A line below the bar at 80 columns by 24 lines, which any address fits."""
     destination = Destination(
         state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
@@ -226,19 +226,19 @@ def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]
         (30, "p95 480 ms"),
     ],
 )
-def test_as_much_about_the_percentiles_as_fits(width: int, text: str) -> None:
+def test_as_much_about_the_percentiles_as_fits(width, text):
     """A narrow terminal leaves out what the figures are, p90, then intervals of long percentiles, then p50."""
     assert drawn_head(with_response_times(HOT), width) == [f"response     {text}"]
 
 
-def test_a_sparkline_of_the_95th_percentile() -> None:
+def test_a_sparkline_of_the_95th_percentile():
     """It is at the right end of the line if there is room."""
     trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
     assert drawn_head(with_response_times(HOT), 160, trend)[0].endswith("  ▄▅▆▇██ 40s")
     assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith("1.2 s)")
 
 
-def test_no_line_without_percentiles() -> None:
+def test_no_line_without_percentiles():
     """An older exporter's document has none; of a server that is down they are not current."""
     older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
     assert drawn_head(older, 80) == []
@@ -254,7 +254,7 @@ def _without_new_keys(server: Server) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def test_the_objective_is_below_the_percentiles() -> None:
+def test_the_objective_is_below_the_percentiles():
     """The first line has the share that missed it; at 80 by 24 the table of workers still has its rows."""
     server = with_objective(with_response_times(HOT), objective(load_multiple=1.6, load_multiple_reached=True))
     screen = lines(screen_model(server), AT_IT)
@@ -266,11 +266,11 @@ def test_the_objective_is_below_the_percentiles() -> None:
 
 
 @pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "")])
-def test_a_budget_that_burns_is_coloured(level: str | None, style: str) -> None:
+def test_a_budget_that_burns_is_coloured(level, style):
     assert objective_lines(with_objective(HOT, objective(level=level)), 80)[1].style == style
 
 
-def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too() -> None:
+def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
     """From 100 columns on; a percentile below what samples show is a bound, and one that is not known a dash."""
     short = msgspec.structs.replace(SHORT, share=0.95)
     servers = [
@@ -285,7 +285,7 @@ def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too() -> None:
     assert "P95" not in lines(screen_model(*servers), Navigation(), 80)[1]
 
 
-def test_a_chart_of_the_95th_percentile() -> None:
+def test_a_chart_of_the_95th_percentile():
     """The present value is named, or the last one; where no sample shows any, the bound is."""
     whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
     drawn = [line.plain for line in plot_lines(whole, 80, 24)]
@@ -301,7 +301,7 @@ def test_a_chart_of_the_95th_percentile() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 320])
-def test_everything_fits(width: int) -> None:
+def test_everything_fits(width):
     server = with_objective(with_response_times(HOT), objective(unjudged="not judged: " + "a reason " * 20))
     for height in (10, 24, 60):
         screen = lines(screen_model(server), AT_IT, width, height)

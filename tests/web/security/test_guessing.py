@@ -117,7 +117,7 @@ MANY = [f"10.0.{number >> 8}.{number & 255}" for number in range(1000)]
 
 @pytest.mark.parametrize(("seconds", "rate"), [(0.06, 50), (0.25, 500), (0.5, 2000)], ids=["cost 10", "12", "13"])
 @pytest.mark.parametrize("guessers", [["10.9.9.9"], MANY], ids=["its own client", "1000 clients"])
-def test_a_right_login_gets_in_with_its_second_try(seconds: float, rate: float, guessers: list[str]) -> None:
+def test_a_right_login_gets_in_with_its_second_try(seconds, rate, guessers):
     """While others guess at any rate, from wherever, also behind the same proxy: in less than ten seconds then."""
     tries, wait, beyond = simulate("10.9.9.9", guessers, rate=rate, seconds=seconds)
     assert tries <= 2
@@ -126,7 +126,7 @@ def test_a_right_login_gets_in_with_its_second_try(seconds: float, rate: float, 
 
 
 @pytest.mark.parametrize("guessers", [["10.9.9.8"], MANY[:4]], ids=["one", "four"])
-def test_guesses_that_are_repeated_too(guessers: list[str]) -> None:
+def test_guesses_that_are_repeated_too(guessers):
     """They delay other clients by one check for each client that does so, and no more."""
     tries, wait, _ = simulate("10.9.9.9", guessers, rate=2000, seconds=0.25, times=2)
     assert tries <= 2
@@ -136,7 +136,7 @@ def test_guesses_that_are_repeated_too(guessers: list[str]) -> None:
 @pytest.mark.parametrize("seconds", [0.06, 0.25, 0.5], ids=["cost 10", "12", "13"])
 @pytest.mark.parametrize("times", [2, 6], ids=["twice", "six times"])
 @pytest.mark.parametrize("guessers", [["10.9.9.9"], MANY[:50], MANY], ids=["its own client", "50", "1000 clients"])
-def test_guesses_that_are_repeated_at_once_are_younger(seconds: float, times: int, guessers: list[str]) -> None:
+def test_guesses_that_are_repeated_at_once_are_younger(seconds, times, guessers):
     """The right login was sent before them, so it is accepted within 25 seconds."""
     tries, wait, beyond = simulate("10.9.9.9", guessers, rate=100, seconds=seconds, times=times)
     assert (tries - 1) * INTERVAL + wait <= 25
@@ -144,7 +144,7 @@ def test_guesses_that_are_repeated_at_once_are_younger(seconds: float, times: in
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.25, 8.0, 64.0])
-def test_guessing_takes_a_quarter_of_a_cpu_at_most(seconds: float) -> None:
+def test_guessing_takes_a_quarter_of_a_cpu_at_most(seconds):
     """Whatever the cost of the hashes; and there are four guesses a second at most."""
 
     async def main() -> tuple[int, float, float]:
@@ -160,7 +160,7 @@ def test_guessing_takes_a_quarter_of_a_cpu_at_most(seconds: float) -> None:
     assert 3 < checks <= 2 + passed / max(0.25, 4 * seconds)
 
 
-def test_who_fails_waits_longer_each_time_and_is_forgotten() -> None:
+def test_who_fails_waits_longer_each_time_and_is_forgotten():
     """The wait doubles from a second to half a minute; five minutes without a failure end it."""
     clock = [0.0]
     waits = Throttle(lambda: clock[0])
@@ -179,7 +179,7 @@ def test_who_fails_waits_longer_each_time_and_is_forgotten() -> None:
     assert waits.seconds_to_wait("a") == 0
 
 
-def test_few_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_clients_are_remembered(monkeypatch):
     monkeypatch.setattr(login, "MOST_CLIENTS", 2)
     waits = Throttle(lambda: 0.0)
     for name in "aaaabbbbcccc":

@@ -65,7 +65,7 @@ async def statuses(login: Login, header: bytes, count: int, client: str = "10.0.
     return [(await login.judge(USERS, header, client)).status for _ in range(count)]
 
 
-async def test_a_right_password_is_checked_once(login: Login, checker: Recording) -> None:
+async def test_a_right_password_is_checked_once(login, checker):
     """Later requests need no bcrypt, from any address, until the hash changes."""
     assert await statuses(login, RIGHT, 3) == [200, 200, 200]
     assert await statuses(login, RIGHT, 1, "10.0.0.2") == [200]
@@ -76,7 +76,7 @@ async def test_a_right_password_is_checked_once(login: Login, checker: Recording
     assert len(checker.asked) == 3
 
 
-async def test_a_wrong_login_is_checked_once(login: Login, checker: Recording) -> None:
+async def test_a_wrong_login_is_checked_once(login, checker):
     """The same one again is wrong at once, at no cost; other ones are checked, until the client is slowed. Nothing of a
     password is kept."""
     wrong = header("prometheus", "unmistakable")
@@ -92,7 +92,7 @@ async def test_a_wrong_login_is_checked_once(login: Login, checker: Recording) -
     assert not login._right
 
 
-async def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address(login: Login) -> None:
+async def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address(login):
     """A slowed client still passes with a pair that is remembered."""
     await statuses(login, RIGHT, 1)
     for number in range(8):
@@ -101,7 +101,7 @@ async def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address
     assert await statuses(login, RIGHT, 2) == [200, 200]
 
 
-async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login: Login, checker: Recording) -> None:
+async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login, checker):
     """An unknown name is checked too, against a hash of a user's cost, always the same one for one name; the answer is
     the same."""
     verdicts = [await login.judge(USERS, header("nobody", password), f"10.1.0.{password}") for password in "123"]
@@ -118,7 +118,7 @@ async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login: Login, c
         assert not bcrypt.checkpw(b"x", stored)
 
 
-async def test_the_queue_is_bounded(login: Login, checker: Recording) -> None:
+async def test_the_queue_is_bounded(login, checker):
     """A client has three new passwords in the queue; all clients together twelve; the rest is answered at once."""
     checker.go.clear()
     waiting = [asyncio.ensure_future(login.judge(USERS, header("a", "first"), "10.0.9.1"))]
@@ -138,7 +138,7 @@ async def test_the_queue_is_bounded(login: Login, checker: Recording) -> None:
     assert not login._in_check
 
 
-async def test_of_repeated_logins_the_one_that_was_sent_first_goes_first() -> None:
+async def test_of_repeated_logins_the_one_that_was_sent_first_goes_first():
     """A client has three of them in the queue, and all clients together six: the younger one, or that of a client that
     was served later, gives way."""
     queue = LoginQueue()
@@ -173,7 +173,7 @@ async def test_of_repeated_logins_the_one_that_was_sent_first_goes_first() -> No
     assert [take() for _ in range(3)] == [("a", 3), ("a", 4), None]
 
 
-def test_a_token_keeps_its_first_time() -> None:
+def test_a_token_keeps_its_first_time():
     """Also beside others of its set, of which the oldest is forgotten."""
     table = TokenTable()
     tokens = [b"aa" + bytes([number]) * 8 for number in range(1, 10)]
@@ -183,9 +183,7 @@ def test_a_token_keeps_its_first_time() -> None:
     assert [table.time_of(token) for token in tokens] == [None, *range(1, 9)]
 
 
-async def test_logins_that_wait_at_the_end_are_answered(
-    caplog: pytest.LogCaptureFixture, login: Login, checker: Recording
-) -> None:
+async def test_logins_that_wait_at_the_end_are_answered(caplog, login, checker):
     """With 503, and without a word in the log; later ones too, but for remembered ones."""
     await statuses(login, RIGHT, 1)
     checker.go.clear()
@@ -199,7 +197,7 @@ async def test_logins_that_wait_at_the_end_are_answered(
     assert not caplog.records
 
 
-async def test_the_same_login_at_the_same_time_is_checked_once(login: Login, checker: Recording) -> None:
+async def test_the_same_login_at_the_same_time_is_checked_once(login, checker):
     """A browser or `top` sends several requests before the first is answered. A request that ends does not end the
     check for the others."""
     checker.go.clear()
@@ -213,7 +211,7 @@ async def test_the_same_login_at_the_same_time_is_checked_once(login: Login, che
     assert len(checker.asked) == 1
 
 
-async def test_few_pairs_are_remembered(monkeypatch: pytest.MonkeyPatch, login: Login) -> None:
+async def test_few_pairs_are_remembered(monkeypatch, login):
     monkeypatch.setattr(login_module, "MOST_REMEMBERED", 1)
 
     login._right[b"older"] = None
@@ -238,7 +236,7 @@ async def test_few_pairs_are_remembered(monkeypatch: pytest.MonkeyPatch, login: 
         (b"\xff\xff \xff", None),
     ],
 )
-def test_headers(sent: bytes, pair: tuple[bytes, bytes] | None) -> None:
+def test_headers(sent, pair):
     """Only a well-formed header of RFC 7617 has a pair, in any bytes."""
     assert parse_basic(sent) == pair
 
@@ -248,9 +246,7 @@ async def check_all(pairs: list[tuple[bytes, bytes]]) -> list[Checked]:
     return await asyncio.gather(*(checker.check(*pair, repeated=False) for pair in pairs))
 
 
-async def test_a_panic_of_bcrypt_does_not_end_the_thread(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_panic_of_bcrypt_does_not_end_the_thread(monkeypatch, caplog):
     """The password counts as wrong, the log says so once without it, and the next one is checked."""
     checkpw = bcrypt.checkpw
 
@@ -266,7 +262,7 @@ async def test_a_panic_of_bcrypt_does_not_end_the_thread(
     assert [record.message for record in caplog.records] == ["a password could not be checked"]
 
 
-async def test_real_bcrypt() -> None:
+async def test_real_bcrypt():
     """The thread compares with bcrypt: right, wrong, longer than 72 bytes as htpasswd does, with a NUL, and a salt
     that no implementation makes. It says what that cost."""
     long = b"x" * 72
@@ -283,7 +279,7 @@ async def test_real_bcrypt() -> None:
     assert [right for right, _ in checked] == [True, False, True, False, False]
 
 
-def test_clients_without_a_user_are_their_network() -> None:
+def test_clients_without_a_user_are_their_network():
     """A host has 2**64 addresses of IPv6, and a local user 2**24 of loopback, which count as one. Those of a UNIX
     socket have no name."""
     assert find_network("2001:db8::1") == find_network("2001:db8::ffff:1") != find_network("2001:db8:0:1::1")
@@ -296,7 +292,7 @@ def test_clients_without_a_user_are_their_network() -> None:
 
 
 @pytest.mark.parametrize(("listening", "connecting"), [("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "::1")])
-def test_a_local_client_is_its_user(listening: str, connecting: str) -> None:
+def test_a_local_client_is_its_user(listening, connecting):
     """From whichever address, until it closes its socket: the kernel then no longer knows whose it was."""
     family = socket.AF_INET6 if ":" in listening else socket.AF_INET
     with socket.create_server((listening, 0), family=family, dualstack_ipv6=listening == "::") as server:
@@ -310,7 +306,7 @@ def test_a_local_client_is_its_user(listening: str, connecting: str) -> None:
 
 
 @as_root
-def test_two_local_users() -> None:
+def test_two_local_users():
     """One cannot pass as the other."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.seteuid(NOBODY)

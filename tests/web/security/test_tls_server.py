@@ -10,7 +10,6 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -50,7 +49,7 @@ def client_hello(server: SecureServer) -> bytes:
     return outgoing.read()
 
 
-def test_only_the_right_login_passes(server: SecureServer) -> None:
+def test_only_the_right_login_passes(server):
     """All others have the same answer. A huge one is refused by the limits of a head, over TLS too."""
     refused = [server.get(login=login) for login in ("", "prometheus:wrong", f"nobody:{PASSWORD}")]
     assert [status for status, _ in refused] == [401, 401, 401]
@@ -62,7 +61,7 @@ def test_only_the_right_login_passes(server: SecureServer) -> None:
         assert client.getresponse().status == 431
 
 
-def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
+def test_each_answer_has_the_configured_headers(server):
     """Refusals too; and a refusal asks for a login."""
     for login, status in ((LOGIN, 200), ("", 401)):
         client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
@@ -78,7 +77,7 @@ def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
 @pytest.mark.parametrize(
     "value", ["Basic !!!", "Basic", "Bearer x", "Basic " + "QUFB" * 1500, "\xff\xfe", "Basic Og=="]
 )
-def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
+def test_rubbish_instead_of_a_login(server, value):
     client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
     with contextlib.closing(client):
         client.request("GET", "/", headers={"Authorization": value.encode("latin-1")})
@@ -86,7 +85,7 @@ def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"G", b"POST /x HTTP/1.0\r\n\r\n", b"OPTIONS"])
-def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes) -> None:
+def test_plain_http_is_answered_in_plain_text(server, sent):
     """As Go's servers do."""
     answer = exchange(server, sent)
     assert answer.startswith(b"HTTP/1.0 400 Bad Request\r\n")
@@ -94,7 +93,7 @@ def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes)
 
 
 @pytest.mark.parametrize("sent", [b"\0" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16" * 40_000, b"\x16\x03\x01\xff\xff"])
-def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
+def test_rubbish_ends_the_connection(server, caplog, sent):
     with socket.create_connection(server.address, timeout=60) as client, contextlib.suppress(ConnectionError):
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
@@ -104,7 +103,7 @@ def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCap
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_handshake_in_small_pieces_is_complete(server: SecureServer) -> None:
+def test_a_handshake_in_small_pieces_is_complete(server):
     """Its first byte alone decides that it is TLS."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = server.trust().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -123,7 +122,7 @@ def test_a_handshake_in_small_pieces_is_complete(server: SecureServer) -> None:
         assert tls.version() == "TLSv1.3"
 
 
-def test_old_versions_and_renegotiation(server: SecureServer) -> None:
+def test_old_versions_and_renegotiation(server):
     """TLS 1.2 is accepted, nothing older; OpenSSL refuses renegotiation."""
     for version, accepted in ((ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_1, False)):
         context = server.trust()
@@ -140,7 +139,7 @@ def test_old_versions_and_renegotiation(server: SecureServer) -> None:
     assert server.live.active.context.options & ssl.OP_NO_RENEGOTIATION
 
 
-def test_wrong_passwords_do_not_hold_up_a_remembered_login(server: SecureServer) -> None:
+def test_wrong_passwords_do_not_hold_up_a_remembered_login(server):
     """Many guesses in parallel are answered, most without a check; a scrape passes meanwhile and afterwards."""
     assert server.get(login=LOGIN)[0] == 200
 
@@ -158,7 +157,7 @@ def test_wrong_passwords_do_not_hold_up_a_remembered_login(server: SecureServer)
     assert 429 in guesses
 
 
-def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_handshakes_take_no_place_for_long(tmp_path, monkeypatch):
     """Clients that send nothing, or half a ClientHello, are closed for a new one when all places are taken, and after
     a time in any case. They count from the first moment."""
     with secure_server(tmp_path, TLS, connections=8) as server, contextlib.ExitStack() as stack:
@@ -182,7 +181,7 @@ def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pyt
         assert not server.server.connections
 
 
-def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_receives_nothing_is_closed(tmp_path, monkeypatch):
     """The limit on stalled responses holds over TLS; who is slow for twice as long gets everything. The slow client is
     of this process, which may wait for a CPU for a second: its limit is longer."""
     with secure_server(tmp_path, TLS) as server:
@@ -206,7 +205,7 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
             assert (received > 4_000_000) == complete
 
 
-def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
+def test_an_end_does_not_wait_for_half_handshakes(tmp_path):
     """Nor for a connection that is idle."""
     with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=60) as client:
         client.sendall(client_hello(server)[:50])
@@ -215,13 +214,13 @@ def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
         assert client.recv(10) == b""
 
 
-def test_a_rate_limit(tmp_path: Path) -> None:
+def test_a_rate_limit(tmp_path):
     """A burst passes, the next request has to wait; whether it has a login does not matter."""
     with secure_server(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n" + USERS) as server:
         assert [server.get(login=LOGIN, tls=False)[0] for _ in range(3)] == [200, 200, 429]
 
 
-def test_a_login_without_tls(tmp_path: Path) -> None:
+def test_a_login_without_tls(tmp_path):
     """TLS at a plain port ends; a login works without TLS; a user added later can log in without a restart."""
     with secure_server(tmp_path, USERS) as server:
         assert server.get(tls=False)[0] == 401
@@ -250,7 +249,7 @@ def test_a_login_without_tls(tmp_path: Path) -> None:
         (MUTUAL.replace("RequireAndVerifyClientCert", "RequestClientCert"), "stranger", 200),
     ],
 )
-def test_client_certificates(tmp_path: Path, config: str, client: str, status: int) -> None:
+def test_client_certificates(tmp_path, config, client, status):
     with secure_server(tmp_path, config) as server:
         try:
             seen = server.get(client=client)[0]
@@ -259,13 +258,13 @@ def test_client_certificates(tmp_path: Path, config: str, client: str, status: i
         assert seen == status
 
 
-def test_a_client_without_a_certificate_learns_why(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_learns_why(tmp_path):
     """The alert of TLS reaches it."""
     with secure_server(tmp_path, MUTUAL) as server, pytest.raises(ssl.SSLError, match="certificate required"):
         server.get()
 
 
-def test_a_certificate_changes_during_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_changes_during_traffic(tmp_path, monkeypatch):
     """A renewed certificate is served without a restart; an open connection goes on; a broken one changes nothing."""
     monkeypatch.setattr(live_config, "LOOK_SECONDS", 0.05)
     with secure_server(tmp_path, TLS) as server:

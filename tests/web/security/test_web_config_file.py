@@ -68,7 +68,7 @@ def opened(name: str, directory: Path) -> Active | ConfigError:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_accepted_as_by_the_toolkit(name: str, directory: Path) -> None:
+def test_a_file_is_accepted_as_by_the_toolkit(name, directory):
     """Each file is accepted or refused as the toolkit does, except those listed with a reason; and what both accept
     has TLS and a login with both or with none."""
     expected = RECORD[name]
@@ -87,7 +87,7 @@ def test_a_file_is_accepted_as_by_the_toolkit(name: str, directory: Path) -> Non
     assert certificate_required == (expected.get("request_error") == "certificate required")
 
 
-def test_each_file_is_recorded(tmp_path: Path) -> None:
+def test_each_file_is_recorded(tmp_path):
     """A file that would block the reader is refused."""
     assert set(FILES) == set(RECORD)
     assert {*ONLY_THE_TOOLKIT_ACCEPTS, *ONLY_WE_ACCEPT} <= set(FILES)
@@ -111,7 +111,7 @@ def test_each_file_is_recorded(tmp_path: Path) -> None:
         ("basic_auth_users:\n  a: secret\n", 2, "uwsgi-headroom hash-password"),
     ],
 )
-def test_a_mistake_is_reported_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_mistake_is_reported_with_its_line(tmp_path, text, line, words):
     path = tmp_path / "web.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -121,7 +121,7 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, text: str, line: in
     assert "secret" not in str(error.value)
 
 
-def test_what_a_file_means(tmp_path: Path) -> None:
+def test_what_a_file_means(tmp_path):
     """Paths are relative to the file; Go's names become OpenSSL's; a header of two lines becomes one."""
     path = tmp_path / "web.yml"
     path.write_text(
@@ -157,14 +157,14 @@ def look(live: LiveConfig) -> None:
     live.look()
 
 
-def test_nothing_is_read_again_without_a_change(live: LiveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_again_without_a_change(live, monkeypatch):
     monkeypatch.setattr(live_config, "load_web_config", None)
     active = live.active
     look(live)
     assert live.active is active
 
 
-def test_a_renewed_certificate_is_taken_over(live: LiveConfig, tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_taken_over(live, tmp_path):
     """The context is another one as soon as both files have been still for one look."""
     before = live.active.context
     write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
@@ -174,7 +174,7 @@ def test_a_renewed_certificate_is_taken_over(live: LiveConfig, tmp_path: Path) -
     assert live.active.context is not before
 
 
-def test_a_half_renewed_certificate_is_not(live: LiveConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_half_renewed_certificate_is_not(live, tmp_path, caplog):
     """A certificate without its key is logged once and changes nothing; the key makes it good."""
     before = live.active.context
     renewed = authority().issue_cert("127.0.0.1")
@@ -215,9 +215,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", BREAKS)
-def test_the_last_good_configuration_stays(
-    live: LiveConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+def test_the_last_good_configuration_stays(live, tmp_path, caplog, kind):
     """A file that is broken, gone or weaker than before changes nothing and is logged once; then a good one counts."""
     active = live.active
     change, words = BREAKS[kind]
@@ -236,7 +234,7 @@ def test_the_last_good_configuration_stays(
     assert live.config.users == {b"other": HASH.encode()}
 
 
-def test_an_error_of_ours_does_not_end_the_thread(live: LiveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_does_not_end_the_thread(live, monkeypatch):
     """Whatever happens at a look, the next one follows, and the configuration stays."""
     active = live.active
 
@@ -249,7 +247,7 @@ def test_an_error_of_ours_does_not_end_the_thread(live: LiveConfig, monkeypatch:
     assert live.active is active
 
 
-def test_tls_does_not_begin_while_running(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_does_not_begin_while_running(tmp_path, caplog):
     """The listeners keep their scheme until a restart."""
     write_certificates(tmp_path)
     (tmp_path / "web.yml").write_text(USERS)
@@ -264,9 +262,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_an_expired_certificate_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_certificate_is_logged(tmp_path, caplog, monkeypatch):
     write_certificates(tmp_path)
     write_pair(tmp_path, "server", issue(-2, -1))
     (tmp_path / "web.yml").write_text(TLS)
@@ -307,7 +303,7 @@ def issue(begins: float, ends: float) -> trustme.LeafCert:
         (-10, 365 * 90, None),  # a date after 2049 has another form
     ],
 )
-def test_dates(begins: float, ends: float, said: str | None) -> None:
+def test_dates(begins, ends, said):
     """They are those of the certificate in the file whose time ends first, which is the server's own here."""
     text = b"".join(blob.bytes() for blob in issue(begins, ends).cert_chain_pems).decode()
     problem = describe_dates(text)
@@ -315,5 +311,5 @@ def test_dates(begins: float, ends: float, said: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"])
-def test_dates_that_cannot_be_read(text: str) -> None:
+def test_dates_that_cannot_be_read(text):
     assert describe_dates(text) is None
