@@ -77,8 +77,7 @@ EXPECTED = {("audit", 6): {"lock"}, ("query", 4): {"sleep"}}
 
 
 def test_lines_of_a_running_server(application):
-    """Page and API have the lines; metrics the functions; findings the line of those who wait, of the one that has the
-    lock, and of a request that is stuck. Workers that are replaced meanwhile change nothing."""
+    """Page and API have the lines."""
     touched = application.parent / "reload"
     touched.touch()
     options = ("--processes", "2", "--threads", "4", "--touch-reload", str(touched), "--worker-reload-mercy", "2")

@@ -127,8 +127,7 @@ def test_queries(path, known):
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts(path, known):
-    """Names in prose may leave the end open (`uwsgi_worker_`). The migration table names theirs, and has tests of its
-    own."""
+    """Names in prose may leave the end open (`uwsgi_worker_`)."""
     names = names_in_text(path.read_text())
     if path.name == "MIGRATION.md":
         names -= set(rows())

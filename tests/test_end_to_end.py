@@ -155,8 +155,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(bad_inputs, name):
-    """Every server is up or down. A server that is down has a series besides its verdict and counters, one log line,
-    and its reason on the page."""
+    """Every server is up or down."""
     running, scrapes, page = bad_inputs
     for series in scrapes:
         assert series[f'uwsgi_up{{server="{name}"}}'] == CASES[name]

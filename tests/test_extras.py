@@ -36,8 +36,7 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_in_an_environment_of_pip_or_pipx(prefix):
-    """The pip of the Python that runs, with every package that is missing; pipx by the environment's name, which may
-    have a suffix."""
+    """The pip of the Python that runs, with every package that is missing."""
     said = extras.describe_missing(["jinja2", "numpy"])
     assert said == f"jinja2, numpy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'numpy>=1.26,<3'"
     (prefix / "pipx_metadata.json").write_text("{}")

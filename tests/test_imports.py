@@ -93,8 +93,7 @@ def _named(path: Path) -> list[str]:
 
 
 def test_what_a_module_does_not_load():
-    """Those that read and judge work without Prometheus' client and the web server; settings, without what is set; an
-    exporter without a history file, without a database; the kernel's facts, without a reading."""
+    """Those that read and judge work without Prometheus' client and the web server."""
     modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
     assert _load(FACES, modules.split()) == {}
     modules = "defaults parsers precedence servers settings slo yaml_file"

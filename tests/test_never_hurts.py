@@ -226,8 +226,7 @@ def test_uwsgi_respawns_a_killed_worker(server, situation):
 
 @situations
 def test_nobody_waits_longer_than_the_deadline(server, situation):
-    """Another reader of the same stats server never waits long, while the exporter runs and after its end. After the
-    situation, the exporter samples as before."""
+    """Another reader of the same stats server never waits long, while the exporter runs and after its end."""
     longest = 0.0
     with stoppable_exporter(server.stats) as running:
         with situation(running):

@@ -77,8 +77,7 @@ def test_a_bar_is_as_long_as_its_part(value, of, cells):
 
 
 def test_a_spark_has_gaps_where_nothing_is_known():
-    """The largest value is the highest bar, unless a maximum is given. Values are shrunk to means without gaps; the
-    oldest group may be smaller."""
+    """The largest value is the highest bar, unless a maximum is given."""
     assert sparkline([0.0, None, 4.0, 8.0]) == "▁ ▅█"
     assert sparkline([1.0, 20.0], 10.0) == "▁█"
     assert sparkline([0.0, 0.0]) == "▁▁"

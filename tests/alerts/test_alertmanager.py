@@ -322,8 +322,7 @@ def test_what_is_over_meanwhile_is_told_beside_what_is_not(running):
 
 
 def test_a_whole_mail_is_kept():
-    """It is kept as it was sent, with lines that begin with a dot. Half a mail is dropped, and nothing waits for the
-    rest."""
+    """It is kept as it was sent, with lines that begin with a dot."""
     with mailbox() as box:
         with smtplib.SMTP("127.0.0.1", box.port) as client:
             client.sendmail("a@example.org", "b@example.org", "Subject: hello\r\n\r\n.dot\r\n")

@@ -83,8 +83,7 @@ def test_alerts_are_few():
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_an_alert_says_what_is_needed(alert):
-    """The summary says what is wrong and where, in one line; the description begins with the act, and has two lines at
-    most. No text asks Prometheus, names a PID, or changes which alert it is."""
+    """The summary says what is wrong and where, in one line."""
     annotations = alert["annotations"]
     for name, text in annotations.items():
         assert text.count("{{") == text.count("}}"), name
@@ -156,8 +155,7 @@ def test_runbooks_are_short():
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_a_runbook_has_its_parts(book):
-    """A runbook has the problem and its effect on users in a line; what it means, what to verify, and what to do
-    afterwards. `check` and the alert say how to fix it."""
+    """A runbook has the problem and its effect on users in a line."""
     text = book.read_text()
     title, summary, *_ = text.split("\n\n")
     assert title == f"# {book.stem}"

@@ -96,9 +96,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
 
 @pytest.mark.integration
 def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
-    """Every printed address answers, and its line fits 80 columns. Prometheus scrapes the exporter, evaluates every
-    shipped rule without error, and knows the Alertmanager. A second demo reports that this one has its port.
-    """
+    """Every printed address answers, and its line fits 80 columns."""
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()

@@ -46,8 +46,7 @@ def test_loads_survive_the_command_line():
 
 @pytest.mark.integration
 def test_load_moves_the_counters(served):
-    """uWSGI has served the requests that the load counts as answered, to both kinds of clients. An exception is no
-    answer."""
+    """uWSGI has served the requests that the load counts as answered, to both kinds of clients."""
     before = served.count("requests")
     tally = run_until(served, [Load(clients=2, path="/pong"), Load(rate=50, path="/pong")], lambda t: t.answered > 20)
     assert served.count("requests") - before >= tally.answered
@@ -58,8 +57,7 @@ def test_load_moves_the_counters(served):
 
 @pytest.mark.integration
 def test_clients_with_limits(served):
-    """Arrivals beyond the bound are left out; clients leave when their patience ends, and leave the server with the
-    request; a client reads no answer before its time."""
+    """Arrivals beyond the bound are left out."""
     tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
     assert served.count("in_request") <= 2
     assert tally.refused == 0

@@ -146,16 +146,14 @@ STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 @pytest.mark.integration
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
-    """The scene's finding leads; a scene without one has no finding above info, except those that the machine
-    causes."""
+    """The scene's finding leads."""
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
-    """Unevenness is the verdict. If other programs take the CPU that would saturate an interpreter, they are the
-    verdict."""
+    """Unevenness is the verdict."""
 
     def is_hot(document: Document) -> bool:
         shares = [worker["share"] or 0.0 for worker in document["workers"]]
@@ -219,8 +217,7 @@ def test_emperor_throttles_the_broken_vassal(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_async_is_full_or_says_what_to_install(request):
-    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU; without gevent the scene
-    refuses to start, and says why."""
+    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU."""
     scene = find_scene("async")
     if reason := why_not(scene):
         assert f"{UWSGI.with_name('python')} -m pip install gevent" in reason

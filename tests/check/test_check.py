@@ -59,10 +59,7 @@ def clients(*ports: int, path: str) -> Iterator[None]:
 
 
 def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly():
-    """With seven requests of nine to one worker's socket, check reports the worker, the cost and advice.
-
-    The load of the interpreter depends on the machine; the verdict must follow from it.
-    """
+    """With seven requests of nine to one worker's socket, check reports the worker, the cost and advice."""
     hot, calm = free_port(), free_port()
     options = ["--processes", "2", "--threads", "8", "--map-socket", "2:1", "--map-socket", "3:2"]
     options += ["--http-socket", f"127.0.0.1:{hot}", "--http-socket", f"127.0.0.1:{calm}"]
@@ -96,11 +93,7 @@ def burners(count: int) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it():
-    """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them; what the kernel leaves
-    the workers in any case is left.
-
-    How much CPU is idle before depends on the machine; headroom must follow from it.
-    """
+    """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them."""
     cpus = len(os.sched_getaffinity(0))
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?cpu_ms=2&io_ms=50"):
         before = json.loads(run("check", server.stats, "--seconds", "5", "--format", "json").stdout)

@@ -171,8 +171,7 @@ def test_a_full_host_is_said_once():
 
 
 def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
-    """In one line, cut at a whole word with an ellipsis. What a full host lacks is said once for each host, and its
-    servers have no line for it."""
+    """In one line, cut at a whole word with an ellipsis."""
 
     def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
         server = busy_server(name)

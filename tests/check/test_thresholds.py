@@ -57,8 +57,7 @@ def test_times_above_their_maximum():
 
 
 def test_the_gravest_decides():
-    """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict. Of several, the
-    gravest is the verdict."""
+    """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict."""
     server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
@@ -114,8 +113,7 @@ def test_a_percentile_above_its_maximum(limits, status):
 
 
 def test_a_percentile_within_its_maximum_without_an_estimate():
-    """`under 160 ms` is less than any maximum that is judged; of shorter requests, the mean proves it or leaves it
-    unknown."""
+    """`under 160 ms` is less than any maximum that is judged."""
     section = percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))
     judged = apply_thresholds(with_response_times(busy_server(), section), Thresholds(max_p95=Threshold(0.4)))
     assert judged.status == "ok"

@@ -180,8 +180,7 @@ def application(environ, start_response):
 @pytest.mark.integration
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_reload_at_the_end(ends):
-    """A check waits until uWSGI has loaded its application again, for as long again at most; if uWSGI is still loading
-    it then, the verdict says so. A reload brings a removed socket file back."""
+    """A check waits until uWSGI has loaded its application again, for as long again at most."""
     options = (
         "--master",
         "--processes",

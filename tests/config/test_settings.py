@@ -245,8 +245,7 @@ def test_a_mistake_names_its_variable(name, value):
 
 
 def test_two_servers_of_one_name(tmp_path):
-    """They are refused with both origins and how to name them, also one of the file and one of a flag. Globs have no
-    names."""
+    """They are refused with both origins and how to name them, also one of the file and one of a flag."""
     message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
     assert "'stats'" in message
     assert "NAME=unix:///b/stats" in message

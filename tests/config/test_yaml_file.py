@@ -174,8 +174,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 def test_relative_paths(path, monkeypatch, tmp_path_factory):
-    """They lie beside the file that names them, wherever the program runs; those of a pipe, which lies nowhere, in the
-    working directory. Absolute paths, abstract names and addresses of the network stay as they are."""
+    """They lie beside the file that names them, wherever the program runs."""
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     here = path.parent
     (here / "bare.stats").touch()

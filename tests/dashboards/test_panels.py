@@ -116,8 +116,7 @@ REQUESTS = 20.0
 
 
 def test_bands_of_backends(tmp_path):
-    """Named backends are taken from the state `backend`, which has no band if nothing is left; seconds are the same
-    bands by request."""
+    """Named backends are taken from the state `backend`, which has no band if nothing is left."""
     assert sum(threads for _, threads in BANDS) == sum(BUSY.values())
     assert _answered(tmp_path, LOAD, NAMED, BANDS) == ""
     bands = list(BUSY.items())

@@ -47,8 +47,7 @@ def test_there_is_no_other_file():
 
 
 def test_every_grafana_from_9_on_can_load_it(name):
-    """The old schema and panels, the uid that links use, no id; both settings for the cells of tables, of which newer
-    ones drop the older."""
+    """The old schema and panels, the uid that links use, no id."""
     document = board(name)
     assert document["uid"] == UIDS[name]
     assert document["schemaVersion"] == OLD_ENOUGH
@@ -64,8 +63,7 @@ def test_every_grafana_from_9_on_can_load_it(name):
 
 
 def test_every_panel_says_what_it_is(name):
-    """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
-    shows the part of its description that says why. The values of lines across a graph stand in its description."""
+    """A panel has a title, a unit and a description; no two have the same title or number."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
@@ -286,8 +284,7 @@ def test_the_heat_map_ends_at_all_threads():
 
 @pytest.mark.parametrize("name", ["fleet", "server"])
 def test_the_first_screen_is_the_answer(name):
-    """Verdict, title and act stand in the first row, or in the table below it; a dashboard for a page has its first
-    figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
+    """Verdict, title and act stand in the first row, or in the table below it."""
     document = board(name)
     shown = [panel for panel in document["panels"] if panel["type"] != "row"]
     assert any({"verdict", "title", "act"} <= _columns(panel) for panel in shown)

@@ -95,8 +95,7 @@ def test_the_exporter_shares_what_it_needs():
 
 
 def test_commands_of_services():
-    """The argument of `load` is one of `app.load`. A service with another entry point has no use for the image's health
-    check."""
+    """The argument of `load` is one of `app.load`."""
     ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
     assert address == ("app", 8000)
     assert requests.rate > 0

@@ -296,8 +296,7 @@ def test_an_autoscaler_that_cannot_work_is_an_error():
     ],
 )
 def test_the_notes_are_true(values, said, packed, tmp_path):
-    """They say what was installed, and promise no monitoring that nobody does. `helm template` leaves notes out, so a
-    copy of the chart has them as an object."""
+    """They say what was installed, and promise no monitoring that nobody does."""
     chart = tmp_path / "uwsgi-headroom"
     shutil.copytree(packed, chart)
     shutil.move(chart / "templates" / "NOTES.txt", chart / "files" / "notes.txt")

@@ -122,8 +122,7 @@ def test_the_steps_turn_on_stats_and_change_nothing_else(ending, tmp_path):
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_two_names_of_one_file(link, tmp_path, capsys):
-    """Two uWSGIs that load one file under two names get no line: the second would take the socket of the first. So it
-    is if one of them has stats by its command line."""
+    """Two uWSGIs that load one file under two names get no line: the second would take the socket of the first."""
     first, second = tmp_path / "shop.ini", tmp_path / "blog.ini"
     first.write_text(INI.format(directory=tmp_path).replace("/app", "/%n"))
     link(first, second)
@@ -232,8 +231,7 @@ def test_the_command_line_gets_options():
 
 
 def test_lines_that_wait_for_a_reload(tmp_path):
-    """The proposed lines that are there already are not proposed again. A `stats` of another address is not tried: its
-    directory may be another user's."""
+    """The proposed lines that are there already are not proposed again."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         file, made = server.directory / "shop.ini", planned(server)
         text = file.read_text()
@@ -319,8 +317,7 @@ def test_no_lines_without_certainty(launch, alike, reason):
 
 
 def test_what_lies_at_the_path_is_never_touched(tmp_path):
-    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards; a socket
-    that nobody listens on is free."""
+    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards."""
     path = tmp_path / "stats"
     try_directory(ME.ids, tmp_path, "stats", ME.ids)
     path.write_text("precious")

@@ -132,8 +132,7 @@ def test_before_there_are_figures():
 
 
 def test_never_read():
-    """Before the first reading, a server is no failure. Down from the start, nothing is known but the reason, and what
-    to do first."""
+    """Before the first reading, a server is no failure."""
     document = ScriptedWatch().document()
     assert (document.state, document.status) == ("stale", "unknown")
     assert (document.kind, document.age, document.error) == (None, None, None)
@@ -326,8 +325,7 @@ def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: f
 
 
 def test_the_list_sorts_by_what_can_be_changed():
-    """A server that its own settings can help comes before one that only lacks what its host lacks. The list has the
-    first act for each, and says once what the host lacks."""
+    """A server that its own settings can help comes before one that only lacks what its host lacks."""
     get_cpu = ("Find out who has the CPUs. Then move it.", True)
     documents = [
         judged("starved", "critical", get_cpu),

@@ -107,8 +107,7 @@ def test_a_wait_beyond_the_threshold():
 
 
 def test_a_history_of_percentiles():
-    """Each slice has those of at least 30 s, null where samples show none, and what they show at the least. Every
-    number is finite."""
+    """Each slice has those of at least 30 s, null where samples show none, and what they show at the least."""
     document = watched(30).document()
     assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
     history = watched(120).history(120, 12)
@@ -181,8 +180,7 @@ def test_a_percentile_with_its_interval(percentile, text):
     ],
 )
 def test_percentiles_of_a_server(section, short, texts):
-    """Only estimates of two sampling intervals and more go without their interval; the others say why there is none.
-    No percentile is written as less than the bound of a lower one."""
+    """Only estimates of two sampling intervals and more go without their interval; the others say why there is none."""
     assert list(list_percentiles(section, short=short)) == texts
 
 
@@ -290,8 +288,7 @@ def _described(section: Waits) -> tuple[str, list[str]]:
 
 
 def test_the_parts_of_a_request():
-    """The largest comes first; those below 3 % are one, which is last. Without completed requests they are threads; an
-    idle server has none."""
+    """The largest comes first; those below 3 % are one, which is last."""
     assert _described(KNOWN_WAITS) == (
         "89 ms per request",
         ["41 ms postgres", "22 ms interpreter_lock", "18 ms cpu", "5.0 ms cpu_wait", "3.0 ms other"],

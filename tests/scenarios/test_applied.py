@@ -22,8 +22,7 @@ def results() -> Mapping[str, Result]:
 @pytest.mark.integration
 @pytest.mark.parametrize("name", [row.scenario.name for row in QUICK])
 def test_the_advice_ends_the_harm(name, results):
-    """Two steps at most end the harm. What was promised beside that is for `make scenarios-apply`: a busy machine
-    serves fewer requests, and more slowly."""
+    """Two steps at most end the harm."""
     result = results[name]
     if any("do not change `threads` or `processes`" in finding["change"] for finding in result.after.grave):
         pytest.skip("this user may not see what threads wait for, so nothing is advised")

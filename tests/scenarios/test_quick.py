@@ -39,8 +39,7 @@ def test_is_judged_as_expected(name, results):
 
 
 def test_there_are_a_dozen():
-    """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for; and no more of them:
-    they take a minute."""
+    """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for."""
     codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}
     assert 12 <= len(QUICK) <= 14
     assert {"saturation", "clients_refused", "harakiri", "requests_lost", "exceptions", "reloaded"} <= codes

@@ -91,8 +91,7 @@ def answer(client: socket.socket) -> bytes:
 
 
 def test_requests_before_the_exporter_starts(tmp_path):
-    """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them. A configured
-    address is not opened, and the log says so."""
+    """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them."""
     log, path = tmp_path / "log", str(tmp_path / "web.sock")
     arguments = ["--stats", "/nowhere", "--web.listen-address", "203.0.113.1:9", "--routes"]
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:

@@ -53,8 +53,7 @@ def test_settings_that_break_figures_are_not_set(setting):
 
 
 def test_what_a_unit_sets():
-    """No core dump, which would have variables of requests; the default port; the one call of @resources that the
-    exporter makes. The README says where a socket cannot be seen."""
+    """No core dump, which would have variables of requests."""
     assert service()["LimitCORE"] == "0"
     assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
     filters = service()["SystemCallFilter"].splitlines()

@@ -110,8 +110,7 @@ def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
 
 
 def test_a_span_between_two_scrapes():
-    """Growth is by worker and in total, over the time between two readings by the exporter's clock; the soonest
-    response determines their times."""
+    """Growth is by worker and in total, over the time between two readings by the exporter's clock."""
     span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
     assert span.seconds == 10.0
     assert span.growth("uwsgi_worker_requests_total") == 30
@@ -129,8 +128,7 @@ def record(connected: float, enter: float, leave: float, end: float, worker: int
 
 
 def test_the_truth_about_requests():
-    """Parts within the window count, and overlaps add up. The client's interval is longer by the queue; what is in
-    flight has not completed."""
+    """Parts within the window count, and overlaps add up."""
     intervals = [(0, 4 * S), (3 * S, 5 * S), (9 * S, 30 * S), (20 * S, 21 * S)]
     assert mean_level(intervals, (2, 12)) == pytest.approx((2 + 2 + 3) / 10)
     truth = Truth((record(0, 2, 5, 6), record(1, 5, 6, 6.5, worker=2)))
@@ -205,8 +203,7 @@ def _mm1(rate: float) -> Step:
 
 
 def test_the_crossing_is_between_the_steps():
-    """A straight line through the logarithms finds where M/M/1 crosses the threshold; a wait that does not grow crosses
-    nothing."""
+    """A straight line through the logarithms finds where M/M/1 crosses the threshold."""
     steps = [_mm1(2.0 * part) for part in AROUND]
     assert find_crossing(steps) == pytest.approx(2.0, rel=0.01)
     assert find_crossing([_step(1.0, 0.02), _step(2.0, 0.02)]) is None
@@ -300,8 +297,7 @@ def quiet(seed: int = 1, **changes: object) -> healthy.Day:
 
 @pytest.mark.slow
 def test_healthy_days_page_nobody(days):
-    """No rule that pages fires, and no finding holds long enough. It is CRITICAL only while users wait for seconds or
-    are refused."""
+    """No rule that pages fires, and no finding holds long enough."""
     said = [episode for day in days for episode in findings.judge_day(day)]
     assert {each.severity for each in said} == {"warning", "critical"}, "bursts fill queues on some of these days"
     assert not [each for each in said if each.severity == "critical" and not each.hurt.explains_critical]

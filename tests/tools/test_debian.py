@@ -252,8 +252,7 @@ def test_the_suite_is_that_of_the_machine():
 
 
 def test_the_archive_is_the_one_that_has_the_suite():
-    """The result has the components in use, without updates and other vendors' archives. An archive has all suites of a
-    distribution."""
+    """The result has the components in use, without updates and other vendors' archives."""
     assert archive(TARGETS, "bookworm") == ("http://one.example.org/debian/", ["contrib", "main"])
     assert archive(TARGETS, "trixie") == ("http://two.example.org/debian/", ["main"])
     assert archive(TARGETS, "forky")[0] == "http://one.example.org/debian/"

@@ -245,8 +245,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_what_a_target_needs(prepared, monkeypatch):
-    """Lint, the project alone; all tests, a browser, and chosen ones none; simulated days, promtool; the lab, its
-    servers."""
+    """Lint, the project alone."""
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))

@@ -78,8 +78,7 @@ def chart_source(tmp_path: Path, version: str) -> Source:
 
 
 def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
-    """Its name is its directory, as Helm demands. A chart of another version is refused, and so is a path in
-    .helmignore."""
+    """Its name is its directory, as Helm demands."""
     with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
         distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
     with pytest.raises(SetupError, match="templates/x"):
@@ -259,8 +258,7 @@ def setup() -> configparser.RawConfigParser:
 
 
 def test_what_setup_cfg_says():
-    """The version is read without an import, and is a released one. No address is invented; the extras are those of the
-    packages."""
+    """The version is read without an import, and is a released one."""
     assert version_of((ROOT / "exporter/uwsgi_headroom/__init__.py").read_text()) == __version__
     assert int(__version__.split(".")[0]) >= 1
     assert not setup().has_option("metadata", "project_urls")

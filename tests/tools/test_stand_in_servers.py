@@ -155,8 +155,7 @@ def test_a_server_ends_while_its_client_holds_on(where):
 
 
 def test_the_story_has_its_figures():
-    """83 of 192 threads at its peak; a tenth more load in 28 days; minutes and quarters have the same mean; an
-    impossible load is an error."""
+    """83 of 192 threads at its peak."""
     servers = make_review_data(stories.story(days=7)).servers
     assert np.nanmax(sum(server.busy for server in servers)) == pytest.approx(83.0)
     assert sum(server.configured[0] for server in servers) == 192

@@ -137,8 +137,7 @@ def test_text_of_others_is_harmless(text, width):
 
 
 def test_styles_and_escapes():
-    """An escape sequence sets no title and moves no style. Without colour there is bold; each block has a stand-in of
-    ASCII."""
+    """An escape sequence sets no title and moves no style."""
     assert painter().paint(Text("shop\x1b]0;x\x07 \u202egnp"), 80) == "shop\\x1b]0;x \\u202egnp"
     line = Text("\x1b\x1bshop ", end="").append("down", "bold").append(" since")
     assert painter().paint(line, 80) == "\\x1b\\x1bshop \x1b[1mdown\x1b[0m since"

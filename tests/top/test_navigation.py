@@ -56,8 +56,7 @@ def test_sort_keys_are_those_of_the_help():
 
 
 def test_orders_columns_and_spans():
-    """R turns the order of workers or servers round, another sort back. Arrows move the columns of workers alone;
-    brackets, the time of plots."""
+    """R turns the order of workers or servers round, another sort back."""
     assert after("R").reverse
     assert not after("Rm").reverse
     assert after("R", LIST).fleet_reverse
@@ -282,8 +281,7 @@ def fleet() -> ScreenModel:
 
 
 def test_servers_hang_below_their_emperor(fleet):
-    """Vassals are in natural order; those without stats and throttled ones are named. A vassal has both names and its
-    PID, and can be selected."""
+    """Vassals are in natural order; those without stats and throttled ones are named."""
     assert shape(fleet) == [
         (0, "emperor", ""),
         (1, "mute.ini", "accepting"),

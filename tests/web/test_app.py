@@ -124,8 +124,7 @@ def test_a_server_that_never_answers():
 
 
 def test_any_number_of_servers():
-    """Without one, the exporter's own metrics are there, and the page says so; promtool accepts those of every captured
-    document."""
+    """Without one, the exporter's own metrics are there, and the page says so."""
     with serving() as port:
         assert b"uwsgi_exporter_build_info" in get(port)[2]
         assert b"No server yet" in get(port, "/")[2]

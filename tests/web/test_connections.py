@@ -23,8 +23,7 @@ from uwsgi_headroom.web.listeners import open_listener
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "systemd"])
 def test_answers_do_not_wait_for_acknowledgements(host):
-    """An answer may be several segments: with Nagle's algorithm, the second one waits for the client's delayed ACK.
-    Sockets that systemd has opened do not have the option."""
+    """An answer may be several segments: with Nagle's algorithm, the second one waits for the client's delayed ACK."""
     listener = socket.create_server(("127.0.0.1", 0)) if host == "systemd" else open_listener(host, 0)
     with (
         limited_server(PlainTextResponse("ok"), listener=listener) as server,
@@ -90,8 +89,7 @@ def admitted(slots: ConnectionSlots, count: int) -> list[Client]:
 
 
 def test_the_oldest_idle_one_goes():
-    """Connections up to the limit stay open. One with a request in progress stays, and becomes the youngest with its
-    response."""
+    """Connections up to the limit stay open."""
     slots = ConnectionSlots(3)
     clients = admitted(slots, 3)
     assert [client.closed for client in clients] == [0, 0, 0]
@@ -120,8 +118,7 @@ def test_none_is_idle():
 
 
 def test_the_slowest_goes():
-    """If none is idle, the client goes that has accepted nothing for the longest time; one that accepts is not slow,
-    and neither is one that has waited only for a moment."""
+    """If none is idle, the client goes that has accepted nothing for the longest time."""
     now = 100.0
     slots = ConnectionSlots(4, clock=lambda: now)
     clients = admitted(slots, 4)

@@ -70,8 +70,7 @@ def test_names(host, allowed):
     ],
 )
 def test_connections(arrived_at, checked):
-    """Connections that arrive at a loopback address are checked, whatever the listener's address is; with allowed
-    names, all are."""
+    """Connections that arrive at a loopback address are checked, whatever the listener's address is."""
     assert make_policy([]).checks(arrived_at) == checked
     assert make_policy(["a.example.com"]).checks(arrived_at)
 
@@ -154,8 +153,7 @@ def test_redirects_name_no_host(port, path, location):
 
 
 def test_pages_of_other_sites_have_nothing_built(port):
-    """What a page of another site requests is refused on every route but those for liveness, in every manner; so is a
-    page of another port of this host. A client that is no browser sends no such header."""
+    """What a page of another site requests is refused on every route but those for liveness, in every manner."""
     for path in ("/", "/metrics", "/api/v1/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
         for site in ("cross-site", "same-site", "?"):
             for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("navigate", "object")):

@@ -290,8 +290,7 @@ def in_system(history: dict[str, Any], time: float) -> float:
 
 @pytest.mark.parametrize(("name", "value"), [("the day before", "86400"), ("before the reload", "reload")])
 def test_the_load_of_an_earlier_time(chromium, port, name, value):
-    """It is requested once, when it is chosen. The chart's newest figure is beside that of a day before, or that of the
-    last slice before the reload; the URL keeps the choice, and an end of it takes the line away."""
+    """It is requested once, when it is chosen."""
     asked: list[str] = []
     with tab(chromium, port, width=1280) as shown:
         shown.page.on("request", lambda request: asked.extend([request.url] * ("until=" in request.url)))
@@ -399,8 +398,7 @@ MEASURED = """async ([address, seconds, step, times, rates]) => {
 
 
 def test_the_time_that_the_charts_show(chromium):
-    """They begin with the first figures, but are no narrower than five slices. What is empty is counted: slices
-    without figures and times without slices, but not what is before the first figures, nor a late sample."""
+    """They begin with the first figures, but are no narrower than five slices."""
     times = [1000.0 + 2 * place for place in range(200)]
     with serving(REPLAYED, sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
         shown.open("/")

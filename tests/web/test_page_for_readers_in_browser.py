@@ -158,8 +158,7 @@ def test_the_list_of_servers(chromium, theme, width):
 
 
 def test_keys_reach_every_value(chromium, port):
-    """On a chart over time, arrow keys move the pointer of all charts; a screen reader says the values, the legend
-    shows them. On a map of workers, they move from cell to cell."""
+    """On a chart over time, arrow keys move the pointer of all charts."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.until("document.querySelectorAll('.uplot').length > 5")

@@ -192,8 +192,7 @@ def test_the_order(chromium, port):
 
 
 def test_help_and_a_server_that_is_down(chromium, port):
-    """`?` lists the keys, Escape closes the help, and in the filter it is a letter. A server that is down comes first,
-    in words."""
+    """`?` lists the keys, Escape closes the help, and in the filter it is a letter."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.wait_for_selector("tbody tr.down")

@@ -81,8 +81,7 @@ def banner(page: Tab, changes: dict[str, object], silent: float | None = None) -
 
 
 def test_what_is_wrong_and_what_to_do(page):
-    """The worst finding, since when, one sentence about what users feel, the first act and its promise; the others are
-    counted. What can be typed can be copied: settings with the place of the present one, and commands."""
+    """The worst finding, since when, one sentence about what users feel, the first act and its promise."""
     worst = finding(
         "threads",
         since=1e9 - 240,
@@ -221,8 +220,7 @@ def test_the_exporter_is_gone(page, state):
     ],
 )
 def test_the_big_number(page, headroom, shown, none):
-    """The headroom has its name and its limit, or is left out if it is not known; one that is none is not in the colour
-    of a healthy server. Where it is OK, brief waits are no limit."""
+    """The headroom has its name and its limit, or is left out if it is not known."""
     status = headroom.pop("status", "warning")
     known = {"far": [], "is_upper_bound": False, "usable": None, **headroom}
     seen = banner(page, {"kind": "server", "status": status, "headroom": known})
@@ -240,8 +238,7 @@ KEYS = """({ Keys }) => {
 
 
 def test_whether_users_are_hurt(page):
-    """Four figures: what users wait, in the order in which they do; what is served and what is not; the promise; and
-    the queue. A server that is down has none, and nothing there is in the colour of a state."""
+    """Four figures: what users wait, in the order in which they do."""
     socket = {"measurable": True, "queue": 41, "limit": 40, "mean_queue": 38.2, "oldest_wait": 1.4}
     empty = {**socket, "queue": 0, "mean_queue": 0.0, "oldest_wait": 0}
     flow = {"requests": 2226, "throughput": 37.1, "response_time": 0.209, "queue_wait": 1.1, "total_time": 1.309}
@@ -312,8 +309,7 @@ def test_order_of_a_table(page):
     ],
 )
 def test_a_stretch_of_time_in_the_address(page, text, stretch):
-    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366; other texts are not a
-    stretch."""
+    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366."""
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
@@ -358,8 +354,7 @@ def test_the_hot_worker_stands_out_where_it_does_harm(page):
 
 
 def test_workers_in_trouble_come_first(page):
-    """Those that should serve and do not, then those with a stuck request, then the busiest; those in reserve are last.
-    A click on a heading sorts by it."""
+    """Those that should serve and do not, then those with a stuck request, then the busiest."""
     script = """({ table }) => {
         const server = JSON.parse(heard), part = table();
         const one = (worker_id, changes) => ({ ...server.workers[0], worker_id, accepting: true, state: "busy",

@@ -61,8 +61,7 @@ KEYS = """({ figures }) => {
 
 
 def test_a_percentile_is_as_exact_as_samples_are(page):
-    """Below what samples show there is no number; each estimate has its interval, with the unit once and no end beyond
-    the longest that is counted."""
+    """Below what samples show there is no number."""
     known = response_times(
         percentile(0.5, None, 0.0, 0.16, under=0.16),
         percentile(0.9, None, 0.0, 0.24, under=0.16),
@@ -117,8 +116,7 @@ _HISTORY = """(columns) => ({
     ],
 )
 def test_percentiles_over_time(page, requests, legend):
-    """The legend has each percentile, or the time below which it is; nothing with too few requests. The threshold of an
-    objective is a line, and samples show nothing below another."""
+    """The legend has each percentile, or the time below which it is; nothing with too few requests."""
     columns = {
         **{f"response_times.{share}": [None, None, None] for share in (0.5, 0.9, 0.95)},
         "response_times.0.99": [None, 0.2, 0.3],
@@ -183,8 +181,7 @@ def test_the_state_of_the_objective(page, known, judged):
 
 
 def test_the_panel_of_the_objective(page):
-    """It comes with an objective, is as bad as the last five minutes are, and says what is not full yet. What is not
-    judged, or down, has no figures."""
+    """It comes with an objective, is as bad as the last five minutes are, and says what is not full yet."""
     known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
     shown = part(page, "objective.js", PANEL.replace('"ok"', '"warning"') % known)
     assert isinstance(shown, list)

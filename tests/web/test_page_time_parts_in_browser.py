@@ -82,8 +82,7 @@ def test_useful_ranges_are_offered(page, reach, names):
     ],
 )
 def test_how_far_the_history_reaches(page, kept, note):
-    """A sentence says how far back the history reaches, why it is not written, or how to keep one; nothing if the
-    exporter does not know of such a file. Beside the charts stands only why it is not written."""
+    """A sentence says how far back the history reaches, why it is not written, or how to keep one."""
     script = f"""({{ about, Ranges }}) => {{
         const server = JSON.parse(heard), now = server.time, ranges = new Ranges(() => {{}});
         const changed = {{ ...server, kept_history: {kept} }};
@@ -166,8 +165,7 @@ FOLLOWED = """async ({ History }) => {
 
 
 def test_the_exporter_chooses_the_step(page):
-    """Later requests have the step of the document; after another one, the whole range is fetched again. Its sentence
-    is kept until a request succeeds."""
+    """Later requests have the step of the document; after another one, the whole range is fetched again."""
     answers = f"[{document(step=60, time=[3540, 3600])}, {document(step=60, time=[3600, 3660])}]"
     urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))
     assert urls == ["seconds=3600&points=240", "seconds=180&points=3"]

@@ -52,8 +52,7 @@ def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | No
 
 
 def test_the_stack_adds_up(page):
-    """Each band begins where the one below ends; named backends are bands of their own. Unknown slices have no height,
-    rounding no rest."""
+    """Each band begins where the one below ends; named backends are bands of their own."""
     known = history(
         {"cpu": [1, 2, 3], "backend": [4, 4, 4], "sleep": [0.5, 0, 0]}, {"redis": [1, 0, 4], "postgres": [2, 2, 0]}
     )
@@ -277,8 +276,7 @@ def test_the_name_of_a_backend_leaves_room_for_its_time(page):
 
 
 def test_stuck_requests_stand_beside_the_bar(page):
-    """A line says how many threads hold them, or others that last, as they are no part of the time; without any there
-    is none."""
+    """A line says how many threads hold them, or others that last, as they are no part of the time."""
     script = f"""({{ requestBar }}) => {{
         const bar = requestBar(), line = () => bar.node.querySelector(".stuck");
         return [[0.5, 3], [0.04, 0.9], [0, 14], [undefined, undefined]].map(([stuck, lasting]) => {{
@@ -367,8 +365,7 @@ def of_routes(columns: dict[str, list[float | None]]) -> str:
 
 
 def test_routes_over_time(page):
-    """The legend names the routes of the range, most busy threads first. A route has no threads before it was seen, and
-    none is known where all are unknown."""
+    """The legend names the routes of the range, most busy threads first."""
     known = of_routes({"GET /a": [None, 1.0, 1.0], ROUTE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
     script = f"""({{ bands, overTime }}) => {{
         const chart = overTime({{ events: [], near: () => null, point: () => {{}} }});

@@ -161,8 +161,7 @@ def test_many_states_backends_and_routes(chromium, port, width, scheme):
 
 @pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 6, 12), (1000, 14, 22)])
 def test_bands_are_as_tall_as_their_threads(chromium, port, threads, low, high):
-    """Where waits are known, each band has its colour and height; before, the requests in service are one band.
-    Threads that are far above the stack do not flatten it."""
+    """Where waits are known, each band has its colour and height; before, the requests in service are one band."""
     with tab(chromium, port, width=1440, height=900, color_scheme="light") as shown:
         opened(shown, threads)
         shown.drawn()
@@ -182,8 +181,7 @@ def band_colour(shown: Tab, name: str) -> str:
 
 
 def test_labels_on_the_bar(chromium, port):
-    """Every label has a contrast of 4.5 to 1 to what is behind it (WCAG 2.2, 1.4.3); one that does not fit is left
-    out."""
+    """Every label has a contrast of 4.5 to 1 to what is behind it (WCAG 2.2, 1.4.3)."""
     with tab(chromium, port, width=1440) as shown:
         opened(shown)
         shown.until("document.querySelectorAll('.parts .part').length === 33")

@@ -66,8 +66,7 @@ def test_a_folded_panel_asks_nothing(chromium, port):
 
 
 def test_the_grid(panel):
-    """A cell says what is predicted, beside the present setting, and what stands out; chosen, its figures, memory,
-    limit and the model's error. Nothing is cut off."""
+    """A cell says what is predicted, beside the present setting, and what stands out."""
     signs = cells(panel)
     assert signs["4x8"] == ["now", "below 1.5x"]
     assert signs["6x4"] == ["best"]

@@ -77,8 +77,7 @@ def values(prometheus: Prometheus, expression: str, at: float) -> dict[str, floa
 
 @pytest.mark.slow
 def test_two_hosts_of_one_service(tmp_path):
-    """`instance` is the target and `server` the service; recorded figures of a host equal the exporter's. Prometheus
-    evaluates up to a second after a scrape, so its window and the exporter's differ by that."""
+    """`instance` is the target and `server` the service; recorded figures of a host equal the exporter's."""
     recording, _ = receivers.rules(tmp_path)
     with loaded_server(4) as first, loaded_server(2) as second, contextlib.ExitStack() as stack:
         path = tmp_path / "config.yml"

@@ -83,8 +83,7 @@ def port_counting_connections() -> Iterator[tuple[int, list[object]]]:
 
 
 def test_a_scan_of_ports_connects_to_nothing(tmp_path):
-    """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to; a server
-    is probed by its name or by an address that a pattern allows, with its own series alone."""
+    """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to."""
     with (
         port_counting_connections() as (port, seen),
         bad_servers.answers("unix", document("minified")) as shop,

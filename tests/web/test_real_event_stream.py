@@ -37,8 +37,7 @@ def until(response: object, condition: Callable[[dict[str, object]], object], do
 
 
 def test_a_server_that_goes_down_and_comes_back():
-    """The stream continues: down with the last figures and the reason, then up again. Every document matches its
-    description."""
+    """The stream continues: down with the last figures and the reason, then up again."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
         exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))

@@ -256,8 +256,7 @@ def test_an_answer_before_the_end_of_its_body(monkeypatch, head):
 
 
 def test_whole_responses():
-    """A fault before the body is one that names the error; requests in one piece get one each; an upgrade ends with
-    one."""
+    """A fault before the body is one that names the error."""
     with serving() as server:
         answer = answers(server, b"GET /fault HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 500 ")

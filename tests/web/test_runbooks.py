@@ -162,8 +162,7 @@ def pids_of(found: Reading) -> dict[str, str]:
 
 
 def test_pids_of_a_proven_master():
-    """In a container, those on the exporter's side. A restart has another master, whatever its PID; unproven, only
-    process 1 is in doubt."""
+    """In a container, those on the exporter's side."""
     found = pids_of(reading(1, HostFacts(master_pid=500, local_pids={7: 507, 8: 508})))
     assert found == {"MASTER_PID": "500", "WORKER_PIDS": "507 508", "WORKER_PID": "507"}
     processes = {pid: WorkerProcess(pid, *[None] * 9) for pid in (7, 8)}
@@ -279,8 +278,7 @@ def test_no_command_has_a_pid_that_only_the_document_names(port, name):
 
 @pytest.mark.integration
 def test_the_pids_are_those_that_the_kernel_proves():
-    """The commands of a running server have the PIDs of its master and of its workers. Until a worker is chosen, by a
-    link, its PID is left open, so that nobody ends the wrong one."""
+    """The commands of a running server have the PIDs of its master and of its workers."""
     with accepting("--processes", "2") as server, serving(f"shop={server.stats}", sampling=True) as port:
         wait_until(lambda: "worker=2" in page(port, "UwsgiRequestStuck", server="shop"), what="the workers")
         html = page(port, "UwsgiRequestStuck", server="shop")
@@ -335,8 +333,7 @@ def test_a_host_header_that_is_no_host_is_not_filled_in(port, host):
 
 
 def test_servers_of_which_little_is_known(port):
-    """One that is gone is named; of one that was never read the address is known; a name that reads backwards is not
-    filled in."""
+    """One that is gone is named."""
     html = page(port, "UwsgiDown", server="<i>yesterday")
     assert "There is no server <b>&lt;i&gt;yesterday</b> now." in html
     assert "<mark>STATS</mark>" in html

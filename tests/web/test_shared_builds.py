@@ -237,8 +237,7 @@ async def test_a_request_that_is_cancelled_anywhere(builder):
 
 
 async def test_a_build_that_fails_or_refuses(caplog, builder):
-    """A fault is logged once, all who wait get status 500, and the next request builds again. Each gets an error of its
-    own, which would grow."""
+    """A fault is logged once, all who wait get status 500, and the next request builds again."""
     builder.error = ZeroDivisionError("broken")
     results = await asyncio.gather(*(builder.ask() for _ in range(20)), return_exceptions=True)
     assert {(type(result), getattr(result, "status", 0)) for result in results} == {(RefusedError, 500)}

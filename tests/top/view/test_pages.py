@@ -193,8 +193,7 @@ def trend(points: int) -> Trend:
 
 
 def test_charts_of_load_headroom_wait_and_busy_threads():
-    """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill; unknown values are named, and
-    the axis has local times."""
+    """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
     assert drawn[0].startswith("load, requests per second   now 8.00, min 1.00, max 8.00")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))

@@ -50,8 +50,7 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
 
 
 def test_figures_and_a_bar():
-    """Parts are in the order of their sizes, named in both lines, with their own unit; requests that never end are
-    threads."""
+    """Parts are in the order of their sizes, named in both lines, with their own unit."""
     figures, bar = drawn(KNOWN_WAITS, 100)
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
     assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
@@ -162,8 +161,7 @@ def test_the_whole_reason_is_on_the_page_of_advice_once():
 
 
 def test_no_line_without_the_section():
-    """An exporter of an earlier version gives no reason; one that was set not to look has it on the page of advice
-    alone."""
+    """An exporter of an earlier version gives no reason."""
     server = msgspec.structs.replace(hot(), unknown=())
     assert why_not_known(server) is None
     assert time_lines(server, 80) is None

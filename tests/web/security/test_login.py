@@ -77,8 +77,7 @@ async def test_a_right_password_is_checked_once(login, checker):
 
 
 async def test_a_wrong_login_is_checked_once(login, checker):
-    """The same one again is wrong at once, at no cost; other ones are checked, until the client is slowed. Nothing of a
-    password is kept."""
+    """The same one again is wrong at once, at no cost; other ones are checked, until the client is slowed."""
     wrong = header("prometheus", "unmistakable")
     assert await statuses(login, wrong, 5) == [401] * 5
     assert len(checker.asked) == 1
@@ -102,8 +101,7 @@ async def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address
 
 
 async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login, checker):
-    """An unknown name is checked too, against a hash of a user's cost, always the same one for one name; the answer is
-    the same."""
+    """An unknown name is checked too, against a hash of a user's cost, always the same one for one name."""
     verdicts = [await login.judge(USERS, header("nobody", password), f"10.1.0.{password}") for password in "123"]
     assert verdicts == [Verdict(401)] * 3
     hashes = {stored for _, stored in checker.asked}
@@ -198,8 +196,7 @@ async def test_logins_that_wait_at_the_end_are_answered(caplog, login, checker):
 
 
 async def test_the_same_login_at_the_same_time_is_checked_once(login, checker):
-    """A browser or `top` sends several requests before the first is answered. A request that ends does not end the
-    check for the others."""
+    """A browser or `top` sends several requests before the first is answered."""
     checker.go.clear()
     requests = [asyncio.ensure_future(login.judge(USERS, RIGHT, "10.0.0.1")) for _ in range(6)]
     await asyncio.sleep(0)
@@ -280,8 +277,7 @@ async def test_real_bcrypt():
 
 
 def test_clients_without_a_user_are_their_network():
-    """A host has 2**64 addresses of IPv6, and a local user 2**24 of loopback, which count as one. Those of a UNIX
-    socket have no name."""
+    """A host has 2**64 addresses of IPv6, and a local user 2**24 of loopback, which count as one."""
     assert find_network("2001:db8::1") == find_network("2001:db8::ffff:1") != find_network("2001:db8:0:1::1")
     assert find_network("::ffff:10.0.0.1") == find_network("10.0.0.1") == "10.0.0.1"
     assert find_network("fe80::1%eth0") == find_network("fe80::2")

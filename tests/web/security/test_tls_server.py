@@ -182,8 +182,7 @@ def test_half_handshakes_take_no_place_for_long(tmp_path, monkeypatch):
 
 
 def test_a_client_that_receives_nothing_is_closed(tmp_path, monkeypatch):
-    """The limit on stalled responses holds over TLS; who is slow for twice as long gets everything. The slow client is
-    of this process, which may wait for a CPU for a second: its limit is longer."""
+    """The limit on stalled responses holds over TLS; who is slow for twice as long gets everything."""
     with secure_server(tmp_path, TLS) as server:
         for pause, limit, complete in ((None, 0.5, False), (0.02, 2.0, True)):
             monkeypatch.setattr(bounds, "STALLED_SECONDS", limit)
