@@ -163,7 +163,7 @@ def test_a_check_that_cannot_be_is_unknown(capsys):
 def test_a_check_that_fails_is_unknown(capfd, monkeypatch, failure, reason):
     """A fault of the program itself, and Ctrl-C, print one line; nothing is printed after the reader has left."""
 
-    def fail(_line: object, _options: object) -> int:
+    def fail(_line, _options):
         raise failure
 
     monkeypatch.setitem(cli._COMMANDS, "check", fail)
@@ -228,17 +228,21 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
     assert ran.returncode == 0
 
 
-def test_an_argument_does_nothing_to_a_terminal(capsys):
-    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
-    assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
-
-
-def test_a_mistake_in_the_file(capsys, tmp_path):
+def test_mistakes_end_it(capsys, tmp_path, monkeypatch):
+    """In the file, in an argument, in a variable."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stat: /a\n")
     status, _, err = ended(capsys, "--config", str(path))
     assert status == 2
     assert err == f"uwsgi-headroom: {path}:2: unknown key 'stat'; did you mean 'stats'?\n"
+    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
+    assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
+    monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
+    status, _, err = ended(capsys, "serve")
+    assert (status, err) == (
+        2,
+        "uwsgi-headroom: unknown environment variable UWSGI_HEADROOM_STAT; did you mean UWSGI_HEADROOM_STATS?\n",
+    )
 
 
 def test_a_port_that_is_taken(capsys):
@@ -251,10 +255,16 @@ def test_a_port_that_is_taken(capsys):
 
 
 def test_a_mistake_prints_no_traceback():
+    """A message keeps its first and its last words."""
     ran = run("--stats", "shop")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
     assert "Traceback" not in ran.stderr
+    message = str(HeadroomError(f"config.yml: {'x' * 1_000_000}: give a name"))
+    assert len(message) < LONGEST_MESSAGE + 100
+    assert message.startswith("config.yml: ")
+    assert message.endswith(": give a name")
+    assert f"[{1_000_000 + 25 - LONGEST_MESSAGE:,} characters]" in message
 
 
 @pytest.mark.parametrize(
@@ -318,17 +328,14 @@ HOSTILE = {
 }
 
 
-def test_a_logfmt_line_is_one_line(capfd):
-    """Whatever a value contains, its record is one line, and no part of the value looks like another field."""
+def test_a_line_of_the_log_is_one_line(capfd):
+    """Whatever a value contains."""
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
     assert not {"\x1b", "\x9b", "\u202e", "\u200b"} & set(line)
     assert 'h="\\x9b2J \\u202e\\u200b"' in line
     assert line.count(" level=") == 1
     assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
-
-
-def test_a_json_line_is_one_object(capfd):
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
     assert line.isascii()
@@ -336,15 +343,6 @@ def test_a_json_line_is_one_object(capfd):
     assert (document["level"], document["msg"]) == ("warning", "it is so")
     assert {key: document[key] for key in HOSTILE} == HOSTILE
     assert document["ts"].endswith("Z")
-
-
-def test_a_misspelt_variable_ends_it(capsys, monkeypatch):
-    monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
-    status, _, err = ended(capsys, "serve")
-    assert (status, err) == (
-        2,
-        "uwsgi-headroom: unknown environment variable UWSGI_HEADROOM_STAT; did you mean UWSGI_HEADROOM_STATS?\n",
-    )
 
 
 def test_variables_of_orchestration_are_one_line_of_the_log():
@@ -389,12 +387,3 @@ def test_a_listener_on_loopback_is_no_warning(capfd, monkeypatch):
         signal.signal(signal.SIGINT, interrupt)
     assert "level=warning" in lines[0]
     assert "url=http://127.0.0.1:" in lines[0]
-
-
-def test_a_message_is_bounded():
-    """It keeps its first and its last words: the place, and what to do."""
-    message = str(HeadroomError(f"config.yml: {'x' * 1_000_000}: give a name"))
-    assert len(message) < LONGEST_MESSAGE + 100
-    assert message.startswith("config.yml: ")
-    assert message.endswith(": give a name")
-    assert f"[{1_000_000 + 25 - LONGEST_MESSAGE:,} characters]" in message

@@ -87,7 +87,7 @@ def test_lines_of_a_running_server(application):
         exporter("--stats", f"shop={uwsgi_.stats}", "--code", "--stuck", "6s") as running,
     ):
 
-        def is_seen() -> bool:
+        def is_seen():
             seen = lines(running)
             return all(states <= seen.get(line, set()) for line, states in EXPECTED.items())
 

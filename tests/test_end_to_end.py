@@ -176,7 +176,7 @@ def test_bad_input(bad_inputs, name):
 
 
 def test_bad_input_leaves_others_alone(bad_inputs):
-    """The good server has all its figures in every scrape."""
+    """And no word of a request leaves."""
     running, scrapes, _page = bad_inputs
     for series in scrapes:
         assert series['uwsgi_up{server="well"}'] == 1
@@ -184,10 +184,6 @@ def test_bad_input_leaves_others_alone(bad_inputs):
     assert not running.lines("level=warning", "server=well")
     assert not running.lines("Traceback")
     assert not running.lines("internal")
-
-
-def test_no_word_of_a_request_leaves(bad_inputs):
-    """Metrics, page and log contain nothing of the requests in the hostile documents."""
     running, _scrapes, page = bad_inputs
     everything = running.get()[1] + page + running.log.read_text()
     for word in ("HTTP_", "REQUEST_", "io_ms", "demo.test", "9.9.9", "REMOTE_ADDR"):
@@ -288,10 +284,10 @@ def test_shares_equal_uwsgitops():
     with uwsgi("--processes", "4", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, "/?io_ms=3", times=137, at_once=6)
 
-        def rows_of(lines: list[str]) -> list[list[str]]:
+        def rows_of(lines):
             return [line.split() for line in lines[3:] if line]
 
-        def drawn(text: str) -> bool:
+        def drawn(text):
             """Whether the last count, which is drawn last, is there: a screen can be read when half of it is drawn."""
             lines = text.split("\n")
             counts = [float(row[3]) for row in rows_of(lines) if len(row) > 3 and row[3].isdecimal()]
@@ -301,7 +297,7 @@ def test_shares_equal_uwsgitops():
         with driven(server.stats, columns=200, lines=50, command=command, TERM="linux", **size) as screen:
             rows = rows_of(screen.wait(drawn).split("\n"))
 
-        def count_requests() -> dict[str, float]:
+        def count_requests():
             series = running.scrape()
             name = 'uwsgi_worker_requests_total{{server="shop",worker_id="{}"}}'
             return {str(worker): series[name.format(worker)] for worker in range(1, 5)}
@@ -372,16 +368,6 @@ def test_a_hangup_is_harmless_at_any_moment(endings, moment):
     assert [line for line in log.splitlines() if " level=info " not in line] == []
 
 
-def test_a_port_that_is_taken():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ran = run("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}")
-    assert ran.returncode == 2
-    assert f"127.0.0.1:{port} is in use" in ran.stderr
-    assert "--web.listen-address" in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
 def test_several_addresses_to_listen_on():
     port = free_port()
     with exporter("--stats", "/nowhere", "--web.listen-address", f"127.0.0.1:{port}") as running:
@@ -393,15 +379,11 @@ def test_several_addresses_to_listen_on():
 
 
 def test_without_an_address_it_finds_uwsgi():
-    """Without configured servers, the exporter finds the local ones and exports them."""
+    """Also two whose sockets have the same file name."""
     with uwsgi("--processes", "2") as server, exporter() as running:
         (line,) = found_lines(running, server)
         name = re.findall(r"server=(\S+)", line)[0]
         assert running.scrape()[f'uwsgi_threads_configured{{server="{name}"}}'] == 2
-
-
-def test_two_found_servers_of_one_file_name():
-    """Two servers whose sockets have the same file name in different folders are both exported."""
     with uwsgi() as one, uwsgi() as two, exporter() as running:
         for server in (one, two):
             assert len(found_lines(running, server)) == 1

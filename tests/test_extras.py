@@ -43,27 +43,19 @@ def test_in_an_environment_of_pip_or_pipx(prefix):
     assert extras.describe_missing(["rich"]) == "rich: pipx inject 'my tools' 'rich>=13.7,<16'"
 
 
-def test_in_the_debian_package(prefix, monkeypatch):
-    """Debian's Python takes no packages: the package's modules run in an environment beside it."""
+def test_in_a_package_an_image_and_one_file(prefix, monkeypatch):
+    """Debian's modules run in an environment beside it; an image takes none."""
     home = Path(extras.__file__).parents[1]
     monkeypatch.setattr(extras, "DEBIAN", home)
     said = extras.describe_missing(["numpy"])
     assert "python3 -m venv ~/headroom && ~/headroom/bin/pip install 'numpy>=1.26,<3'" in said
     assert f"PYTHONPATH={home} ~/headroom/bin/python -m uwsgi_headroom" in said
-
-
-def test_in_an_image_and_in_one_file(prefix, monkeypatch):
-    """Nothing can be added there, so no command is advised."""
     monkeypatch.setattr(extras, "CONTAINER", prefix / "healthcheck.py")
     assert "this image" not in extras.describe_missing(["numpy"])
     (prefix / "healthcheck.py").touch()
     assert "cannot be added to this image" in extras.describe_missing(["numpy"])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert "cannot be added to this one-file program" in extras.describe_missing(["numpy"])
-
-
-def test_paths_are_those_of_the_packages():
-    """Where the launcher of the Debian package and the image have their modules."""
     launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
     assert f'"{extras.DEBIAN}"' in launcher
     assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()

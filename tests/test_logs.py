@@ -27,17 +27,13 @@ def command(style: str, lines: int) -> list[str]:
 
 
 def test_the_last_lines_get_out():
-    """A program that ends right after logging has written all lines. JSON has the same fields."""
+    """After `adjust`, in the other style."""
     done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
     lines = done.stderr.splitlines()
     assert len(lines) == 500
     assert 'level=info msg="a line" number=499' in lines[-1]
     done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
     assert '"msg": "a line", "number": 0' in done.stderr
-
-
-def test_level_and_style_change_while_it_runs():
-    """After `adjust`, lines have the other style, and lines below the level are left out, each line once."""
     script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
     done = subprocess.run(
         [sys.executable, "-c", script, "logfmt", "1"], capture_output=True, text=True, check=True, timeout=60
@@ -142,13 +138,20 @@ def test_a_bounded_writer_refuses_what_does_not_fit():
         assert reader.read(1) == b"z"
 
 
-def test_an_unbounded_writer_refuses_nothing():
+def test_what_a_writer_does_by_default():
+    """It refuses nothing, and ignores a failed write."""
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test")
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         for _ in range(5000):
             writer.put(b"y")
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        reader.close()
+        writer.put(b"one")
+        writer.finish(PATIENCE)
+        assert not writer.busy
 
 
 def test_a_reader_that_is_gone_is_reported():
@@ -162,12 +165,3 @@ def test_a_reader_that_is_gone_is_reported():
         writer.finish(PATIENCE)
     assert failures == ["gone", "gone"]
     assert not writer.busy
-
-
-def test_a_failed_write_is_ignored_by_default():
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
-        reader.close()
-        writer.put(b"one")
-        writer.finish(PATIENCE)
-        assert not writer.busy

@@ -253,7 +253,7 @@ def test_one_connection_at_a_time(server):
         listener.listen(100)
         listener.settimeout(0.05)
 
-        def accept() -> None:
+        def accept():
             nonlocal open_now, most, total
             with contextlib.suppress(TimeoutError):
                 connection, _ = listener.accept()
@@ -261,7 +261,7 @@ def test_one_connection_at_a_time(server):
                 most, total = max(most, open_now), total + 1
                 threading.Thread(target=pass_on, args=(connection,)).start()
 
-        def pass_on(connection: socket.socket) -> None:
+        def pass_on(connection):
             nonlocal open_now
             document = server.document()
             time.sleep(0.1)  # slow enough that a second connection would meet this one

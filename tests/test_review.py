@@ -95,8 +95,8 @@ def test_a_running_uwsgi(capsys):
         assert review(capsys, str(server.pid)) == (status, by_address)
 
 
-def test_no_value_that_may_be_a_secret_is_shown(tmp_path, capsys):
-    """Advice names options and numbers, never the text of a value."""
+def test_what_a_review_does_not_show(tmp_path, capsys):
+    """No value that may be a secret, and no option of parts that cannot be followed."""
     file = tmp_path / "shop.ini"
     file.write_text(SECRETS)
     for words in (["--json"], []):
@@ -104,10 +104,6 @@ def test_no_value_that_may_be_a_secret_is_shown(tmp_path, capsys):
         output = capsys.readouterr().out
         assert "chmod-socket" in output
         assert "hunter2" not in output
-
-
-def test_a_file_with_parts_that_cannot_be_followed(tmp_path, capsys):
-    """The review says that it does not know every option, and speaks only of those that it knows."""
     file = tmp_path / "shop.ini"
     file.write_text("[uwsgi]\ninclude = missing.ini\nevil-reload-on-rss = 100\n")
     assert cli.main(["review", str(file)]) == 1

@@ -122,7 +122,7 @@ def test_on_only_routes_are_shown(server, broken):
     template = ("--route-template", "/orders/{order}/items")
     with exporter(*arguments(server, broken), "--routes", *template) as running:
 
-        def routes() -> dict[str, int]:
+        def routes():
             listed = json.loads(running.get("/api/v1/servers/app")[1])["routes"] or []
             return {row["route"]: row["in_service"] for row in listed}
 

@@ -27,7 +27,7 @@ def test_a_result_an_error_and_a_timeout():
         asyncio.run(within(60, after(0, ValueError("wrong"))))
     ended = []
 
-    async def work() -> None:
+    async def work():
         try:
             await asyncio.sleep(60)
         finally:
@@ -42,10 +42,10 @@ def test_a_result_an_error_and_a_timeout():
 def test_a_cancellation_at_any_moment_is_kept(turns):
     """Also if the work ends in the same turn of the loop, as that of clients without a pause does."""
 
-    async def scenario() -> bool:
+    async def scenario():
         ready = asyncio.Event()
 
-        async def client() -> None:
+        async def client():
             await within(60, ready.wait())
             await asyncio.sleep(60)
 

@@ -69,9 +69,18 @@ def test_taken_port_ends_the_demo_before_anything_is_set_up():
     assert "make demo PORT=9300" in ended.stderr
 
 
-def test_impossible_port_is_refused():
+def test_what_is_impossible_is_refused_before_anything_is_set_up():
+    """The message lists the scenes."""
     with pytest.raises(SetupError, match="port 123456 "):
         demo.refuse_taken(123456)
+    assert demo.EVERY + demo.ANSWER < 3
+    assert max(progress.SECOND, progress.DOT) < 3
+    command = [sys.executable, "-m", "app.demo", "--scene"]
+    refused = subprocess.run([*command, "hott"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("make demo: there is no scene 'hott': did you mean hot?\n")
+    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert listed.stdout.strip() in refused.stderr
 
 
 @pytest.mark.integration
@@ -236,22 +245,6 @@ def test_killed_demo_of_any_scene_leaves_nothing(scene):
         assert f"  Scene {scene}: " in demo_.said()
         demo_.kill("demo")
         demo_.expect_nothing_left(within=30)
-
-
-def test_unknown_scene_is_refused_before_anything_is_set_up():
-    """The message lists the scenes, and `list` lists them as well."""
-    command = [sys.executable, "-m", "app.demo", "--scene"]
-    refused = subprocess.run([*command, "hott"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("make demo: there is no scene 'hott': did you mean hot?\n")
-    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert listed.stdout.strip() in refused.stderr
-
-
-def test_silence_is_short():
-    """Less than three seconds pass between two lines of figures, and between two dots."""
-    assert demo.EVERY + demo.ANSWER < 3
-    assert max(progress.SECOND, progress.DOT) < 3
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
     ended = ""
     with running(programs_, tmp_path, tmp_path) as up:
 
-        def has_ended() -> bool:
+        def has_ended():
             nonlocal ended
             try:
                 up.check()
@@ -74,7 +74,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
         end.touch()
         news: list[str] = []
 
-        def is_reported() -> bool:
+        def is_reported():
             up.check()
             news.extend(up.news())
             return bool(news)
@@ -86,17 +86,13 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
     assert diary.read_text().splitlines() == ["a starts", "a ends"]
 
 
-def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
-    """All programs end, even if the one that starts is not required."""
+def test_required_one_that_ends_while_another_starts_ends_all(tmp_path, capsys):
     slow = shell("b", "exec sleep 60", ready=lambda: False, required=False)
     with (
         pytest.raises(ProgramError, match=r"^a ended \(status 4\)"),
         running([shell("a", "sleep 0.2; exit 4"), slow], tmp_path, tmp_path),
     ):
         pass
-
-
-def test_end_is_said(tmp_path, capsys):
     with running([lasting("a", tmp_path / "diary")], tmp_path, tmp_path, ending="ending"):
         assert "ending" not in capsys.readouterr().out
     assert capsys.readouterr().out.startswith("  ending  ")

@@ -155,7 +155,7 @@ def test_verdict_is_what_the_scene_says(name, quick):
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
     """Unevenness is the verdict."""
 
-    def is_hot(document: Document) -> bool:
+    def is_hot(document):
         shares = [worker["share"] or 0.0 for worker in document["workers"]]
         found = set(codes(document, "critical", "warning"))
         return shares[0] == max(shares) and bool(found & {"unevenness_hurts", *NO_CPU})
@@ -262,9 +262,14 @@ def test_cheaper_mode_follows_the_load():
         cheaper.wait(lambda document: document["threads"]["available"] <= 3, "workers to go")
 
 
-def test_every_scene_has_its_test():
+def test_every_scene_has_its_test_and_is_listed():
     tested = {*STEADY, *SLOW, "hot", "reload", "down", "emperor", "async"}
     assert {scene.name for scene in SCENES} == tested
+    with pytest.raises(LookupError) as raised:
+        find_scene("overlord")
+    said = raised.value.args[0]
+    assert said.startswith("there is no scene 'overlord': did you mean overload?\n\n")
+    assert [line.split()[0] for line in said.splitlines()[2:]] == [scene.name for scene in SCENES]
 
 
 def test_reload_of_a_wheel_executes_the_python_of_its_environment(tmp_path):
@@ -283,14 +288,6 @@ def test_words_of_a_scene_fit_a_terminal(scene):
     assert scene.shown.count("\n") == 1
     assert max(map(len, [*scene.shown.splitlines(), *list_scenes().splitlines()])) <= 88
     assert scene.shown.endswith(".")
-
-
-def test_unknown_scene_lists_all_with_the_nearest():
-    with pytest.raises(LookupError) as raised:
-        find_scene("overlord")
-    said = raised.value.args[0]
-    assert said.startswith("there is no scene 'overlord': did you mean overload?\n\n")
-    assert [line.split()[0] for line in said.splitlines()[2:]] == [scene.name for scene in SCENES]
 
 
 def test_happenings_come_again(tmp_path):

@@ -141,18 +141,29 @@ def test_a_server_that_is_down_says_what_to_do_first():
 
 
 def test_a_line_for_each_and_all_about_those_that_are_not_fine():
+    """A long name has a line of its own; JSON is one document."""
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
     assert text.count("  users wait") == 1
     assert max(map(len, text.splitlines())) <= 80
+    name = "/srv/application-with-a-long-name/run/uwsgi.stats"
+    lines = list(reports.render_list([critical(name), busy_server()]))
+    assert lines[2] == f"CRITICAL  {name}"
+    assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
+    assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
+    assert lines[3].index("4.0x") == lines[4].index("4.0x")
+    whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
+    assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
+    assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
+    assert whole["servers"][1]["error"]["reason"] == "refused"
 
 
 def test_a_full_host_is_said_once():
     """Not with each server on it, nor while CPUs are idle, nor if one server says it anyway."""
 
-    def on_host(name: str, own: float, idle: float) -> Server:
+    def on_host(name, own, idle):
         server = busy_server(name)
         host = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
         cpu = schema.Cpu(own=own, idle=idle, others=2 - own - idle, others_follow=None)
@@ -218,16 +229,6 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     assert document["host"].count("CPUs are full") == 2
 
 
-def test_a_long_name_has_a_line_of_its_own():
-    """A long name is not cut, because names differ at their ends."""
-    name = "/srv/application-with-a-long-name/run/uwsgi.stats"
-    lines = list(reports.render_list([critical(name), busy_server()]))
-    assert lines[2] == f"CRITICAL  {name}"
-    assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
-    assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
-    assert lines[3].index("4.0x") == lines[4].index("4.0x")
-
-
 def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path):
     """A plugin's line has their number."""
     server = emperor(tmp_path)
@@ -287,15 +288,8 @@ def test_the_worst(statuses, worst):
     assert find_worst(statuses) == worst
 
 
-def test_json_of_several_is_one_document():
-    whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
-    assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
-    assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
-    assert whole["servers"][1]["error"]["reason"] == "refused"
-
-
 def test_a_plugins_line():
-    """The line has status, text, and figures with units, thresholds and bounds, as the guidelines require."""
+    """As the guidelines require; labels of several begin with names."""
     limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
     line = render_report([busy_server()], limits)
     text, _, performance = line.partition(" | ")
@@ -304,6 +298,14 @@ def test_a_plugins_line():
     assert figures["headroom"] == "4;2:;1.2:;0"
     assert figures["queue_wait"] == "0.001s;0.1;2;0"
     assert figures["response_time"] == "0.05s;;5;0"
+    assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
+    line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
+    text, _, performance = line.partition(" | ")
+    assert text == (
+        "CRITICAL - 3 servers: 1 critical, 1 unknown, 1 ok; hot: The listen queue is full; "
+        "gone: It cannot be read: connection refused"
+    )
+    assert {figure.partition(".")[0] for figure in performance.split()} == {"hot", "shop"}
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
 
 
@@ -316,30 +318,14 @@ def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server,
     assert f" interpreter_lock_waiters={value};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
-def test_a_plugins_line_of_several():
-    """The line has the verdicts of servers that are not ok; labels begin with names; unreadable servers have none."""
-    line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
-    text, _, performance = line.partition(" | ")
-    assert text == (
-        "CRITICAL - 3 servers: 1 critical, 1 unknown, 1 ok; hot: The listen queue is full; "
-        "gone: It cannot be read: connection refused"
-    )
-    assert {figure.partition(".")[0] for figure in performance.split()} == {"hot", "shop"}
-    assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
-
-
 def test_names_cannot_forge_a_plugins_line():
-    """A pipe would end the text, a line break the line, and a quote or an equals sign the label."""
+    """An unknown figure keeps its position, and a long text is cut."""
     name = "a|b'c=d e\n\x1b]0;x\x07"
     line = render_report([critical(name), busy_server()], NO_THRESHOLDS)
     assert line.isprintable()
     assert line.count("|") == 1
     assert "a_b_c_d_e___0_x_.headroom=4;;;0" in line
     assert render_label(name) == "a_b_c_d_e___0_x_"
-
-
-def test_an_unknown_figure_and_a_long_text():
-    """An unknown figure keeps its position; a long text is cut so that the figures are not."""
     figures = [Performance("headroom", None), Performance("wait", float("nan"), "s")]
     line = render_line("ok", "x" * 5000, figures)
     assert line.endswith("... | headroom=U;;;0 wait=U;;;0")

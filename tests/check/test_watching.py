@@ -39,7 +39,7 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path):
     path.write_bytes(document("minified"))
     hands = MovableClock()
 
-    def become_an_emperor(_left: float) -> None:
+    def become_an_emperor(_left):
         path.write_bytes(document("emperor"))
         hands.move(1.0)
 
@@ -49,12 +49,18 @@ def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path):
     assert judged.verdict == "1 vassal of the emperor fails to start."
 
 
-def test_an_emperor_is_judged_by_one_reading(tmp_path):
+def test_what_ends_a_check_early(tmp_path):
     path = tmp_path / "stats.json"
     path.write_bytes(document("emperor"))
     waited: list[float] = []
     judged = asyncio.run(judge(Watch("emperor", File(str(path))), Clock(), 3600, waited.append))
     assert (judged.status, judged.state, waited) == ("warning", "up", [])
+    watch = _Scripted()
+    watch.sampling = KeyError("workers")
+    judged = asyncio.run(judge(watch, watch.clock, 3600))
+    assert judged.status == "unknown"
+    assert "sampling ended (KeyError)" in judged.verdict
+    assert judged.error.reason == "internal"
 
 
 class _Scripted(Watch):
@@ -117,7 +123,7 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down():
     """If the last outcome is that the server cannot be read, that is the verdict."""
     watch = _Scripted(hanging=2)
 
-    async def down() -> None:
+    async def down():
         watch.reader.outcome = ReadError("refused", "connection refused")
         await asyncio.Event().wait()
 
@@ -130,7 +136,7 @@ def test_interrupted_in_its_last_read_of_a_server_that_is_down():
 def test_interrupted_before_the_first_reading_it_has_nothing_to_judge():
     watch = _Scripted(hanging=1)
 
-    async def interrupted() -> Document:
+    async def interrupted():
         task = asyncio.create_task(judge(watch, watch.clock, 60))
         await watch.hangs.wait()
         task.cancel()
@@ -141,20 +147,11 @@ def test_interrupted_before_the_first_reading_it_has_nothing_to_judge():
     assert judged.error.reason == "interrupted"
 
 
-def test_sampling_that_ends_is_said():
-    watch = _Scripted()
-    watch.sampling = KeyError("workers")
-    judged = asyncio.run(judge(watch, watch.clock, 3600))
-    assert judged.status == "unknown"
-    assert "sampling ended (KeyError)" in judged.verdict
-    assert judged.error.reason == "internal"
-
-
 @pytest.mark.parametrize("seconds", [0.05, 60])
 def test_a_check_leaves_nothing_running(seconds):
     """Sampling ends with the time to watch, and with Ctrl-C: nothing reads the server after its verdict."""
 
-    async def run() -> list[str]:
+    async def run():
         watch = _Scripted()
         if seconds < 1:
             await judge(watch, watch.clock, seconds)
@@ -198,7 +195,7 @@ def test_a_reload_at_the_end(ends):
         watch, hold = Watch("shop", Unix(server.stats)), server.directory / "hold"
         seen: list[float] = []
 
-        def reload_and_load(left: float) -> None:
+        def reload_and_load(left):
             seen.append(left)
             if len(seen) == 2:
                 hold.touch()

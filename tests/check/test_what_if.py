@@ -87,8 +87,8 @@ def test_the_table():
     assert "3 % below. 64x64: 60 more workers do not fit. Requests wait 83 % of their time for backends." in text
 
 
-def test_a_load_that_was_cut_off():
-    """Where more was asked for than was completed, a setting has no time at that load."""
+def test_a_table_without_figures():
+    """A load that was cut off has no time; a refusal stands where the table would be."""
     unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
     known = DOCUMENT.predictions[0]
     loads = tuple(msgspec.structs.replace(at, **unknown) for at in known.loads)
@@ -98,16 +98,9 @@ def test_a_load_that_was_cut_off():
     lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
     row = next(line.split() for line in lines if line.startswith("  8x4"))
     assert row == ["8x4", "112", "interpreters", "unknown", "unknown", "480", "MB"]
-
-
-def test_the_observed_setting_is_there_once():
-    """If it was asked for, it stays where it was asked for."""
     document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
     lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
     assert sum("4x4*" in line for line in lines) == 1
-
-
-def test_a_refusal():
     server = msgspec.structs.replace(
         busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
     )

@@ -83,10 +83,14 @@ def test_a_server_that_was_found_without_a_pattern(address, name):
     assert address_name(address) == name
 
 
-def test_names_that_are_written_alike():
-    """Two paths with the same text, because a byte that is not UTF-8 is escaped, are two servers."""
+def test_names_that_are_written_alike_are_two():
+    """No name has a character that a terminal obeys."""
     alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
     assert len({address_name(address) for address in alike}) == 2
+    names = GlobNames(["/run/*.stats"])
+    assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
+    assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
+    assert default_name(Unix("/run/a\x1bb.stats")) == "a\\x1bb"
 
 
 @pytest.mark.parametrize(
@@ -108,14 +112,6 @@ def test_the_path_of_a_name(patterns, name, path):
     names = GlobNames(patterns)
     assert names.path(name, patterns[0]) == path
     assert path is None or names.name(path) == name
-
-
-def test_no_name_has_a_character_that_a_terminal_obeys():
-    """/metrics, logs and pages show names; two paths that differ in such a character keep different names."""
-    names = GlobNames(["/run/*.stats"])
-    assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
-    assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
-    assert default_name(Unix("/run/a\x1bb.stats")) == "a\\x1bb"
 
 
 def loaded(tmp_path: Path, servers: str, sampling: str = "{}") -> Config:
@@ -158,15 +154,10 @@ def test_mistakes(tmp_path, server, part):
     assert "headroom.yml:2" in message
 
 
-def test_names_are_those_of_all_patterns(tmp_path):
-    """With two directories, names have the directory; the check knows it."""
+def test_names_and_the_most_servers_of_patterns(tmp_path):
     two = "  - {{stats: '/run/a/*.stats', expect: [{}]}}\n  - /run/b/*.stats"
     assert loaded(tmp_path, two.format("a/shop")).servers[0].expect_names == ("a/shop",)
     assert "named 'shop'" in refusal(tmp_path, two.format("shop"))
-
-
-def test_the_most_servers(tmp_path):
-    """A number within bounds; 400 unless set."""
     assert loaded(tmp_path, "  - /run/*.stats").settings.max_servers == defaults.MOST_SERVERS
     assert loaded(tmp_path, "  - /run/*.stats", "{max_servers: 1000}").settings.max_servers == 1000
     for wrong in ("0", "10001", "many"):

@@ -99,14 +99,17 @@ def test_the_default_of_the_documents_is_the_default(setting):
     assert value == get(Config(), setting.field)
 
 
-def test_every_field_has_a_row():
-    """A setting without a row could be given nowhere. The servers, and the targets of probes, are no plain values."""
+def test_every_setting_has_a_row_a_variable_and_a_default():
     ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
     watching = {f"settings.{field.name}" for field in fields(Settings)}
     rows = [setting.field for setting in SETTINGS if setting.field]
     assert sorted(rows) == sorted(ours | watching)
     servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
     assert servers <= {field.name for field in fields(ServerConfig)}
+    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
+    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
+    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
+    assert resolved() == Config()
 
 
 def test_the_file_of_the_documents_shows_every_key(tmp_path):
@@ -170,12 +173,6 @@ def test_names_of_orchestration_stop_nothing(name):
     assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 
-def test_every_flag_is_a_known_variable():
-    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
-    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
-    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
-
-
 def _nothing_given() -> argparse.Namespace:
     return Parser(flags=SETTING_FLAGS).parse_args([])
 
@@ -192,21 +189,14 @@ def refusal(*arguments: str, **environment: str) -> str:
     return str(caught.value)
 
 
-def test_nothing_said():
-    assert resolved() == Config()
-
-
 def test_flags_go_before_variables_and_those_before_the_file(tmp_path):
+    """Servers of the file and of flags add up."""
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
     given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
     assert (given.log_level, given.listen, given.log_format) == ("debug", (("", 2),), "json")
     given = resolved(CONFIG=str(path), LOG_LEVEL="warning")
     assert (given.log_level, given.listen, given.log_format) == ("warning", (("", 1),), "json")
-
-
-def test_servers_of_the_file_and_of_flags_add_up(tmp_path):
-    """`--stats` adds to the servers of the file; the flag replaces its variable."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers: [a=/a]\n")
     given = resolved("--config", str(path), "--stats", "b=/b", "--stats", "/run/*.stats", STATS="c=/c")

@@ -172,7 +172,7 @@ def test_refused_logs(text):
 
 
 def test_a_log_in_the_file(tmp_path):
-    """`log` is a key of a server; its own counts before that of the flag."""
+    """All servers of a pattern would read one file, so a pattern has none."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - name: shop\n    stats: /a\n    log: /var/log/shop.log\n")
     (server,) = yaml_file.load_file(path).servers
@@ -181,10 +181,6 @@ def test_a_log_in_the_file(tmp_path):
     assert find_log(server, "shop", flag) == "/var/log/shop.log"
     assert find_log(ServerConfig("blog", None), "blog", flag) == "/blog"
     assert find_log(ServerConfig("wiki", None), "wiki", flag) == ""
-
-
-def test_a_pattern_has_no_log(tmp_path):
-    """All servers of a pattern would read one file."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stats: /run/*.stats\n    log: /var/log/shop.log\n")
     with pytest.raises(ConfigError, match="a pattern has many logs"):

@@ -125,24 +125,18 @@ def test_every_query_has_an_answer(grafana, name):
     assert set(empty) <= set(MAY_BE_EMPTY)
 
 
-def test_the_list_of_empty_ones_is_true(grafana):
-    assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
-
-
 def test_the_hot_worker_is_seen(grafana):
-    """The worker with most requests comes first, and is above the fair line."""
+    """It comes first, above the fair line. Any label may be the service."""
     shares = grafana.series(grafana.query("server: Share, and the fair one A"))
     fair = grafana.series(grafana.query("server: Share, and the fair one B"))
     assert next(iter(shares)) == frozenset({("worker_id", "1")})
     assert fair == {frozenset(): 0.25}
     assert float(str(shares[frozenset({("worker_id", "1")})])) > 0.3
-
-
-def test_another_label_may_be_the_service(grafana):
     query = grafana.query("fleet: Services, least headroom first A")
     by_instance = query.expression.replace('"$1", "server"', '"$1", "instance"')
     (labels,) = grafana.prometheus.query(by_instance, grafana.now)
     assert dict(labels)["service"] == grafana.instance
+    assert set(MAY_BE_EMPTY) <= {query.where for name in NAMES for query in grafana.queries(name)}
 
 
 def test_recorded_days_are_read(grafana):
@@ -158,24 +152,18 @@ def test_recorded_days_are_read(grafana):
     assert 0.6 < _one(growth) / (busiest.busiest * busiest.growth * 30 / DAYS) < 1.1
 
 
-def test_the_trend_is_a_straight_line(grafana):
+def test_the_trend_the_week_and_the_days(grafana):
+    """A straight line, every hour with the busiest on a weekday, and each day in one band."""
     for points in grafana.series(grafana.query("capacity: Trend of the day's p95 B")).values():
         assert isinstance(points, list)
         steps = [after - before for (_, before), (_, after) in pairwise(points)]
         assert len(steps) > DAYS - 10
         assert max(steps) - min(steps) < 1e-9
-
-
-def test_the_week_has_every_hour(grafana):
-    """The busiest hour is in the middle of a weekday, and no hour is missing."""
     week = grafana.series(grafana.query("capacity: When it is busy: weekday and hour A"))
     assert len(week) == 7 * 24
     labels = dict(max(week, key=lambda hour: float(str(week[hour]))))
     assert int(labels["weekday"]) < 5
     assert labels["hour"] in ("13", "14")
-
-
-def test_server_days_are_all_counted(grafana):
     bands = [query for query in grafana.queries("capacity") if query.where.startswith("capacity: Headroom, day by day")]
     assert abs(sum(_one(grafana.series(band)) for band in bands) - len(SERVERS) * DAYS) <= len(SERVERS)
 

@@ -40,10 +40,17 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
-def test_there_is_no_other_file():
-    """A renamed dashboard leaves no old file behind. Beside them is only what kustomize reads them by."""
+def test_dashboards_as_a_whole():
+    """No old file is left; All is not passed to one server; labels and pages are as newer Grafanas take them."""
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected
+    for name in ("fleet", "capacity"):
+        for link in board(name)["links"]:
+            one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
+            assert link["includeVars"] is not one
+    by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
+    assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
+    assert by_type["state-timeline"]["perPage"] == 0
 
 
 def test_every_grafana_from_9_on_can_load_it(name):
@@ -79,7 +86,8 @@ def test_every_panel_says_what_it_is(name):
     assert len({panel["id"] for panel in every}) == len(every)
 
 
-def test_panels_do_not_overlap(name):
+def test_panels_are_drawn_as_people_read_them(name):
+    """No overlaps, kept columns, shown thresholds, units in words."""
     taken: dict[tuple[int, int], str] = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -87,6 +95,22 @@ def test_panels_do_not_overlap(name):
         for x in range(at.get("x", 0), at.get("x", 0) + at["w"]):
             for y in range(at.get("y", 0), at.get("y", 0) + at["h"]):
                 assert taken.setdefault((x, y), panel["title"]) == panel["title"]
+    for panel in panels(board(name)):
+        if panel["type"] in ("table", "barchart"):
+            for target in panel["targets"]:
+                kept = re.search(r"\bby \(|\)\[\$__range:|^1 / count\(|^topk\(16, sum by", target["expr"])
+                assert kept, (panel["title"], target["refId"])
+    for panel in panels(board(name)):
+        for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
+            values = {value["id"]: value["value"] for value in override["properties"]}
+            words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
+            if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
+                assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
+    units = {
+        node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
+    }
+    assert units
+    assert units.isdisjoint({"cps", "cpm"})
 
 
 def test_no_data_source_is_written_in(name):
@@ -104,20 +128,19 @@ def test_no_data_source_is_written_in(name):
 
 
 def test_variables_are_the_same_everywhere(name):
-    """Dashboards have a data source, a free service label and the labels of a server, in the order of narrowing."""
+    """Queries use only those, and all of them. Only the capacity review needs rules."""
     names = list(variables(name))
     assert names[:6] == ["datasource", "service_label", "service", "job", "instance", "server"]
     assert variables(name)["service_label"]["current"]["value"] == "server"
     many = name in ("fleet", "capacity")
     for variable in ("job", "instance", "server"):
         assert variables(name)[variable]["includeAll"] is many
-
-
-def test_every_query_knows_its_variables(name):
-    """Queries use only variables that Grafana or the dashboard defines, and use all of the dashboard's variables."""
     own = {variable: f"the_{variable}" for variable in variables(name)}
     text = " ".join(query.expression for query in queries(name, {**own, "__from": "0"}, 3600))
     assert [variable for variable in own if variable != "datasource" and f"the_{variable}" not in text] == []
+    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
+    recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
+    assert bool(recorded) is (name == "capacity")
 
 
 def test_every_metric_exists(name):
@@ -136,21 +159,6 @@ def test_every_metric_exists(name):
             assert re.sub("_(bucket|count)$", "", metric) in known, query.where
 
 
-def test_only_the_capacity_review_needs_rules(name):
-    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
-    recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
-    assert bool(recorded) is (name == "capacity")
-
-
-def test_tables_keep_their_columns(name):
-    """Queries of tables name the labels to keep, so that no label that Prometheus adds becomes a column."""
-    for panel in panels(board(name)):
-        if panel["type"] in ("table", "barchart"):
-            for target in panel["targets"]:
-                kept = re.search(r"\bby \(|\)\[\$__range:|^1 / count\(|^topk\(16, sum by", target["expr"])
-                assert kept, (panel["title"], target["refId"])
-
-
 def _links(document: dict[str, Any]) -> list[str]:
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
@@ -166,14 +174,6 @@ def test_links_lead_somewhere(name):
     assert links >= set(UIDS.values()) - {UIDS[name]}
     for link in board(name)["links"]:
         assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
-
-
-def test_all_is_never_passed_to_one_server():
-    """On a dashboard of many servers All may be chosen, which is not a server: its links omit the server."""
-    for name in ("fleet", "capacity"):
-        for link in board(name)["links"]:
-            one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
-            assert link["includeVars"] is not one
 
 
 def test_alerts_lead_to_dashboards_that_there_are():
@@ -204,15 +204,6 @@ def test_marks_are_at_their_own_time(name):
 
 CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid": "color-background", "auto": "auto"}
 """Grafana 10's names for the cell types of Grafana 9."""
-
-
-def test_verdicts_and_bars_are_drawn(name):
-    for panel in panels(board(name)):
-        for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
-            values = {value["id"]: value["value"] for value in override["properties"]}
-            words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
-            if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
-                assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
 
 
 def test_figures_are_of_now(name):
@@ -253,23 +244,6 @@ def test_graphs_beside_each_other_have_the_same_series():
         (one, two) = [match and match[1] for match in all_of_them]
         assert one
         assert one == two
-
-
-def test_labels_and_pages_as_newer_grafanas_take_them():
-    """From Grafana 11 on, a length of 0 shortens every label to dots, and a page size shows a pager even for few
-    rows."""
-    by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
-    assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
-    assert by_type["state-timeline"]["perPage"] == 0
-
-
-def test_units_are_words_that_people_read(name):
-    """Units are not c/s and c/m, Grafana's units for counts per second and per minute."""
-    units = {
-        node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
-    }
-    assert units
-    assert units.isdisjoint({"cps", "cpm"})
 
 
 def test_the_heat_map_ends_at_all_threads():

@@ -48,9 +48,19 @@ def test_links_lead_to_files_that_are_copied_too(path):
     assert not lost
 
 
-def test_packages_have_the_extras_for_top_and_login():
-    """`top` works in the image, and passwords are checked."""
+def test_what_services_run_and_share():
     assert any("'.[top,login]'" in argument for name, argument in instructions(CONTAINERFILE) if name == "RUN")
+    ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
+    assert address == ("app", 8000)
+    assert requests.rate > 0
+    for name, service in SERVICES.items():
+        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
+            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
+    app, exporter = SERVICES["app"], SERVICES["exporter"]
+    assert exporter["pid"] == f"container:{app['container_name']}"
+    assert exporter["network_mode"] == "service:app"
+    assert "run:/run/uwsgi" in app["volumes"]
+    assert "run:/run/uwsgi" in exporter["volumes"]
 
 
 DOCUMENT: dict[str, Any] = load_yaml(COMPOSE)
@@ -83,25 +93,6 @@ def test_services_are_locked_down(name):
     assert image in ("uwsgi-headroom", "uwsgi-headroom-demo-app") or re.fullmatch(r"docker\.io/\w+/\w+:v?[\d.]+", image)
     if build := SERVICES[name].get("build"):
         assert (COMPOSE.parent / build["context"] / build["dockerfile"]).is_file()
-
-
-def test_the_exporter_shares_what_it_needs():
-    """The processes and the network of the application, and the volume with the stats socket."""
-    app, exporter = SERVICES["app"], SERVICES["exporter"]
-    assert exporter["pid"] == f"container:{app['container_name']}"
-    assert exporter["network_mode"] == "service:app"
-    assert "run:/run/uwsgi" in app["volumes"]
-    assert "run:/run/uwsgi" in exporter["volumes"]
-
-
-def test_commands_of_services():
-    """The argument of `load` is one of `app.load`."""
-    ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
-    assert address == ("app", 8000)
-    assert requests.rate > 0
-    for name, service in SERVICES.items():
-        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
-            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
 
 
 def test_grafana_finds_what_is_mounted():

@@ -73,29 +73,22 @@ def test_rules_are_those_of_the_repository(path, packed, kustomize):
         assert rule["kind"] == "PrometheusRule"
 
 
-def test_no_rule_is_left_over(packed, kustomize):
+def test_rules_and_dashboards_are_those_of_the_repository(packed, kustomize):
+    """None is left over, and each that kustomize names exists."""
     names = {path.name for path in RULES}
     assert {path.name for path in (packed / "files" / "rules").iterdir()} == names
     listed = set(load(kustomize / "rules" / "kustomization.yaml")["resources"])
     assert {path.name for path in (kustomize / "rules").iterdir()} == {*listed, "kustomization.yaml"}
     assert listed == names - {f"{name}.yaml" for name in VALUES["rules"]["except"]}
-
-
-def test_dashboards_are_those_of_the_repository(packed):
-    """Byte for byte, and kustomize lists each."""
     made = {path.name: path.read_bytes() for path in DASHBOARDS.glob("*.json")}
     assert {path.name: path.read_bytes() for path in (packed / "files" / "dashboards").iterdir()} == made
     maps = load(DASHBOARDS / "kustomization.yaml")["configMapGenerator"]
     assert {part["files"][0].partition("=")[2] for part in maps} == set(made)
-
-
-def test_the_chart_in_a_checkout_has_the_rules_and_dashboards():
-    """Through relative links in a clone; as copies in a source distribution."""
-    for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
-        folder = CHART / "files" / name
-        assert not folder.is_symlink() or not folder.readlink().is_absolute()
-        found = {path.name: path.read_bytes() for path in folder.iterdir()}
-        assert found == {path.name: path.read_bytes() for path in target.iterdir()}
+    for path in kustomize.rglob("kustomization.yaml"):
+        document = load(path)
+        names = [*document.get("resources", ()), *document.get("components", ())]
+        names += [patch["path"] for patch in document.get("patches", ())]
+        assert all((path.parent / name).exists() for name in names), path
 
 
 @needs_kubectl
@@ -110,9 +103,21 @@ def test_kustomize_builds_every_object(kustomize, name, others):
     assert kinds.total() - kinds["PrometheusRule"] - kinds["ConfigMap"] == others
 
 
-def test_the_version_is_that_of_the_exporter():
+def test_parts_fit_each_other():
+    """The version is the exporter's; policy and monitor select the pods; links of the chart lead to rules and
+    dashboards."""
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
+    labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
+    monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
+    assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert labels == VALUES["selector"]
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
+    for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
+        folder = CHART / "files" / name
+        assert not folder.is_symlink() or not folder.readlink().is_absolute()
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert found == {path.name: path.read_bytes() for path in target.iterdir()}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -158,7 +163,7 @@ def test_the_schema_refuses_a_value_that_is_removed(path):
 def test_every_value_is_in_the_schema():
     """A value without a line in the schema could be misspelt unnoticed."""
 
-    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
+    def missing(values, schema, path):
         known = schema.get("properties")
         if known is None:
             return []
@@ -183,23 +188,6 @@ def test_the_component_is_the_sidecar_of_the_chart():
     assert set(spec["securityContext"]) == {"fsGroup"}
 
 
-def test_files_that_kustomize_names_exist(kustomize):
-    for path in kustomize.rglob("kustomization.yaml"):
-        document = load(path)
-        names = [*document.get("resources", ()), *document.get("components", ())]
-        names += [patch["path"] for patch in document.get("patches", ())]
-        assert all((path.parent / name).exists() for name in names), path
-
-
-def test_the_policy_and_the_monitor_select_the_pods_of_the_component():
-    """Otherwise the exporter would run unseen, or unprotected."""
-    labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
-    monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
-    assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
-    assert labels == VALUES["selector"]
-    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
-
-
 def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, Any]]:
     """The objects that helm makes with these values, of the chart in this clone unless another is named."""
     assert HELM
@@ -210,7 +198,14 @@ def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, A
 
 @needs_helm
 def test_nothing_is_installed_unasked():
+    """An autoscaler that cannot work is an error."""
     assert rendered(CHART / "ci" / "default-values.yaml") == []
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
+    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
+    assert "autoscaling.target.name" in error.value.stderr
 
 
 @needs_helm
@@ -274,16 +269,6 @@ def test_an_exporter_of_its_own():
         assert (labels["app.kubernetes.io/name"], labels["team"]) == ("headroom", "platform")
     whole = rendered(CHART / "ci" / "deployment-values.yaml", "--set=fullnameOverride=exporter")
     assert {made["metadata"]["name"] for made in whole} == {"exporter"}
-
-
-@needs_helm
-def test_an_autoscaler_that_cannot_work_is_an_error():
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
-    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
-    assert "autoscaling.target.name" in error.value.stderr
 
 
 @needs_helm

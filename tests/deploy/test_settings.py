@@ -57,7 +57,7 @@ def test_flags_exist():
     assert len(FILES) > 30
 
 
-def test_the_port_is_the_same():
+def test_the_port_and_the_user_are_the_same():
     assert defaults.LISTEN_ADDRESS.endswith(f":{PORT}")
     assert ("EXPOSE", str(PORT)) in last_stage(CONTAINERFILE)
     assert f"DEFAULT_PORT = {PORT}\n" in (DEPLOY / "container" / "healthcheck.py").read_text()
@@ -68,10 +68,6 @@ def test_the_port_is_the_same():
     patch = sidecar_patch()
     assert patch["env"] == [{"name": "UWSGI_HEADROOM_WEB_LISTEN_ADDRESS", "value": f":{PORT}"}]
     assert patch["ports"] == [{"name": "headroom", "containerPort": PORT}]
-
-
-def test_the_user_is_the_same():
-    """Both images, the chart and the component have one user: the exporter needs that of uWSGI."""
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         assert ("USER", f"{USER}:{USER}") in last_stage(path)
     values, context = load(CHART / "values.yaml")["sidecar"], sidecar_patch()["securityContext"]
@@ -135,10 +131,20 @@ def test_jobs_have_names_that_the_rules_expect(name):
     assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
 
 
-def test_pods_are_found_by_the_name_of_the_sidecars_port():
-    """The job for pods keeps the port that the sidecar has."""
+def test_snippets_fit_what_they_are_for():
+    """Pods are found by the sidecar's port; links in alerts lead to compose's; rules for a migration are left out."""
     (job,) = load(DEPLOY / "prometheus" / "kubernetes.yml")["scrape_configs"]
     assert job["relabel_configs"][0]["regex"] == sidecar_patch()["ports"][0]["name"]
+    assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()
+    (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
+    ports = load(DEPLOY / "compose/compose.yaml")["services"]["app"]["ports"]
+    host, _, port = job["static_configs"][0]["labels"]["instance"].rpartition(":")
+    assert host == "localhost"
+    assert any(published.endswith(f"{port}}}:{port}") for published in ports)
+    folder = ROOT / "alerts" / "rules"
+    patterns = [name.rpartition("/")[2].replace("[^", "[!") for name in load(DEPLOY / PROMETHEUS[1])["rule_files"]]
+    matched = {path.name for pattern in patterns for path in folder.glob(pattern)}
+    assert {path.name for path in folder.glob("*.yaml")} - matched == {"compat-uwsgi-exporter.yaml"}
 
 
 def test_the_route_takes_every_alert():
@@ -153,21 +159,3 @@ def test_the_route_takes_every_alert():
     pattern = re.fullmatch(r'alertname =~ "(.+)"', route["matchers"][0])
     assert len(names) > 10
     assert all(re.fullmatch(pattern[1], name) for name in names)
-
-
-def test_links_in_alerts_of_compose_lead_to_the_published_port():
-    """The rules link to `instance`, and no browser knows the name of a container."""
-    assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()
-    (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
-    ports = load(DEPLOY / "compose/compose.yaml")["services"]["app"]["ports"]
-    host, _, port = job["static_configs"][0]["labels"]["instance"].rpartition(":")
-    assert host == "localhost"
-    assert any(published.endswith(f"{port}}}:{port}") for published in ports)
-
-
-def test_compose_leaves_out_rules_for_a_migration_only():
-    """Its patterns match every rule file but one."""
-    folder = ROOT / "alerts" / "rules"
-    patterns = [name.rpartition("/")[2].replace("[^", "[!") for name in load(DEPLOY / PROMETHEUS[1])["rule_files"]]
-    matched = {path.name for pattern in patterns for path in folder.glob(pattern)}
-    assert {path.name for path in folder.glob("*.yaml")} - matched == {"compat-uwsgi-exporter.yaml"}

@@ -120,7 +120,7 @@ def test_processes_that_are_hidden(monkeypatch):
     """With `hidepid`, a user sees no uWSGI of others: the report does not say that there is none without saying so."""
     assert "hidepid" not in " ".join(render_report([]))
 
-    def refuse(_path: Path) -> str:
+    def refuse(_path):
         raise PermissionError
 
     monkeypatch.setattr(Path, "read_text", refuse)
@@ -140,7 +140,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Addres
 
 
 def test_a_master_that_does_not_answer_is_watched(monkeypatch):
-    """Such a master may hang, and is watched beside the others; one that this user may not read is left out."""
+    """What is silent beside a master's stats is an application."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
     refused = FoundMaster(3, "root", address=Unix("/c"), trouble="permission denied")
@@ -148,10 +148,6 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch):
     with pytest.raises(HeadroomError, match="none was found") as caught:
         found(monkeypatch, refused)
     assert "permission denied" in "\n".join(caught.value.details)
-
-
-def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch):
-    """In cheap mode a master itself waits for requests."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
     assert found(monkeypatch, answers, silent) == [Unix("/a")]
@@ -295,8 +291,21 @@ SHOP = FoundMaster(
 )
 
 
-def test_nothing_found():
+def test_a_reason_is_given_once_and_one_command_serves_all():
     assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
+    masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
+    assert render_report(masters) == [
+        "Cannot be read: not allowed",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
+    ]
+    masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
+    lines = render_report(masters)
+    command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
+    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
+        "shop=unix:///run/shop.stats",
+        "wiki=unix:///run/it's here/stats",
+    ]
 
 
 def test_each_finding_says_what_to_do():
@@ -326,27 +335,6 @@ def test_each_finding_says_what_to_do():
     ]
 
 
-def test_a_reason_is_given_once():
-    """A user without permissions reads one line for each other user, not two for each master."""
-    masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
-    assert render_report(masters) == [
-        "Cannot be read: not allowed",
-        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
-        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
-    ]
-
-
-def test_one_command_serves_all():
-    """The report has one shell command that the command line accepts, with a name for each server."""
-    masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
-    lines = render_report(masters)
-    command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
-    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
-        "shop=unix:///run/shop.stats",
-        "wiki=unix:///run/it's here/stats",
-    ]
-
-
 def test_names_differ():
     def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
         return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
@@ -367,7 +355,7 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys, monkeypatch):
     """No escape sequence or line break in names of users, versions, files or sockets is printed."""
     evil = "\x1b]0;pwned\x07\nTo watch it:\u202e\x9b2J"
 
-    async def find_masters() -> list[FoundMaster]:
+    async def find_masters():
         return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
 
     monkeypatch.setattr(report, "find_masters", find_masters)

@@ -80,21 +80,22 @@ def test_what_a_process_claims_costs_nothing(does):
     assert f"master {pid} of user" in printed
 
 
-def test_any_process_may_have_a_long_name():
-    """A process of another name costs nothing either: psutil reads a whole command line for a name of 15 characters."""
+def test_what_has_no_end_is_left(tmp_path):
+    """A long name, sockets whose documents do not end, a file that does not answer."""
     with uwsgi() as good, hostile(name="a-name-of-15-ch", claims={"arg": GIGABYTES}) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
     assert str(pid) not in printed
-
-
-def test_stats_sockets_without_end(tmp_path):
-    """Of a master that waits on many sockets, each with a large document that does not end, few are read at once."""
     tmp_path.chmod(0o755)
     with uwsgi() as good, hostile(documents=(str(tmp_path), 40)) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
     assert len(re.findall(rf"master {pid} of user", printed)) == find._MOST_SOCKETS
+    os.mkfifo(tmp_path / "cmdline")
+    with pytest.raises(TimeoutError, match="were not readable within 1 s"):
+        find.ask_in_time(time.monotonic() + 60, procfs.read_begin, 100, str(tmp_path / "cmdline"))
+    with pytest.raises(TimeoutError, match="took all the time that there is"):
+        find.ask_in_time(time.monotonic() - 1, procfs.read_begin, 100, "/proc/self/cmdline")
 
 
 def test_each_epoll_is_bounded(tmp_path, monkeypatch):
@@ -109,15 +110,6 @@ def test_each_epoll_is_bounded(tmp_path, monkeypatch):
     (tmp_path / "fdinfo" / "0").write_text("".join(map(line.format, range(1000, 21_000))))
     found = find.epoll_sockets(tmp_path)
     assert find._MOST_EPOLL_BYTES / 80 < len(found) < find._MOST_EPOLL_BYTES / 50
-
-
-def test_a_file_that_does_not_answer(tmp_path):
-    """A file of another process that never answers is left after a second, with the reason."""
-    os.mkfifo(tmp_path / "cmdline")
-    with pytest.raises(TimeoutError, match="were not readable within 1 s"):
-        find.ask_in_time(time.monotonic() + 60, procfs.read_begin, 100, str(tmp_path / "cmdline"))
-    with pytest.raises(TimeoutError, match="took all the time that there is"):
-        find.ask_in_time(time.monotonic() - 1, procfs.read_begin, 100, "/proc/self/cmdline")
 
 
 def test_a_master_that_hangs_is_named(monkeypatch, capsys):
@@ -142,7 +134,7 @@ def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
     """Steps that cannot be found for one uWSGI, for whatever reason, cost no other its steps."""
     plan = report.plan
 
-    def fail(launch: Any, *args: Any, **named: Any) -> Any:
+    def fail(launch, *args, **named):
         if launch.master.pid == first:
             raise ValueError("a fault")
         return plan(launch, *args, **named)
@@ -195,7 +187,7 @@ def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
     before = victim.stat()
 
     class Exchanged(socket.socket):
-        def bind(self, address: Any) -> None:
+        def bind(self, address):
             super().bind(address)
             os.rename(address, "kept")
             os.symlink(victim, address)
@@ -214,7 +206,7 @@ def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
 def test_the_trial_is_the_user():
     """The child of the trial has no id, no right and no descriptor of root's."""
 
-    def describe() -> str:
+    def describe():
         status = Path("/proc/self/status").read_text()
         fields = re.findall(r"^(?:Uid|Gid|Groups|CapEff|CapPrm):\s*(.*?)\s*$", status, re.MULTILINE)
         descriptors = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]

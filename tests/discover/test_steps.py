@@ -134,17 +134,12 @@ def test_two_names_of_one_file(link, tmp_path, capsys):
 
 
 @as_root
-def test_a_directory_that_everybody_may_write(tmp_path):
-    """Where every user may write, a file of another user would end uWSGI at its next start."""
+def test_where_no_line_is_proposed(tmp_path):
+    """Where everybody may write, and at a socket that may be another uWSGI's."""
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     directory.chmod(0o1777)
     assert "every local user may write" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
-
-
-@as_root
-def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path):
-    """A socket at the proposed path, which the file does not name, may be of another uWSGI of this name."""
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
@@ -246,23 +241,22 @@ def test_lines_that_wait_for_a_reload(tmp_path):
     assert not (tmp_path / "own.stats").exists()
 
 
-def test_an_overwritten_command_line(tmp_path):
-    """With `auto-procname`, the configuration file is unknown: there are no lines, and the reason says so."""
+def test_reasons_for_other_steps(tmp_path):
     with without_stats((INI + "auto-procname = true\n").format(directory=tmp_path)) as server:
         wait_until(lambda: b"master" in Path(f"/proc/{server.pid}/cmdline").read_bytes(), what="its new name")
         made = planned(server)
     assert made.steps == ()
     assert "auto-procname" in made.why_none
-
-
-def test_an_option_that_ends_it_at_a_reload(tmp_path):
-    """With `exit-on-reload`, a reload ends uWSGI: a restart is advised instead."""
     with without_stats(INI.format(directory=tmp_path) + "exit-on-reload = true\n") as server:
         *_, restart, _ = planned(server).steps
         assert "do not reload it: it has `exit-on-reload`" in restart.heading
         assert restart.lines == []
         os.kill(server.pid, signal.SIGHUP)
         server.process.wait(60)
+    with pytest.raises(TrialError, match="No such file"):
+        try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
+    long = replace(LAUNCH, text="[uwsgi]\n")
+    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
 
 
 @as_root
@@ -337,13 +331,6 @@ def test_what_lies_at_the_path_is_never_touched(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["stats"]
 
 
-def test_why_a_directory_does_not_do(tmp_path):
-    with pytest.raises(TrialError, match="No such file"):
-        try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
-    long = replace(LAUNCH, text="[uwsgi]\n")
-    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
-
-
 @as_root
 def test_other_users(tmp_path):
     """The trial binds with uWSGI's ids, and asks the kernel with the exporter's, also when root runs it."""
@@ -378,7 +365,7 @@ def test_mounts_of_its_own():
 def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
     """If only the exporter cannot connect, a step puts it into uWSGI's group: its unit by a drop-in, else its user."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise TrialError("Permission denied", reads=True)
 
     monkeypatch.setattr(steps, "try_directory", refuse)

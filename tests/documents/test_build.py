@@ -98,12 +98,21 @@ def test_setup():
     assert built.socket_holders == {"web": (1, 2)}
 
 
-def test_the_window_asked_for_and_what_there_was_of_it():
-    """The document says which window its figures cover, and how much history each window to choose from has."""
+def test_windows_queues_and_identities():
+    """The window that there was; the length of a queue over it; nothing but the PID of a server elsewhere."""
     document = loaded(Server()).document(300.0)
     assert (document.window.asked, document.window.seconds) == (300, 70)
     assert [(covered.asked, covered.seconds) for covered in document.windows] == [(60, 60), (300, 70)]
     assert document.sampling.history_seconds == 70
+    server = Server(queue=7)
+    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
+    (socket,) = document.sockets
+    assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
+    assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
+    identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
+    assert identity
+    assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
+    assert ScriptedWatch().document().identity is None
 
 
 def test_occupancy_is_a_share_of_the_time_at_each_level():
@@ -196,15 +205,6 @@ def test_no_cores_and_no_host_facts():
     assert "stats-no-cores" in next(unknown.why for unknown in document.unknown if unknown.what == "threads")
 
 
-def test_a_queue_that_fills():
-    """The document has the queue's length now and over the window; with one socket, its wait is the server's."""
-    server = Server(queue=7)
-    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
-    (socket,) = document.sockets
-    assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
-    assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
-
-
 def test_requests_in_service_have_ages():
     """Requests are listed oldest first; requests of a killed worker are gone with it."""
     server = Server()
@@ -280,7 +280,7 @@ def test_the_list_begins_with_what_needs_attention():
     """Servers that cannot be read come first, then the least headroom; idle ones come last, by name."""
     busy, busier = Server(), Server()
 
-    def load(server: Server, requests: int) -> ScriptedWatch:
+    def load(server, requests):
         return ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
 
     watches = {
@@ -354,7 +354,7 @@ def test_a_fault_of_ours_about_a_server(monkeypatch):
     broken, well = loaded(Server()), loaded(Server())
     words = "hunter2"
 
-    def fails(*_arguments: object) -> list[object]:
+    def fails(*_arguments):
         raise ZeroDivisionError(words)
 
     monkeypatch.setattr(broken.watch, "figures", fails)
@@ -403,14 +403,6 @@ def test_which_server_it_is():
 def test_an_application_that_no_option_names(mountpoints, application):
     """The application is named after its mountpoint, if there is only one and not `/`."""
     assert identified(Server().read(1.0), *mountpoints).application == application
-
-
-def test_a_server_elsewhere_has_a_pid_alone():
-    """Nothing is visible of a server on another host, and nothing at all before the first reading."""
-    identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
-    assert identity
-    assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
-    assert ScriptedWatch().document().identity is None
 
 
 def test_the_list_says_who_waits_and_whose_vassal_it_is():

@@ -70,11 +70,20 @@ def test_every_column_is_as_long_as_the_time():
     assert set(history.occupancy.shares[history.occupancy.up_to.index(0.4)]) == {1}
 
 
-def test_percentiles_cover_half_a_minute():
-    """In slices of 10 s, a percentile is that of the requests of 30 s, as far as these are known."""
+def test_parts_of_a_history():
+    """Percentiles of 30 s, the mean length and the wait of a queue, and a stretch of the past."""
     times = steady(120).history(120, 12).response_times
     assert times.requests == [30, 60] + [90] * 9  # 3 per second, from the first reading on
     assert set(times.finest) == {0.8}
+    server = Server(2, 4, queue=6)
+    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    assert set(history.sockets[0].mean_queue) == {6}
+    assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
+    watch = steady(100)
+    history = watch.history(20, 20, until=EPOCH + 50)
+    assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
+    assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
+    assert watch.history(20, 20, until=EPOCH - 5000).time == []
 
 
 def test_no_history_yet():
@@ -177,14 +186,6 @@ def test_what_is_not_known_is_null():
     assert set(history.throughput) == {3}
 
 
-def test_queues():
-    """Each queue has its mean length, and a single queue also its wait."""
-    server = Server(2, 4, queue=6)
-    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
-    assert set(history.sockets[0].mean_queue) == {6}
-    assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
-
-
 def test_queues_outlive_the_server():
     """If the last reading cannot measure the queue, or a server starts anew, earlier measurements stay."""
     server = Server(2, 4, queue=6)
@@ -205,15 +206,6 @@ def test_queues_outlive_the_server():
     assert again.sockets[0].mean_queue[-1] == 0
 
 
-def test_until():
-    """`until` returns a stretch of the past, for a paused page."""
-    watch = steady(100)
-    history = watch.history(20, 20, until=EPOCH + 50)
-    assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
-    assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
-    assert watch.history(20, 20, until=EPOCH - 5000).time == []
-
-
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
 def test_never_more_points_than_asked_for(seconds, points):
     """Slices have whole seconds and cover the requested range."""
@@ -228,10 +220,10 @@ def test_others_have_their_turn_while_a_large_one_is_made():
     server = Server(64, 16)
     watch = steady_large(server)
 
-    async def run() -> int:
+    async def run():
         turns = 0
 
-        async def other() -> None:
+        async def other():
             nonlocal turns
             while True:
                 turns += 1
@@ -257,8 +249,8 @@ def test_a_reload_while_it_is_made():
     server = Server(64, 4)
     watch = steady_large(server)
 
-    async def run() -> History:
-        async def reload() -> None:
+    async def run():
+        async def reload():
             server.reload(watch.now, processes=2)
             watch.read(server.read(watch.now + 0.5))
 
@@ -287,7 +279,7 @@ def test_nothing_contradicts_the_present_figures():
     the server."""
     server, watch = Server(2, 4, queue=60), ScriptedWatch()
 
-    def fill(_second: int) -> None:
+    def fill(_second):
         server.serve(1, 3, each=1.0, cpu=0.01)
         server.busy(4, 4)
 
@@ -342,7 +334,7 @@ def test_it_is_the_history_in_memory(path):
 
 
 def test_slices_are_sums_of_minutes(path):
-    """A slice of five minutes has the requests of five; one that has not ended is left out."""
+    """Where only quarters are kept, slices are quarters; an unknown server has none."""
     now = time.time() // 300 * 300
     database = opened(path)
     first = int(now) // 60 - 20
@@ -350,6 +342,16 @@ def test_slices_are_sums_of_minutes(path):
     kept = build_stored_history(path, "shop", 300.0, now - 1200, now, now)
     assert kept.time == [now - 900, now - 600, now - 300]
     assert kept.throughput == [3.0, 8.0, 13.0]
+    now = time.time() // 3600 * 3600
+    first = int(now - 20 * DAY) // 60
+    opened(path).write([minute_at(first + number, 60) for number in range(1, 61)], now - 20 * DAY + 3600)
+    kept = build_stored_history(path, "shop", 60.0, first * 60, first * 60 + 3600, now)
+    assert kept.step == 900
+    assert len(kept.time) == 4
+    opened(path)
+    assert build_stored_history(path, "nobody", 60.0, 0, time.time(), time.time()).time == []
+    with pytest.raises(HistoryFileError, match=r"missing\.sqlite: No such file"):
+        build_stored_history(path.with_name("missing.sqlite"), "shop", 60.0, 0, 1, 1)
 
 
 def minute_at(number: int, requests: int) -> Minute:
@@ -392,16 +394,6 @@ def test_the_tier(step, age, tier):
     assert choose_tier(step, now - age, now) == tier
 
 
-def test_older_than_the_minutes(path):
-    """Where only quarters are kept, slices are quarters, and the document says so."""
-    now = time.time() // 3600 * 3600
-    first = int(now - 20 * DAY) // 60
-    opened(path).write([minute_at(first + number, 60) for number in range(1, 61)], now - 20 * DAY + 3600)
-    kept = build_stored_history(path, "shop", 60.0, first * 60, first * 60 + 3600, now)
-    assert kept.step == 900
-    assert len(kept.time) == 4
-
-
 def test_names_of_all_parts(path):
     """Workers, sockets, backends and routes of any part have a column; it is null where they were not."""
     now = time.time() // 60 * 60
@@ -418,11 +410,3 @@ def test_names_of_all_parts(path):
     assert kept.routes.threads[0] == [None, 0.2]
     assert [socket.name for socket in kept.sockets] == ["socket"]
     assert {len(column) for column in columns(msgspec.to_builtins(kept))} == {2}
-
-
-def test_of_a_server_that_the_file_does_not_know(path):
-    """There are no slices; without a file there is an error with its path."""
-    opened(path)
-    assert build_stored_history(path, "nobody", 60.0, 0, time.time(), time.time()).time == []
-    with pytest.raises(HistoryFileError, match=r"missing\.sqlite: No such file"):
-        build_stored_history(path.with_name("missing.sqlite"), "shop", 60.0, 0, 1, 1)

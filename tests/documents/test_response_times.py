@@ -85,7 +85,7 @@ def test_the_objective_of_a_document():
 
 
 def test_none_without_what_they_need():
-    """No objective is configured; no request was completed; uWSGI lists no threads."""
+    """Requests that wait beyond the threshold have missed it."""
     assert watched(slo=None).document().objective is None
     idle = ScriptedWatch(slo=SLO).seconds(Server(2, 8), 20).document()
     assert idle.response_times is None
@@ -93,10 +93,6 @@ def test_none_without_what_they_need():
     blind = watched(20, server=Server(2, 8, cores=False)).document()
     assert blind.response_times is None
     assert "stats-no-cores" in (blind.objective.unjudged or "")
-
-
-def test_a_wait_beyond_the_threshold():
-    """Requests that wait in the queue for longer than the threshold have missed it, each of them."""
     server = Server(2, 8, queue=90)
     objective = watched(60, server=server).document().objective
     assert objective.unjudged is None
@@ -123,7 +119,7 @@ def test_history_of_long_requests():
     server = Server(1, 1)
     watch = ScriptedWatch()
 
-    def each(number: int) -> None:
+    def each(number):
         server[1].request_starts = (1_700_000_000 + number // 3 * 3,)
         if number % 3 == 0:
             server.serve(1, 1, 3.0)
@@ -303,24 +299,16 @@ def test_the_parts_of_a_request():
 
 
 def test_the_parts_add_up():
-    """No time is lost or counted twice, whether backends have names or not."""
+    """Static files have no time; requests that last hide those that are completed."""
     for names in ({}, {"postgres": 2.0}, {"postgres": 2.0, "redis": 2.1}):
         time = split_request_time(waits({"cpu": 1.0, "backend": 4.1, "dns": 0.01}, names))
         assert sum(part.threads for part in time.parts) == pytest.approx(5.11)
         assert sum(part.per_request or 0.0 for part in time.parts) == pytest.approx(0.0511)
-
-
-def test_static_files_have_no_time():
-    """uWSGI counts them and times none: threads that send files are named as such, and a figure of 0 is not shown."""
     flow = Flow(requests=468, throughput=39.1, response_time=None, littles_law=0.0, observed=0.04, queue_wait=0.0)
     few, many = (waits({"pipe": threads}, throughput=None) for threads in (0.04, 4.0))
     assert split_request_time(few, flow) is None
     time = split_request_time(many, flow)
     assert (time.whole.size, time.unit) == ("4.0", "threads, and uWSGI does not time static files")
-
-
-def test_requests_that_last_hide_those_that_are_completed():
-    """Fourteen WebSockets beside a few requests: it is said whose threads these are, and files have no part in it."""
     flow = Flow(requests=36, throughput=3.0, response_time=0.05, littles_law=0.15, observed=14.2, queue_wait=0.0)
     section = waits({"client": 14.0, "sleep": 0.2}, throughput=None)
     time = split_request_time(msgspec.structs.replace(section, lasting=14.05), flow)

@@ -83,18 +83,7 @@ def test_the_cost_in_the_readme_is_what_was_measured():
         assert words.format(share=share, memory=memory) in text_of("README.md")
 
 
-def test_numbers_of_scenarios_and_series():
-    """There are over 150 situations; a worker costs this many series at most, without CPU residency."""
-    assert len(ROWS) > 150
-    assert "over 150 tested situations" in text_of("README.md")
-    assert "over 150 situations" in text_of("docs/check.md")
-    names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
-    each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
-    assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
-
-
-def test_ranges_of_settings():
-    """The least and the most of what can be set, and what holds if nothing is."""
+def test_ranges_flags_and_numbers():
     configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
     least, most = defaults.SAMPLES_PER_SECOND_RANGE
     assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
@@ -103,6 +92,17 @@ def test_ranges_of_settings():
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
     assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+    shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
+    options = make_command_line().commands["serve"].options
+    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
+    assert set(shown.values()) == {setting.variable for setting in FLAGS}
+    assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
+    assert len(ROWS) > 150
+    assert "over 150 tested situations" in text_of("README.md")
+    assert "over 150 situations" in text_of("docs/check.md")
+    names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
+    each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
+    assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
 
 
 def test_tables_have_every_row():
@@ -119,14 +119,6 @@ def test_tables_have_every_row():
     known = {key for binding in BINDINGS for key in binding.label.split()}
     sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
     assert shown == known | sorting
-
-
-def test_flags_with_their_variables():
-    shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
-    options = make_command_line().commands["serve"].options
-    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
-    assert set(shown.values()) == {setting.variable for setting in FLAGS}
-    assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
 
 
 def test_findings_of_each_limit():

@@ -31,12 +31,17 @@ def test_a_message_is_one_datagram(address):
     assert heard.messages == [{"READY": "1", "STATUS": "3 servers watched"}]
 
 
-def test_a_line_break_in_a_status_is_no_assignment():
-    """Text that others choose, such as the name of a server, cannot add an assignment."""
+def test_a_status_is_a_sentence():
+    """A line break in it is no assignment."""
     with manager() as heard:
         Notifier(heard.address).send(STATUS="shop\nSTOPPING=1\udcff")
         heard.await_state("STATUS", "shop\\nSTOPPING=1\\udcff")
     assert heard.states("STOPPING") == []
+    well = replayed("minified").watch
+    never_read = ScriptedWatch("new").watch
+    assert describe_servers([]) == "0 servers watched"
+    assert describe_servers([never_read]) == "1 server watched"
+    assert describe_servers([well, lost(), never_read]) == "3 servers watched, 1 cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -85,14 +90,6 @@ PID = os.getpid()
 
 def lost() -> Watch:
     return ScriptedWatch("lost").read(SourceError("refused", "nobody listens")).watch
-
-
-def test_the_servers_in_a_sentence():
-    well = replayed("minified").watch
-    never_read = ScriptedWatch("new").watch
-    assert describe_servers([]) == "0 servers watched"
-    assert describe_servers([never_read]) == "1 server watched"
-    assert describe_servers([well, lost(), never_read]) == "3 servers watched, 1 cannot be read"
 
 
 def test_a_turn_feeds_the_watchdog_and_repeats_no_status():

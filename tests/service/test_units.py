@@ -37,23 +37,11 @@ def service() -> configparser.SectionProxy:
     return parser["Service"]
 
 
-def test_the_service_manager_is_notified():
-    """The type, the reload and a watchdog that is not too short; Debian 12 has no Type=notify-reload."""
+def test_what_a_unit_sets():
     assert service()["Type"] == "notify"
     assert service()["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert float(service()["WatchdogSec"]) >= 2 * LEAST_WATCHDOG_SECONDS
     assert service()["ExecStart"].startswith(f"{PROGRAM} --config ")
-
-
-@pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
-def test_settings_that_break_figures_are_not_set(setting):
-    """Each of these has its reason in the unit, and is not set."""
-    assert setting not in service()
-    assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
-
-
-def test_what_a_unit_sets():
-    """No core dump, which would have variables of requests."""
     assert service()["LimitCORE"] == "0"
     assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
     filters = service()["SystemCallFilter"].splitlines()
@@ -62,6 +50,13 @@ def test_what_a_unit_sets():
     text = (FOLDER / "README.md").read_text()
     assert service()["DynamicUser"] == service()["ProtectHome"] == "yes"
     assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
+
+
+@pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
+def test_settings_that_break_figures_are_not_set(setting):
+    """Each of these has its reason in the unit, and is not set."""
+    assert setting not in service()
+    assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
 
 
 @with_systemd

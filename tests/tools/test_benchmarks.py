@@ -147,7 +147,7 @@ def test_an_answer_of_somebody_else_is_no_completion():
     """A response that is not from the application raises an error, and counts as a failure."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def answer() -> None:
+        def answer():
             connection, _ = listener.accept()
             with connection:
                 connection.recv(1000)
@@ -166,16 +166,13 @@ QUIET_4X8, ASKED = ("4x8", "", QUIET), ("4x8", "ask", "/")
 QUICK = Decoding(size=1_000_000, outcome="server", cpu=(0.01, 0.02, 0.03))
 
 
-def test_no_miss():
+def test_every_target_can_be_missed():
+    """Figures within all targets have no miss."""
     text = hostile.report(dict.fromkeys(SITUATIONS, WELL), {"a document": QUICK}, {QUIET_4X8: CALM, ASKED: CALM})
     assert "| beside both | 5.00 | 0.200 | 0.300 | 100 | 2.0% | 50 | 0.010 |" in text
     assert "| 4x8 | ask | / | 5.00 | 0.200 | 0.300 | 2,000 | 0 | 50 |" in text
     assert "| a document | 1.00 | server | 20.0 | 30.0 |" in text
     assert "Misses: none." in text
-
-
-def test_every_target_can_be_missed():
-    """A good server that loses most samples, a scrape longer than Prometheus waits, and a slow document are named."""
     poor = Figures(samples=2.4, scrapes=(11.0,), cpu=1.0, resident=1, lag=None, series=0)
     busy = Crowd(samples=4.4, scrapes=(0.1, 0.6), answers=9.0, refused=1.0, resident=1)
     slow = Decoding(size=1, outcome="server", cpu=(0.06,))
@@ -225,10 +222,17 @@ def test_misses_are_marked_and_counted():
     assert "4 of 8 predictions" in rows[-1]
 
 
-def test_a_plan_is_read_as_it_was_written():
-    """The clients are a process of their own, which gets its steps as JSON."""
+def test_a_plan_is_of_a_moderate_load():
     plan = Plan((("/run/a", 0.8), (8000, 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, math.inf)), pause=0.5, seed=3)
     assert read_plan(json.dumps(asdict(plan))) == plan
+    for case in (case for group in GROUPS for case in group):
+        (first, *_), threads = case.kinds, case.processes * case.threads / len(case.shares)
+        most = threads / case.mean
+        if first.path.startswith("/cpu"):
+            most = min(2, case.processes) / case.mean
+        elif first.path.startswith("/lock"):
+            most = case.processes / (first.weight * first.io / 1e3)
+        assert 0.2 <= case.rate * case.shares[0] / most <= 0.4, (case.name, case.setting)
 
 
 def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_ended():
@@ -247,18 +251,6 @@ def test_a_request_counts_in_the_step_that_it_began_in_and_an_answer_where_it_en
     first, second = count_steps(plan, Answers(100.0, answers, 0))
     assert first == Step(8.0, 60.0 - IGNORED_SECONDS, answers=1, requests=2, waited=0.5 + 8.5, own=1.0)
     assert second == Step(16.0, 60.0 - IGNORED_SECONDS, answers=1, requests=0)
-
-
-def test_predictions_are_from_a_moderate_load():
-    """Each case is predicted from 20 to 40 % of what its threads, CPUs or locks serve at most."""
-    for case in (case for group in GROUPS for case in group):
-        (first, *_), threads = case.kinds, case.processes * case.threads / len(case.shares)
-        most = threads / case.mean
-        if first.path.startswith("/cpu"):
-            most = min(2, case.processes) / case.mean
-        elif first.path.startswith("/lock"):
-            most = case.processes / (first.weight * first.io / 1e3)
-        assert 0.2 <= case.rate * case.shares[0] / most <= 0.4, (case.name, case.setting)
 
 
 SEEDS = range(2001, 2013)
@@ -322,11 +314,21 @@ def test_a_sick_day_pages_and_is_critical():
     assert all(each.hurt.explains_critical for each in critical)
 
 
-def test_a_restart_that_hangs_pages():
-    """A server that is away for ten minutes is down."""
+def test_what_is_away_serves_nothing():
+    """A restart that hangs pages."""
     hangs = healthy.Away(36_000.0, 36_600.0, "restart")
     found = pages.find_pages(list(pages.find_stretches(course.run(quiet(away=(hangs,))))))
     assert "UwsgiDown" in {page.alert for page in found}
+    away = (healthy.Away(100.0, 130.0, "recycled", 0), healthy.Away(200.0, 210.0, "restart"))
+    day = quiet(away=away, peak=1.0)
+    chance = np.random.default_rng(3)
+    arrivals = np.arange(50.0, 300.0, 0.5)
+    times = np.full(len(arrivals), 0.3)
+    served = serve(day, arrivals, 0.1 * times, 0.9 * times, chance)
+    assert served.refused.tolist() == np.arange(200.0, 210.0, 0.5).tolist()
+    assert not ((served.starts >= 200) & (served.starts < 210)).any()
+    own = served.starts[served.workers == 0]
+    assert not ((own > 100.3) & (own < 130)).any()
 
 
 @pytest.mark.parametrize(("processes", "rate"), [(1, 1.0), (2, 3.0), (4, 6.0)])
@@ -342,20 +344,6 @@ def test_the_simulation_waits_as_theory_says(processes, rate):
     assert measured == pytest.approx(theory, rel=0.1)
     slower = float((served.ends - served.starts > 1.0).mean())
     assert slower == pytest.approx(part_slower(1.0, day.service, day.sigma), rel=0.1)
-
-
-def test_what_is_away_serves_nothing():
-    """A restart refuses requests and starts none; a worker that is recycled takes none meanwhile."""
-    away = (healthy.Away(100.0, 130.0, "recycled", 0), healthy.Away(200.0, 210.0, "restart"))
-    day = quiet(away=away, peak=1.0)
-    chance = np.random.default_rng(3)
-    arrivals = np.arange(50.0, 300.0, 0.5)
-    times = np.full(len(arrivals), 0.3)
-    served = serve(day, arrivals, 0.1 * times, 0.9 * times, chance)
-    assert served.refused.tolist() == np.arange(200.0, 210.0, 0.5).tolist()
-    assert not ((served.starts >= 200) & (served.starts < 210)).any()
-    own = served.starts[served.workers == 0]
-    assert not ((own > 100.3) & (own < 130)).any()
 
 
 def test_days_are_healthy_by_their_rule():

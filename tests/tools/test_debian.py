@@ -122,7 +122,8 @@ def test_what_is_missing_is_unpacked_once(machine):
     )
 
 
-def test_package_that_apt_does_not_have_is_named(machine):
+def test_package_that_apt_does_not_have_is_named(machine, monkeypatch):
+    """Root fetches the lists first."""
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin")
@@ -130,9 +131,6 @@ def test_package_that_apt_does_not_have_is_named(machine):
     assert lines[0].startswith("this machine lacks alertmanager, amtool, ")
     assert lines[0].endswith("E: Unable to locate package prometheus-alertmanager")
     assert lines[1].endswith("apt-get install --no-install-recommends prometheus-alertmanager")
-
-
-def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (machine / "archive" / "prometheus").rename(machine / "gone")
     with pytest.raises(SetupError):
@@ -232,11 +230,6 @@ def test_why_a_root_cannot_be_made(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
     assert unavailable(DEBIAN) == "this machine has no git, nsenter"
 
-
-@pytest.mark.usefixtures("able")
-def test_refused_namespaces_are_said(monkeypatch):
-    """In a container without the right to mount, unshare's error is the reason."""
-
     def refuse(command, cwd=None):
         raise CommandError(" ".join(command), "unshare: unshare failed: Operation not permitted\n")
 
@@ -244,15 +237,10 @@ def test_refused_namespaces_are_said(monkeypatch):
     assert unavailable(DEBIAN) == "namespaces are refused: unshare: unshare failed: Operation not permitted"
 
 
-def test_the_suite_is_that_of_the_machine():
-    """The name may be quoted; without a name, the error asks for one."""
+def test_the_suite_and_its_archive_are_those_of_the_machine():
     assert (suite_of(DEBIAN), suite_of(MINT)) == ("bookworm", "wilma")
     with pytest.raises(UnavailableError, match="names no suite"):
         suite_of(FEDORA)
-
-
-def test_the_archive_is_the_one_that_has_the_suite():
-    """The result has the components in use, without updates and other vendors' archives."""
     assert archive(TARGETS, "bookworm") == ("http://one.example.org/debian/", ["contrib", "main"])
     assert archive(TARGETS, "trixie") == ("http://two.example.org/debian/", ["main"])
     assert archive(TARGETS, "forky")[0] == "http://one.example.org/debian/"

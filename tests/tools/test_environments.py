@@ -41,18 +41,6 @@ def asked(checkout, name=".venv"):
     return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
 
 
-def test_the_project_is_installed_once(checkout):
-    """And again when setup.cfg has changed."""
-    environments.project("demo", checkout)
-    environments.project("demo", checkout)
-    assert asked(checkout) == ["--editable .[demo]"]
-    environments.project("demo", checkout)
-    with (checkout / "setup.cfg").open("a") as setup:
-        setup.write("\n")
-    environments.project("demo", checkout)
-    assert asked(checkout) == ["--editable .[demo]"] * 2
-
-
 def test_failed_installation_is_tried_again(checkout):
     """The stamp is written after the installation, so an interrupted one does not count."""
     refused = checkout / ".venv" / "bin" / "refused"
@@ -77,10 +65,19 @@ def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
     assert not Environment(moved).fits()
 
 
-def test_environment_of_another_python_does_not_fit(checkout):
+def test_the_project_is_installed_once(checkout):
+    """Again when setup.cfg has changed, and elsewhere for another Python."""
     python = checkout / ".venv" / "bin" / "python"
     python.write_text("#!/bin/sh\necho 3.9\n")
     assert not Environment(checkout / ".venv").fits()
+    environments.project("demo", checkout)
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"]
+    environments.project("demo", checkout)
+    with (checkout / "setup.cfg").open("a") as setup:
+        setup.write("\n")
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"] * 2
 
 
 @pytest.mark.parametrize("module", ["venv", "ensurepip"])
@@ -135,11 +132,15 @@ def test_a_library_that_uwsgi_links_is_missing(monkeypatch, tmp_path):
     assert "libcrypt to link with" in str(environments.cannot_build())
 
 
-def test_tests_take_the_wheel_without_a_compiler_and_say_so(checkout, capsys, monkeypatch):
+def test_tests_take_the_wheel_without_a_compiler(checkout, capsys, monkeypatch):
+    """Or the uWSGI that they are given."""
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.delenv("UWSGI", raising=False)
     assert environments.uwsgi_for_tests(checkout) == checkout / ".venv" / "bin" / "uwsgi"
     assert "so the tests run with the pyuwsgi wheel" in capsys.readouterr().out
+    monkeypatch.setenv("UWSGI", "/opt/uwsgi")
+    assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
+    assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
 
 
 def test_tests_build_where_they_can(checkout, monkeypatch):
@@ -158,12 +159,6 @@ def test_tests_do_without_gevent_where_no_wheel_fits(checkout, capsys, monkeypat
     (checkout / ".venv-uwsgi" / "bin" / "refused").write_text("gevent")
     assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
     assert "so the scenarios with gevent are skipped" in capsys.readouterr().out
-
-
-def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
-    monkeypatch.setenv("UWSGI", "/opt/uwsgi")
-    assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
-    assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
 
 
 def test_old_python_is_refused_in_words():

@@ -25,12 +25,23 @@ from uwsgi_headroom.arguments.commands import make_command_line
 PAGES = {path.name: text for path, text in pages()}
 
 
-def test_each_command_has_a_page_with_its_options():
+def test_generated_texts_are_complete():
     line = make_command_line()
     for name, parser in line.commands.items():
         text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
         assert all(option in text for option in parser.options)
         assert f"uwsgi-headroom-{name}" in PAGES["uwsgi-headroom.1"].replace("\\-", "-")
+    assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
+    page = "\n".join(lines())
+    assert all(f"### {row.code}\n" in page for row in list_rows())
+    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
+    text = FILE.read_text()
+    assert len(text) < 30_000
+    assert "> SYNTHETIC EXAMPLE: these services do not exist" in text
+    assert re.search(r"\*\*checkout needs a plan\.\*\*", text)
+    imports = read_imports()
+    assert "config" in imports["arguments"]
+    assert [(part, other) for part in imports for other in imports[part] if part in imports[other]] == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -59,14 +70,6 @@ def test_mandoc_has_no_complaint(name):
     assert complaints == []
 
 
-def test_a_page_has_every_row():
-    """Each code that has a runbook is among them; values are dots, and optional parts in brackets."""
-    assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
-    page = "\n".join(lines())
-    assert all(f"### {row.code}\n" in page for row in list_rows())
-    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
-
-
 def test_imports_are_read_by_folder(tmp_path):
     """Of every module, those within functions and for types alone too; neither itself nor other packages."""
     package = tmp_path / "uwsgi_headroom"
@@ -83,13 +86,6 @@ def test_imports_are_read_by_folder(tmp_path):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
-
-
-def test_no_two_folders_import_each_other():
-    """Of two folders or modules, one can be read without the other."""
-    imports = read_imports()
-    assert "config" in imports["arguments"]
-    assert [(part, other) for part in imports for other in imports[part] if part in imports[other]] == []
 
 
 def run(out: Path) -> subprocess.CompletedProcess[str]:
@@ -118,14 +114,6 @@ def test_an_unknown_form_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_committed_example_is_small_and_says_that_it_is_made_up():
-    """It is for reading on the repository's page: no line of it is the text of a chart."""
-    text = FILE.read_text()
-    assert len(text) < 30_000
-    assert "> SYNTHETIC EXAMPLE: these services do not exist" in text
-    assert re.search(r"\*\*checkout needs a plan\.\*\*", text)
-
-
 def test_a_command_says_only_why_it_failed(capfd):
     commands.run_command(["sh", "-c", "echo chatter; echo more >&2"])
     assert capfd.readouterr() == ("", "")
@@ -144,7 +132,7 @@ def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     monkeypatch.setenv("TMPDIR", str(temporary))
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_):
         if pid.exists() and pid.read_text():
             raise KeyboardInterrupt
 

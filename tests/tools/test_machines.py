@@ -68,10 +68,24 @@ def test_requests_are_summed_over_workers():
     assert requests("") == 0
 
 
-def test_a_whole_demo_is_not_complained_of():
-    """A complete demo causes no complaint, with Debian's or upstream's names of the programs."""
+def test_failures_of_a_machine_have_the_output(monkeypatch):
+    """A metric is one series; a whole demo is not complained of."""
     assert complaints(OUTPUT, RUNNING, 2.9, 1) == []
     assert complaints(OUTPUT, ["/usr/bin/prometheus", "/usr/local/bin/alertmanager"], 0, 100) == []
+    assert HERE.output("echo well") == "well\n"
+    with pytest.raises(FailedError, match=r"ended with 3: echo badly; exit 3\nbadly"):
+        HERE.output("echo badly; exit 3")
+    monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
+    HERE.wait(lambda: True, 0, "at once")
+    with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):
+        HERE.wait(lambda: False, 0, "never")
+    text = 'uwsgi_up{server="shop"} 1.0\nuwsgi_up{server="api"} 0.0\nuwsgi_total 7\n'
+    monkeypatch.setattr(Booted, "output", lambda _self, _script: text)
+    assert HERE.metric(r'uwsgi_up\{server="api"\}') == 0
+    assert HERE.metric("uwsgi_total") == 7
+    for pattern, count in (("uwsgi_up", 2), ("uwsgi_tot", 0)):
+        with pytest.raises(FailedError, match=f"{count} series match"):
+            HERE.metric(pattern)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +104,16 @@ def test_each_part_that_is_wrong_is_named(output, running, silence, later, compl
     assert complaint in only
 
 
-def test_where_it_cannot_run_the_status_is_75_and_a_line_says_why(monkeypatch, capsys):
-    """Without root privileges the status is 75, with one line."""
+def test_where_it_cannot_run_a_line_says_why(monkeypatch, capsys):
     monkeypatch.setattr(debian_root.os, "geteuid", lambda: 1000)
     assert bare_machine.main([]) == 75
     assert capsys.readouterr().err == (
         "bare-machine: cannot run here: making a Debian root and mounting in it needs root\n"
     )
+    monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
+    monkeypatch.setattr(systemd_machine.shutil, "which", lambda _: None)
+    assert systemd_machine.main(["trixie"]) == 75
+    assert "no podman, runc: apt-get install podman runc netavark" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -116,14 +133,6 @@ def test_its_ends(monkeypatch, capsys, error, status):
 
 HERE = Booted(["env"])
 """Runs commands on this machine."""
-
-
-def test_without_podman_it_does_not_run(monkeypatch, capsys):
-    """A machine without podman cannot run the check, and the reason names the packages."""
-    monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
-    monkeypatch.setattr(systemd_machine.shutil, "which", lambda _: None)
-    assert systemd_machine.main(["trixie"]) == 75
-    assert "no podman, runc: apt-get install podman runc netavark" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -150,25 +159,3 @@ def test_a_process_with_a_path_in_its_command_line(tmp_path):
         assert systemd_machine.is_named(tmp_path)
         running.stdin.close()
     assert not systemd_machine.is_named(tmp_path)
-
-
-def test_a_failure_has_the_output(monkeypatch):
-    """The error of a command has its status, script and output; what does not happen in time, the unit's log."""
-    assert HERE.output("echo well") == "well\n"
-    with pytest.raises(FailedError, match=r"ended with 3: echo badly; exit 3\nbadly"):
-        HERE.output("echo badly; exit 3")
-    monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
-    HERE.wait(lambda: True, 0, "at once")
-    with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):
-        HERE.wait(lambda: False, 0, "never")
-
-
-def test_a_metric_is_one_series(monkeypatch):
-    """A value is that of the only series that matches, with or without labels; none and several are failures."""
-    text = 'uwsgi_up{server="shop"} 1.0\nuwsgi_up{server="api"} 0.0\nuwsgi_total 7\n'
-    monkeypatch.setattr(Booted, "output", lambda _self, _script: text)
-    assert HERE.metric(r'uwsgi_up\{server="api"\}') == 0
-    assert HERE.metric("uwsgi_total") == 7
-    for pattern, count in (("uwsgi_up", 2), ("uwsgi_tot", 0)):
-        with pytest.raises(FailedError, match=f"{count} series match"):
-            HERE.metric(pattern)

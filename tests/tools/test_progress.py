@@ -33,13 +33,22 @@ def quick(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_step_in_a_pipe_grows_by_dots(monkeypatch):
-    """In a pipe, a step prints dots and then its time."""
+def test_a_step_fits_its_output(monkeypatch):
+    """Dots in a pipe, one line on a terminal, `not done` where it failed."""
     monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
     with progress.show_step("building"):
         real_uwsgi.wait_until(lambda: ".." in pipe.getvalue(), what="two dots")
     assert re.fullmatch(r"  building\.{2,} *\d+\.\d s\n", pipe.getvalue())
     assert "\r" not in pipe.getvalue()
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stdout", terminal := Terminal())
+    with progress.show_step("building something with a long name"):
+        pass
+    assert max(len(line) for line in terminal.getvalue().split("\r")) <= 30
+    monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
+    with pytest.raises(KeyError), progress.show_step("building"):
+        raise KeyError
+    assert pipe.getvalue().endswith("not done\n")
 
 
 def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
@@ -59,24 +68,9 @@ def test_step_on_a_terminal_counts_seconds_in_place(monkeypatch):
     assert inside - 0.06 <= float(lines[-1].split()[-2]) <= whole + 0.06  # it is rounded to a tenth
 
 
-def test_narrow_terminal_cuts_the_sentence(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "30")
-    monkeypatch.setattr("sys.stdout", terminal := Terminal())
-    with progress.show_step("building something with a long name"):
-        pass
-    assert max(len(line) for line in terminal.getvalue().split("\r")) <= 30
-
-
-def test_failed_step_is_not_done(monkeypatch):
-    monkeypatch.setattr("sys.stdout", pipe := io.StringIO())
-    with pytest.raises(KeyError), progress.show_step("building"):
-        raise KeyError
-    assert pipe.getvalue().endswith("not done\n")
-
-
 def test_work_is_done_although_nobody_reads(monkeypatch):
     class Gone(io.StringIO):
-        def flush(self) -> None:
+        def flush(self):
             raise BrokenPipeError
 
     monkeypatch.setattr("sys.stdout", Gone())

@@ -126,7 +126,7 @@ def commands(workflow: Path) -> list[str]:
     return [command.strip() for line in lines for command in re.split(r"&&|\n", line)]
 
 
-def test_workflows_call_what_there_is():
+def test_workflows_and_pages_name_what_there_is():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     found = [command for workflow in WORKFLOWS for command in commands(workflow)]
     made = {command.split()[1] for command in found if command.startswith("make ")}
@@ -135,6 +135,10 @@ def test_workflows_call_what_there_is():
     assert ".ci/run" in scripts
     modules = {name.replace(".", "/") + ".py" for name in re.findall(r"python3 -m ([\w.]+)", " ".join(found))}
     assert [path for path in scripts | modules if not (ROOT / path).is_file()] == []
+    for name in ("debian", "standalone", "systemd"):
+        chapters = re.findall(r"^## (.+)$", (ROOT / "deploy" / name / "README.md").read_text(), re.MULTILINE)
+        wanted = ["Prerequisites", "Installation", "Customization", "Verification"]
+        assert [chapter for chapter in chapters if chapter in wanted] == wanted
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
@@ -147,14 +151,6 @@ def test_workflows_may_only_read(workflow):
     assert writers == (["draft"] if workflow.name == "release.yml" else [])
     assert "secrets." not in text
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|[0-9a-f]{40})", used) for used in re.findall(r"uses: (\S+)", text))
-
-
-def test_each_way_has_the_four_chapters():
-    """The README of each folder in deploy/ that this page of installation names has them, in this order."""
-    for name in ("debian", "standalone", "systemd"):
-        chapters = re.findall(r"^## (.+)$", (ROOT / "deploy" / name / "README.md").read_text(), re.MULTILINE)
-        wanted = ["Prerequisites", "Installation", "Customization", "Verification"]
-        assert [chapter for chapter in chapters if chapter in wanted] == wanted
 
 
 DEBIAN = ROOT / "deploy/debian/debian"
@@ -227,7 +223,7 @@ def wheel(path: Path, **files: str) -> Path:
 
 
 def test_wheels_of_two_pythons_stand_side_by_side(tmp_path):
-    """Compiled modules of both are there; what belongs to one installation is not."""
+    """Different files of one name are refused."""
     for python in ("311", "312"):
         made = wheel(
             tmp_path / f"{python}.whl", **{f"p__c.{python}.so": python, "p__a.py": "", "p.dist-info__WHEEL": python}
@@ -238,10 +234,6 @@ def test_wheels_of_two_pythons_stand_side_by_side(tmp_path):
         "c.311.so",
         "c.312.so",
     ]
-
-
-def test_different_files_of_one_name_are_refused(tmp_path):
-    """A module that differs between Pythons must not be replaced silently."""
     bundle.unpack_wheel(wheel(tmp_path / "one.whl", **{"p__a.py": "1"}), tmp_path / "tree")
     with pytest.raises(SetupError, match=re.escape("p/a.py")):
         bundle.unpack_wheel(wheel(tmp_path / "two.whl", **{"p__a.py": "2"}), tmp_path / "tree")
@@ -257,14 +249,27 @@ def setup() -> configparser.RawConfigParser:
     return parser
 
 
-def test_what_setup_cfg_says():
-    """The version is read without an import, and is a released one."""
+def test_what_metadata_says():
+    """Versions, pins within ranges, licences, and what Debian depends on."""
     assert version_of((ROOT / "exporter/uwsgi_headroom/__init__.py").read_text()) == __version__
     assert int(__version__.split(".")[0]) >= 1
     assert not setup().has_option("metadata", "project_urls")
     assert not setup().has_option("metadata", "url")
     extras = {found[1] for line in requires("uwsgi-headroom") or [] if (found := re.search(r'extra == "(\w+)"', line))}
     assert "top" in extras
+    assert "://" not in (ROOT / LOCK).read_text()
+    pins = dict(_PIN.findall((ROOT / LOCK).read_text()))
+    for line in setup().get("options", "install_requires").splitlines():
+        if found := re.match(r"([\w-]+) >= ([\d.]+), < ([\d.]+)$", line):
+            name, low, high = found.groups()
+            assert numbers(low) <= numbers(pins[name.lower()]) < numbers(high), name
+    text = (DEBIAN / "copyright").read_text().lower().replace("_", "-")
+    assert [name for name in dict(_PIN.findall((ROOT / LOCK).read_text())) if name not in text] == []
+    low, high = PYTHONS[0], PYTHONS[-1].split(".")
+    assert f"python3 (>= {low}), python3 (<< 3.{int(high[1]) + 1})" in CONTROL
+    assert f"Architecture: {' '.join(MACHINES)}\n" in CONTROL
+    unit = (ROOT / "deploy/systemd/uwsgi-headroom.service").read_text()
+    assert ("ExecReload=/bin/kill " in unit) == ("\nRecommends: procps\n" in CONTROL)
 
 
 def test_everything_that_the_exporter_requires_is_bundled():
@@ -280,26 +285,5 @@ def test_everything_that_the_exporter_requires_is_bundled():
     assert all(block.count("--hash=sha256:") >= 1 for block in re.split(_PIN, lock)[3::3])
 
 
-def test_bundled_packages():
-    """Pins are within the ranges of setup.cfg, name no host, and are in debian/copyright."""
-    assert "://" not in (ROOT / LOCK).read_text()
-    pins = dict(_PIN.findall((ROOT / LOCK).read_text()))
-    for line in setup().get("options", "install_requires").splitlines():
-        if found := re.match(r"([\w-]+) >= ([\d.]+), < ([\d.]+)$", line):
-            name, low, high = found.groups()
-            assert numbers(low) <= numbers(pins[name.lower()]) < numbers(high), name
-    text = (DEBIAN / "copyright").read_text().lower().replace("_", "-")
-    assert [name for name in dict(_PIN.findall((ROOT / LOCK).read_text())) if name not in text] == []
-
-
 def numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
-
-
-def test_what_debian_depends_on():
-    """The Pythons of the bundled modules; /bin/kill for a reload is recommended, as the rest works without it."""
-    low, high = PYTHONS[0], PYTHONS[-1].split(".")
-    assert f"python3 (>= {low}), python3 (<< 3.{int(high[1]) + 1})" in CONTROL
-    assert f"Architecture: {' '.join(MACHINES)}\n" in CONTROL
-    unit = (ROOT / "deploy/systemd/uwsgi-headroom.service").read_text()
-    assert ("ExecReload=/bin/kill " in unit) == ("\nRecommends: procps\n" in CONTROL)

@@ -102,7 +102,7 @@ def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch):
     thread = listening(str(tmp_path / "s"), [ANSWER, ANSWER.replace(b"1f", b"2a"), ANSWER[:20], ANSWER])
     pauses = []
 
-    def pause(_seconds: float) -> None:
+    def pause(_seconds):
         pauses.append(1)
         if len(pauses) == 4:
             thread.join(60)

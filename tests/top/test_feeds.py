@@ -49,12 +49,24 @@ def test_an_exporters_url_with_and_without_its_scheme():
             asyncio.run(exporter.server("other", None))
 
 
-def test_stats_servers_are_read_from_here_all_together():
-    """A socket's path, a raw TCP server and one with stats-http are one feed, also beside an exporter."""
+def test_addresses_of_feeds():
+    """Stats servers are one feed, as are pages of one exporter."""
     with answers("tcp", document("minified")) as raw, answers_http("tcp", document("minified")) as web:
         assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
         with serving(SHOP) as port:
             assert kinds("/nowhere/stats", f"127.0.0.1:{port}", raw) == [RemoteFeed, LocalFeed]
+    with serving(SHOP) as port, serving(SHOP) as other:
+        addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
+        attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
+    assert len(attached.feeds) == 2
+    assert attached.server == (1, "b")
+    for arguments in (["nonsense"], ["a=/x", "a=/y"]):
+        with pytest.raises(ConfigError):
+            attach(arguments, nothing)
+    port = free_port()
+    with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
+        attach([f"http://127.0.0.1:{port}"], nothing)
+    assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
 
 
 @pytest.mark.parametrize(
@@ -85,15 +97,6 @@ def test_an_address_that_was_copied_from_a_browser(page, server):
     assert attached.server == (None if server is None else (0, server))
 
 
-def test_pages_of_one_exporter_are_one_feed():
-    """The first of the servers is selected; a proxy's path before the pages is kept."""
-    with serving(SHOP) as port, serving(SHOP) as other:
-        addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
-        attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
-    assert len(attached.feeds) == 2
-    assert attached.server == (1, "b")
-
-
 def test_an_exporter_that_hangs_as_top_starts():
     """An http:// address that accepts connections but is silent counts as an exporter, which may answer later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -101,13 +104,6 @@ def test_an_exporter_that_hangs_as_top_starts():
         attached = attach([f"http://127.0.0.1:{port}/servers/a"], nothing)
     assert [type(feed) for feed in attached.feeds] == [RemoteFeed]
     assert attached.server == (0, "a")
-
-
-def test_nobody_there():
-    port = free_port()
-    with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
-        attach([f"http://127.0.0.1:{port}"], nothing)
-    assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
 
 
 def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch):
@@ -119,12 +115,6 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
         attach([], nothing)
     (feed,) = attach([], lambda: (ServerConfig("found", Unix("/nowhere/stats")),)).feeds
     assert isinstance(feed, LocalFeed)
-
-
-def test_what_is_no_address():
-    for arguments in (["nonsense"], ["a=/x", "a=/y"]):
-        with pytest.raises(ConfigError):
-            attach(arguments, nothing)
 
 
 def test_an_answer_that_is_none():
@@ -175,16 +165,11 @@ def test_servers_that_were_read(capsys):
     assert (status, "down" in out) == (3, True)
 
 
-def test_a_width_that_is_no_terminals(capsys, monkeypatch):
-    """COLUMNS may be any number; the lines stay short."""
+def test_what_does_not_fit_is_said(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "99999999999")
     status, out, _ = ended(capsys, "top", "--once", "--seconds", "2", f"file://{FIXTURE}")
     assert status == 0
     assert max(map(len, out.splitlines())) <= 500
-
-
-def test_a_document_in_a_directory_that_was_deleted(capsys, tmp_path, monkeypatch):
-    """The notice says why it is not written."""
     _, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()

@@ -71,11 +71,11 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch):
     with terminal(monkeypatch) as (keyboard, written):
         modes = termios.tcgetattr(keyboard)
 
-        def run() -> object:
+        def run():
             os.write(keyboard, b"q")
             return loop.run([FakeFeed("shop")], Navigation(), Capabilities(addressable=True, colour=True))
 
-        async def check() -> None:
+        async def check():
             nonlocal runs
             runs += 1
             assert termios.tcgetattr(keyboard) == modes
@@ -100,7 +100,7 @@ def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch):
     """After `leave`, neither a pending redraw nor a key has an effect; after `enter`, keys work again."""
     pressed: list[str] = []
 
-    async def leave_and_come_back(keyboard: int, written: bytearray) -> None:
+    async def leave_and_come_back(keyboard, written):
         there = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), pressed.append, lambda: None)
         there.enter()
         there.leave()

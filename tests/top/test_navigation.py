@@ -91,16 +91,12 @@ def test_pages(keys, view):
     assert after(keys).view == view
 
 
-def test_escape_goes_back_one_step():
-    """Escape goes from help to the page, from a page to the workers, from there to the list or the tree."""
+def test_steps_back_and_beside():
     assert after(["p", "?", "escape"]).view == "plots"
     assert after(["p", "escape"]).view == "workers"
     assert after(["p", "escape", "escape"]).view == "servers"
     assert after(["v", "enter", "e", "escape", "escape"]).view == "tree"
     assert after(["v", "enter", "l", "enter", "escape"]).view == "servers"
-
-
-def test_servers_next_to_each_other():
     assert after(["tab"]).server == (0, "b")
     assert after(["tab", "tab", "tab"]).server == (0, "a")
     assert after(["backtab"]).server == (1, "a")
@@ -151,12 +147,16 @@ A, B, C = (0, "a"), (0, "b"), (1, "c")
 
 
 def test_until_one_is_chosen_it_is_the_first_of_the_list():
-    """The selection stays on the first server, usually the worst."""
+    """A filter moves the selection of the list, and not of a page."""
     listed = select_server(Navigation(), [A, B], [A, B])
     assert (listed.server, listed.view) == (A, "servers")
     assert select_server(listed, [A, B], [B, A]).server == B
     chosen = Navigation(server=A, chosen=True)
     assert select_server(chosen, [A, B], [B, A]) == chosen
+    assert select_server(Navigation(server=A, chosen=True), [A, B], [B]).server == B
+    assert select_server(Navigation(server=A, chosen=True), [A, B], []).server is None
+    page = Navigation(view="plots", server=A, chosen=True)
+    assert select_server(page, [A, B], [B]) == page
 
 
 def test_a_lone_server_is_opened_once():
@@ -169,14 +169,6 @@ def test_a_lone_server_is_opened_once():
     first_to_answer = select_server(Navigation(), [A], [A], complete=False)
     assert (first_to_answer.server, first_to_answer.view) == (A, "servers")
     assert select_server(first_to_answer, [A], [A]).view == "workers"
-
-
-def test_a_filter_moves_the_selection_of_the_list_and_not_of_a_page():
-    """In the list, a visible server is selected; a page stays even if its server is filtered out."""
-    assert select_server(Navigation(server=A, chosen=True), [A, B], [B]).server == B
-    assert select_server(Navigation(server=A, chosen=True), [A, B], []).server is None
-    page = Navigation(view="plots", server=A, chosen=True)
-    assert select_server(page, [A, B], [B]) == page
 
 
 def test_a_server_that_is_gone_leads_back_to_the_list():
@@ -298,12 +290,23 @@ def test_servers_hang_below_their_emperor(fleet):
     assert rows[5][:2] == ["alone", "CRITICAL"]
 
 
-def test_a_pid_of_another_host_or_of_another_emperor_is_no_vassal():
-    """PIDs are valid on one machine, and are reused."""
+def test_wrong_pids_lose_no_server():
+    """A PID of another host or emperor is no vassal's."""
     of_all = emperor("emperor", vassal("a.ini", 5))
     for identity in (Identity(pid=5, host="b"), Identity(pid=5, host="a", emperor_pid=99), Identity(), None):
         found = shape(model((of_all, Identity(pid=1, host="a")), (server("shop"), identity)))
         assert sorted(found) == [(0, "emperor", ""), (0, "shop", ""), (1, "a.ini", "accepting")]
+    circle = model(
+        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)), (emperor("b", vassal("a.ini", 1)), Identity(pid=2))
+    )
+    names = [name for _, name, _ in shape(circle)]
+    assert (names.count("a"), names.count("b")) == (1, 1)
+    twice = model(
+        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)),
+        (server("one"), Identity(pid=2)),
+        (server("other"), Identity(pid=2)),
+    )
+    assert sorted(name for _, name, _ in shape(twice)) == ["a", "one", "other"]
 
 
 def test_an_emperor_of_emperors():
@@ -318,18 +321,3 @@ def test_an_emperor_of_emperors():
     assert found == [(0, "top", ""), (1, "sub", "accepting"), (2, "shop", "accepting")]
     listed = screen_model(server("b"), server("a"))
     assert {name for _, name, _ in shape(listed)} == {"a", "b"}
-
-
-def test_wrong_pids_lose_no_server():
-    """With two emperors that claim each other, or two addresses of one master, every server appears once."""
-    circle = model(
-        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)), (emperor("b", vassal("a.ini", 1)), Identity(pid=2))
-    )
-    names = [name for _, name, _ in shape(circle)]
-    assert (names.count("a"), names.count("b")) == (1, 1)
-    twice = model(
-        (emperor("a", vassal("b.ini", 2)), Identity(pid=1)),
-        (server("one"), Identity(pid=2)),
-        (server("other"), Identity(pid=2)),
-    )
-    assert sorted(name for _, name, _ in shape(twice)) == ["a", "one", "other"]

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -101,7 +100,7 @@ def test_from_an_exporter_it_shows_what_its_api_says():
         ask(server, "/?io_ms=10", times=200)
         with driven(f"127.0.0.1:{running.port}", columns=180, lines=40) as top:  # a long verdict takes several lines
 
-            def ask_api() -> dict[str, Any]:
+            def ask_api():
                 return dict(json.loads(running.get("/api/v1/servers/shop")[1]))
 
             # The window moves between two answers, and a screen may arrive in parts.

@@ -265,7 +265,7 @@ def test_slow_clients_make_room(monkeypatch):
     """If slow readers have all places, the slowest is closed for a new client, and each is in its turn."""
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.2)
 
-    async def answer(request: Request) -> Response:
+    async def answer(request):
         return Response(bytes(SIZE if request.url.path == "/large" else 2))
 
     app = Starlette(routes=[Route("/{path}", answer)])

@@ -205,7 +205,7 @@ def _run(tls: Path | None, act: Callable[[Target], None]) -> None:
 def test_a_client_that_resets(tls, way):
     """Everything of its connection is freed at once, wherever it was."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             _reset(WAYS[way](target))
 
@@ -216,7 +216,7 @@ def test_a_client_that_resets(tls, way):
 def test_a_client_that_closes(tls, way):
     """Everything of its connection is freed at once, also if it only ends its own side first."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             client = WAYS[way](target)
             with contextlib.suppress(OSError):
@@ -244,7 +244,7 @@ def test_a_client_that_stays(tls, monkeypatch, bound, way):
     monkeypatch.setattr(bounds, bound, 0.3)
     clients = []  # open until nothing is left
 
-    def act(target: Target) -> None:
+    def act(target):
         clients.extend(WAYS[way](target) for _ in range(CLIENTS))
 
     _run(tls, act)
@@ -258,7 +258,7 @@ def test_a_client_that_makes_room(tls, monkeypatch, way):
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.0)
     clients = []
 
-    def act(target: Target) -> None:
+    def act(target):
         target.slots.most = 1
         for _ in range(CLIENTS):
             with contextlib.suppress(OSError):  # its answer has not filled the buffers yet
@@ -274,7 +274,7 @@ def test_a_client_that_makes_room(tls, monkeypatch, way):
 def test_a_client_that_resets_in_a_handshake(tmp_path, first):
     """Half a handshake leaves nothing, and neither does plain HTTP or rubbish instead of one."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             client = target.raw()
             client.sendall(first)

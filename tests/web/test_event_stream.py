@@ -108,18 +108,13 @@ async def test_made_once_for_all_who_listen():
 
 @pytest.mark.usefixtures("at_once")
 async def test_who_is_slow_gets_the_newest():
-    """A document that was not sent yet is replaced by the newer one, not queued."""
+    """And the end, with the server."""
     streams, make = EventStreams(), Maker()
     with streams.subscribe("a", make) as events:
         assert await next_data(events) == b"1"
         while make.made < 50:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
         assert int(await next_data(events)) >= 49
-
-
-@pytest.mark.usefixtures("at_once")
-async def test_a_stream_ends_with_its_server():
-    """After the last document, current listeners see the end, and later ones start a new stream."""
     streams = EventStreams()
     with streams.subscribe("a", Maker(last=2)) as events:
         assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
@@ -131,7 +126,7 @@ async def test_a_stream_ends_with_its_server():
 async def test_a_fault_ends_the_stream_alone(caplog):
     """It is logged, unless it is a cancellation; no listener keeps waiting, and others continue."""
 
-    async def broken() -> bytes:
+    async def broken():
         raise asyncio.CancelledError
 
     streams = EventStreams()
@@ -139,7 +134,7 @@ async def test_a_fault_ends_the_stream_alone(caplog):
         assert await asyncio.wait_for(next_data(events), 60) == b""
         assert await next_data(others) == b"1"
 
-    async def broken() -> bytes:
+    async def broken():
         raise ZeroDivisionError
 
     streams = EventStreams()
@@ -156,7 +151,7 @@ async def test_a_cancelled_listener_leaves_nothing(documents):
     asked = asyncio.Event()
     made = 0
 
-    async def make() -> bytes:
+    async def make():
         nonlocal made
         made += 1
         if made > documents:
@@ -166,7 +161,7 @@ async def test_a_cancelled_listener_leaves_nothing(documents):
 
     streams = EventStreams()
 
-    async def listen() -> None:
+    async def listen():
         with streams.subscribe("a", make) as events:
             async for _ in events:
                 pass
@@ -184,7 +179,7 @@ async def test_a_cancelled_listener_leaves_nothing(documents):
 async def test_when_the_exporter_stops():
     """Every stream ends at once, even one that waits for its first document."""
 
-    async def never() -> bytes:
+    async def never():
         await asyncio.Event().wait()
         return b""
 

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import re
 import threading
-from collections.abc import Iterator, Sequence
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -21,7 +20,7 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.exposition import render_family
 from uwsgi_headroom.watch import turns as turns_module
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.web import metrics_route, shared_builds
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
@@ -62,7 +61,7 @@ async def test_a_fault_about_one_server_is_that_servers_failure(broken, monkeypa
     (well,) = await read_and_scrape(make_fleet())
     words = "hunter2"
 
-    def families(observations: Sequence[Observation], health: ExporterHealth) -> Iterator[Metric]:
+    def families(observations, health):
         if any(observation.reading for observation in observations if observation.name == broken):
             raise ZeroDivisionError(words)
         return metrics.families(observations, health)
@@ -70,7 +69,7 @@ async def test_a_fault_about_one_server_is_that_servers_failure(broken, monkeypa
     monkeypatch.setattr(metrics_route, "families", families)
     bodies = await read_and_scrape(make_fleet(), times=3)
 
-    def of_others(body: str) -> list[str]:
+    def of_others(body):
         """The names of the series, because the values of times differ."""
         lines = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
         return [line for line in lines if f'server="{broken}"' not in line]
@@ -139,7 +138,7 @@ async def test_a_crowd_shares_the_compressed_answer(large, monkeypatch):
     """A response is compressed once for all gzip clients; a large one in a thread, so that reads continue."""
     threads: list[bool] = []
 
-    def compress(body: bytes) -> bytes:
+    def compress(body):
         threads.append(threading.current_thread() is not threading.main_thread())
         return gzip.compress(body)
 

@@ -12,8 +12,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Route
-from playwright.sync_api import Route as Intercepted
 
 from tests.support import real_uwsgi, stored_days
 from tests.support.browser import Tab, tab
@@ -172,7 +170,7 @@ def test_events_are_marked(chromium, shop):
         opened(shown)
         shown.page.locator("[data-kind=worker_ended]").first.wait_for()
 
-        def titles() -> Iterator[str]:
+        def titles():
             box = chart(shown)
             for place in range(1, int(box["width"]), 4):  # the legend names an event within eight pixels
                 shown.page.mouse.move(box["x"] + box["width"] - place, box["y"] + 50)
@@ -257,7 +255,7 @@ def test_keys_zoom_into_the_past(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         opened(shown, f"/?range={WEEK}")
 
-        def press(key: str) -> list[int]:
+        def press(key):
             """Press a key until the charts follow: they do not while what was asked for before is still fetched."""
             before = shown.page.url
             for _ in range(300):
@@ -343,7 +341,7 @@ def test_a_file_that_fails(chromium, port):
     """If the exporter cannot read its file, the page says why, keeps the charts, and recovers by itself."""
     answers: list[int] = []
 
-    def fail(route: Intercepted) -> None:
+    def fail(route):
         answers.append(503 if len(answers) < 1 else 200)
         if answers[-1] == 503:
             route.fulfill(status=503, json={"error": PROBLEM})
@@ -369,7 +367,7 @@ def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium):
     """If the first fetch of a new range fails, the next fetch covers the whole range."""
     asked: list[dict[str, list[str]]] = []
 
-    def answer(route: Route) -> None:
+    def answer(route):
         query = parse_qs(urlsplit(route.request.url).query)
         whole_hour_before = [each for each in asked if each["seconds"] == ["3600"]]
         asked.append(query)
@@ -403,7 +401,7 @@ def test_the_time_that_the_charts_show(chromium):
     with serving(REPLAYED, sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
         shown.open("/")
 
-        def measure(times: list[float], rates: list[float | None]) -> tuple[float, float]:
+        def measure(times, rates):
             arguments = [shown.module("history.js"), 300, 2, times, rates]
             span, blank = shown.page.evaluate(MEASURED, arguments)
             return span, blank

@@ -75,7 +75,7 @@ def picture(of: Tab, name: str) -> None:
 
 
 def test_everything_is_there(chromium, shop):
-    """The page of the only server is at /; every panel has a name; the browser reports no error."""
+    """The hot worker is named, and marked only where it does harm."""
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.drawn()
@@ -85,6 +85,11 @@ def test_everything_is_there(chromium, shop):
             assert len(drawn.get_attribute("aria-label") or "") > 20
         picture(shown, "wide")
         assert shown.problems == []
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tbody tr")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tr.hot") == []
 
 
 def test_the_policy_is_watched(chromium, shop):
@@ -147,15 +152,6 @@ def reads(text: str, value: float) -> bool:
     scale = {"ms": 0.001, "%": 0.01, "min": 60}.get(unit, 1)
     last = 10.0 ** -max(0, len(part) - 1)
     return abs(float(whole.replace(",", "") + part) * scale - value) <= 0.501 * last * scale
-
-
-def test_a_harmless_hot_worker_is_named_and_not_marked(chromium, shop):
-    """The key figure names the hot worker; the table marks only one that does harm."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
-        shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
-        assert shown.page.query_selector_all("table[aria-label=Workers] tbody tr")
-        assert shown.page.query_selector_all("table[aria-label=Workers] tr.hot") == []
 
 
 def test_the_exporter_stops_and_comes_back(chromium):

@@ -146,7 +146,7 @@ def test_a_closed_panel_asks_no_more(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         held: list[Intercepted] = []
 
-        def hold(route: Intercepted) -> None:
+        def hold(route):
             held.append(route)
 
         shown.page.route("**/what-if*", hold)

@@ -30,7 +30,6 @@ from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.app import create_application
@@ -218,7 +217,7 @@ async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch):
     """A hundred at a time cause no read of their own, and one rendering of each format."""
     rendered = 0
 
-    def families(observations: list[Observation]) -> object:
+    def families(observations):
         nonlocal rendered
         rendered += 1
         return metrics.families(observations)
@@ -268,7 +267,7 @@ async def test_an_error_about_a_target_is_that_targets_failure(monkeypatch, capl
     """As in /metrics: down, with the reason `internal`, logged once and without the document's words."""
     words = "hunter2"
 
-    def families(observations: list[Observation]) -> object:
+    def families(observations):
         if observations[0].reading:
             raise ZeroDivisionError(words)
         return metrics.families(observations)
@@ -290,10 +289,10 @@ async def test_cancelled_at_every_await(shop):
     fleet = make_fleet(f"{Path(shop).parent}/*")
     route = make_route(fleet)
 
-    async def works() -> None:
+    async def works():
         assert b'uwsgi_up{server="' in bytes((await asyncio.wait_for(request(route, shop), 60)).body)
 
-    async def read_and_ask() -> None:
+    async def read_and_ask():
         for watch in fleet.probed.watches() if fleet.probed else ():
             await watch.reader.read()  # so that a new answer is built
         await request(route, shop)
@@ -319,7 +318,7 @@ def test_targets_that_misbehave(tmp_path):
         with probing(tmp_path, *expected, servers=[{"name": "shop", "stats": shop}]) as running:
             answers: dict[str, str] = {}
 
-            def one(target: str) -> None:
+            def one(target):
                 answers[target] = probe(running, target)[1]
 
             threads = [threading.Thread(target=one, args=(target,)) for target in expected for _ in range(3)]
@@ -348,7 +347,7 @@ def test_a_probe_while_the_exporter_ends(tmp_path):
     ):
         answers: list[object] = []
 
-        def one() -> None:
+        def one():
             with contextlib.suppress(OSError, http.client.HTTPException):
                 answers.append(probe(running, hanging))
 

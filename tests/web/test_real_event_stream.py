@@ -69,7 +69,7 @@ def test_listeners_cost_uwsgi_nothing():
     """Streams use existing samples: with many listeners, uWSGI is read as often as with none."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
-        def samples() -> int:
+        def samples():
             return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])
 
         with contextlib.ExitStack() as stack:
@@ -149,7 +149,7 @@ def test_it_stops_in_its_usual_time(tmp_path):
             next_document(readers[0])
         ended = threading.Event()
 
-        def read_on() -> None:
+        def read_on():
             while readers[0].readline():
                 pass
             ended.set()

@@ -412,7 +412,7 @@ async def test_few_requests_begin_in_a_turn():
 
     loop = Loop()
 
-    async def app(scope: Any, _receive: object, _send: object) -> None:
+    async def app(scope, _receive, _send):
         order.append(scope["number"])
         loop.note()
 
@@ -437,8 +437,8 @@ async def test_pieces_of_large_responses_take_turns_too(monkeypatch):
     loop = Loop()
     turns = RequestTurns(PiecewiseResponse(body))
 
-    async def one(number: int) -> None:
-        async def send(message: Any) -> None:
+    async def one(number):
+        async def send(message):
             received.setdefault(number, []).append(message)
             if message.get("more_body"):
                 loop.note()
@@ -465,7 +465,7 @@ async def test_a_large_response_does_not_wait_behind_a_crowd(monkeypatch):
     large = PiecewiseResponse(bytes(95))
     begun: list[int] = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(scope, receive, send):
         begun.append(scope["number"])
         if scope["number"] == 0:
             await large(scope, receive, send)
@@ -497,15 +497,15 @@ def test_head_of_a_large_response(monkeypatch):
 async def test_cancelled_anywhere():
     """A request that ends while it waits takes no place from those behind it."""
 
-    async def app(_scope: object, _receive: object, _send: object) -> None:
+    async def app(_scope, _receive, _send):
         await asyncio.sleep(0)
 
     turns = RequestTurns(app)
 
-    async def crowd() -> None:
+    async def crowd():
         await asyncio.gather(*(turns(SCOPE, receive, send) for _ in range(7)))
 
-    async def check() -> None:
+    async def check():
         await asyncio.wait_for(turns(SCOPE, receive, send), 60)
 
     assert await cancelled_everywhere(crowd, check) >= 1

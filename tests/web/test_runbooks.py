@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -33,7 +32,7 @@ from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web import live_page, runbook_pages
 from uwsgi_headroom.web.runbook_markdown import Style, UnknownMarkdownError, render_blocks, render_inline, split_runbook
 from uwsgi_headroom.web.runbook_values import MEANINGS, collect_pids, fill_code, is_typeable, used_placeholders
-from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"/r/{name}")
 
@@ -90,13 +89,18 @@ def test_anything_else_is_refused(text):
         render_blocks(text, STYLE)
 
 
-def test_code_is_left_to_the_style():
-    """With its language, which decides how values are escaped. A file without a summary is no runbook."""
+def test_code_and_placeholders():
+    """Only whole words are placeholders."""
     style = Style(code=lambda code, language: f"{language}:{code}", address=str)
     assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
     assert render_inline("`up`", style) == "<code>:up</code>"
     with pytest.raises(UnknownMarkdownError, match="not a runbook"):
         split_runbook("# A\n\n## b\n\nc")
+    html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
+    assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
+    assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
+    assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
+    assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
 
 
 @pytest.mark.parametrize("book", sorted((ROOT / "alerts" / "runbooks").glob("*.md")), ids=lambda book: book.stem)
@@ -109,15 +113,6 @@ def test_every_runbook_can_be_rendered(book):
 
 def typed(html: str) -> str:
     return unescape(re.sub("<[^>]*>", "", html))
-
-
-def test_placeholders():
-    """Only whole words are; those without a value are marked. PIDs of workers are several words."""
-    html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
-    assert html == "kill <mark>WORKER_PID</mark> $STATS MY_UNIT &lt;x&gt;"
-    assert typed(fill_code("for pid in WORKER_PIDS; do", "sh", {"WORKER_PIDS": "7 8"})) == "for pid in 7 8; do"
-    assert used_placeholders(" ".join(MEANINGS)) == set(MEANINGS)
-    assert used_placeholders("`kill WORKER_PID`, SERVERS") == {"WORKER_PID"}
 
 
 @given(st.text(min_size=1).filter(is_typeable))
@@ -258,11 +253,19 @@ def test_a_runbook_is_filled_in_for_a_server(port, name):
 
 
 def test_the_values_are_those_of_the_server(port, stats):
-    """The values are the server's address, and the exporter's as the reader reached it."""
+    """As far as they are known."""
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
     assert shlex.split(commands(stuck)[0])[2] == f"file://{stats}"
     slower = page(port, "UwsgiSlower", server="shop")
     assert shlex.split(commands(slower)[0])[-1] == f"http://127.0.0.1:{port}"
+    html = page(port, "UwsgiDown", server="<i>yesterday")
+    assert "There is no server <b>&lt;i&gt;yesterday</b> now." in html
+    assert "<mark>STATS</mark>" in html
+    html = page(port, "UwsgiDown", server="gone")
+    assert "uwsgi-headroom check --seconds 5 unix:///nowhere/at/all" in commands(html)
+    assert "<mark>MASTER_PID</mark>" in html
+    queries = commands(page(port, "UwsgiRequestStuck", server="a\u202eb"), "promql")
+    assert queries == ['uwsgi_worker_oldest_request_age_seconds{server="SERVER"}']
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -332,18 +335,6 @@ def test_a_host_header_that_is_no_host_is_not_filled_in(port, host):
     assert runbook_pages.find_exporter_address(request) is None
 
 
-def test_servers_of_which_little_is_known(port):
-    """One that is gone is named."""
-    html = page(port, "UwsgiDown", server="<i>yesterday")
-    assert "There is no server <b>&lt;i&gt;yesterday</b> now." in html
-    assert "<mark>STATS</mark>" in html
-    html = page(port, "UwsgiDown", server="gone")
-    assert "uwsgi-headroom check --seconds 5 unix:///nowhere/at/all" in commands(html)
-    assert "<mark>MASTER_PID</mark>" in html
-    queries = commands(page(port, "UwsgiRequestStuck", server="a\u202eb"), "promql")
-    assert queries == ['uwsgi_worker_oldest_request_age_seconds{server="SERVER"}']
-
-
 @pytest.mark.parametrize("code", RUNBOOKS)
 def test_a_finding_leads_to_its_runbook(port, code):
     """The URL in its document leads to a page for that server, for any name."""
@@ -385,7 +376,7 @@ def test_a_request_reads_no_file(port, monkeypatch):
     """200 clients that request a runbook's text would otherwise have all runbooks read for each of their requests."""
     get(port, f"/runbooks/{NAMES[0]}")
 
-    def fail(_path: Path, *_: object) -> str:
+    def fail(_path, *_):
         raise AssertionError("a file was read")
 
     monkeypatch.setattr(Path, "read_text", fail)
@@ -400,7 +391,7 @@ def test_runbooks_take_no_place_of_the_page(port, monkeypatch):
     kinds = set()
     original = SharedBuilds.get
 
-    async def get_and_note(self: SharedBuilds, kind: Kind, *arguments: Any) -> Answer:
+    async def get_and_note(self, kind, *arguments):
         kinds.add(kind.name)
         return await original(self, kind, *arguments)
 

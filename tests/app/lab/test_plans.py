@@ -54,6 +54,10 @@ def test_repetitions_are_interleaved(tmp_path):
     """A B A B: a change of the machine meets all setups alike."""
     plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
     assert [run.number for run in plan] == sorted(run.number for run in plan)
+    plan = interleave([A, B], {"light": LOADS["light"]}, 2)
+    assert [(each.setup.name, each.number) for each in plan] == [("A", 0), ("B", 0), ("A", 1), ("B", 1)]
+    with pytest.raises(ValueError, match="same name"):
+        interleave([A, A], LOADS, 1)
 
 
 def test_the_short_lab_is_short(tmp_path):
@@ -123,7 +127,7 @@ def test_a_disturbed_run_is_repeated_once(used, runs, kept):
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     """Complete runs stay in the results, and the n of E2 stays what they had."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: Path("/uwsgi"))
@@ -169,14 +173,6 @@ class Runs:
         )
 
 
-def test_setups_alternate():
-    """A B A B, so that a slow change of the machine meets all setups alike."""
-    plan = interleave([A, B], {"light": LOADS["light"]}, 2)
-    assert [(each.setup.name, each.number) for each in plan] == [("A", 0), ("B", 0), ("A", 1), ("B", 1)]
-    with pytest.raises(ValueError, match="same name"):
-        interleave([A, A], LOADS, 1)
-
-
 def test_interrupted_series_continues(tmp_path):
     """No run is repeated, and all outcomes are returned as they were, in the order of the plan."""
     plan, file, said = interleave([A, B], LOADS, 2), tmp_path / "new" / "results", []
@@ -196,8 +192,8 @@ def test_interrupted_series_continues(tmp_path):
     assert "  failed: The server B ended." in said
 
 
-def test_torn_last_line_is_repeated(tmp_path):
-    """The machine stopped while the line was written: it is cut off, and the next line begins where it began."""
+def test_a_series_goes_on_in_its_file(tmp_path):
+    """A torn last line is repeated; a plan may grow."""
     plan, file = interleave([A], LOADS, 1), tmp_path / "results"
     run_series(plan, file, print, Runs())
     whole = file.read_bytes()
@@ -206,6 +202,10 @@ def test_torn_last_line_is_repeated(tmp_path):
     run_series(plan, file, print, again)
     assert again.labels == ["A heavy 0"]
     assert [json.loads(line)["outcome"]["load"] for line in file.read_text().splitlines()] == ["light", "heavy"]
+    file, more = tmp_path / "results", Runs()
+    run_series(interleave([A], LOADS, 1), file, print, Runs())
+    run_series(interleave([A, B], LOADS, 1), file, print, more)
+    assert more.labels == ["B light 0", "B heavy 0"]
 
 
 def test_a_damaged_or_busy_file_is_refused(tmp_path):
@@ -237,20 +237,12 @@ def test_results_of_another_plan_are_refused(tmp_path, setups, loads, why):
     assert file.read_bytes() == before
 
 
-def test_plan_may_grow(tmp_path):
-    """More setups and repetitions continue the file."""
-    file, more = tmp_path / "results", Runs()
-    run_series(interleave([A], LOADS, 1), file, print, Runs())
-    run_series(interleave([A, B], LOADS, 1), file, print, more)
-    assert more.labels == ["B light 0", "B heavy 0"]
-
-
 def test_a_full_disk_is_a_clear_error(tmp_path):
     """The message names the file or the run, and the reason."""
     with pytest.raises(ResultsError, match="cannot write the result to /dev/full: No space left on device"):
         run_series(interleave([A], LOADS, 1), Path("/dev/full"), print, Runs())
 
-    def fail(_planned: Planned) -> Outcome:
+    def fail(_planned):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(ResultsError, match=r"cannot run A under light, run 1: .* No space left"):

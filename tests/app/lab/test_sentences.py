@@ -82,11 +82,19 @@ def test_workers_that_ran_everywhere_share_no_cpu(tmp_path):
     assert finding.verdict == "agrees"
 
 
-def test_restarts_are_counted_by_run(tmp_path):
-    """Each run has a master of its own; the median of the runs counts."""
+def test_what_a_run_can_show(tmp_path):
+    """Restarts are counted by run. 4 processes on 2 CPUs cannot show what they did on 8."""
     keep_masks(tmp_path, "E1", "s", [[7, 1, [0]], [7, 1, [0]], [7, 1, [0]], [8, 1, [0]]])
     assert affinity.starts_per_run(tmp_path, "E1", "s") == 2
     assert affinity.starts_per_run(tmp_path, "E1", "other") == 0
+    load = load_label("E2", processes.FOUR)
+    runs = twice("1x1", load, 10, server_cpu=1.0) + twice("4x1", load, 20, server_cpu=1.95)
+    found = list(processes.report(results(tmp_path, *runs)).findings)
+    assert find(found, "throughput of 4 processes").verdict == "open"
+    assert find(found, "CPUs in use").verdict == "agrees"
+    found = list(processes.report(results(tmp_path, *runs, cpus=8)).findings)
+    assert find(found, "throughput of 4 processes").verdict == "agrees"
+    assert find(found, "CPUs in use").verdict == "differs"
 
 
 @pytest.mark.parametrize(("on_quiet", "verdict"), [(4.0, "agrees"), (1.0, "differs")])
@@ -97,18 +105,6 @@ def test_the_guess_about_the_busiest_worker(tmp_path, on_quiet, verdict):
     (finding,) = affinity.guess_about_busiest(results(tmp_path, run), "4x8")
     assert finding.verdict == verdict
     assert f"spent {25 * on_quiet:.0f} %" in finding.text
-
-
-def test_processes_beyond_the_cpus_are_left_open(tmp_path):
-    """4 processes on 2 CPUs cannot show what they did on 8; on 8 CPUs they are compared."""
-    load = load_label("E2", processes.FOUR)
-    runs = twice("1x1", load, 10, server_cpu=1.0) + twice("4x1", load, 20, server_cpu=1.95)
-    found = list(processes.report(results(tmp_path, *runs)).findings)
-    assert find(found, "throughput of 4 processes").verdict == "open"
-    assert find(found, "CPUs in use").verdict == "agrees"
-    found = list(processes.report(results(tmp_path, *runs, cpus=8)).findings)
-    assert find(found, "throughput of 4 processes").verdict == "agrees"
-    assert find(found, "CPUs in use").verdict == "differs"
 
 
 @pytest.mark.parametrize(("rate", "words", "verdict"), [(8, "lowered", "agrees"), (10, "did not change", "open")])
@@ -206,12 +202,15 @@ def test_ranges_that_touch_have_no_order(first, second, sign):
     assert order(spread(first), spread(second)) == sign
 
 
-def test_a_ratio_has_the_range_that_the_repetitions_allow():
-    """From the lowest over the highest to the highest over the lowest."""
+def test_ratios_and_rates():
     found = ratio(spread([8, 12]), spread([4, 5]))
     assert (found.low, found.high) == (8 / 5, 12 / 4)
     assert found.median == pytest.approx(10 / 4.5)
     assert spread([2.0]) == Spread(2.0, 2.0, 2.0, 1)
+    answers = Answers(seconds=1.0, answered=90, errors={"timeout": 7, "reset": 3})
+    assert error_rate(Outcome(setup="s", load="l", number=0, answers=answers)) == pytest.approx(0.1)
+    assert error_rate(outcome("s", "l", rate=0.0)) is None
+    assert error_rate(Outcome(setup="s", load="l", number=0, answers=None, error="no")) is None
 
 
 @pytest.mark.parametrize(
@@ -230,14 +229,6 @@ def test_a_change_is_compared_with_the_published_one(published, before, after, v
     finding = compare_change("It", published, spread(before), spread(after))
     assert finding.verdict == verdict
     assert words in finding.text
-
-
-def test_the_error_rate_counts_all_kinds():
-    """Failed requests of every kind, of all requests; none without any."""
-    answers = Answers(seconds=1.0, answered=90, errors={"timeout": 7, "reset": 3})
-    assert error_rate(Outcome(setup="s", load="l", number=0, answers=answers)) == pytest.approx(0.1)
-    assert error_rate(outcome("s", "l", rate=0.0)) is None
-    assert error_rate(Outcome(setup="s", load="l", number=0, answers=None, error="no")) is None
 
 
 def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:

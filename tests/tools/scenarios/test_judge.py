@@ -86,18 +86,13 @@ def test_a_variation_is_the_same_for_the_same_seed():
     assert first.io_ms != second.io_ms
 
 
-def test_the_text_of_a_row_says_what_was_expected_and_seen():
-    """A row that was not run says why; a server that was not judged has its reason as text."""
+def test_rows_and_their_texts():
     row = replace(ROWS[0], why="Because.")
     assert "Not run: no root" in full_text(Result(row, None, skipped="no root"))
     text = full_text(Result(row, Seen("unknown", 3, verdict="Cannot be read."), ("unknown, not ok",)))
     assert "Because." in text
     assert "Not as expected: unknown, not ok" in text
     assert "    Cannot be read." in text
-
-
-def test_rows_are_found_by_a_part_of_their_name():
-    """A text selects all rows whose name contains it; without a text, the whole table of over 40 rows is selected."""
     assert [row.name for row in find_rows(["KILL -9 of the master"])] == ["kill -9 of the master"]
     assert len(find_rows([])) == len(ROWS) >= 40
 

@@ -85,12 +85,19 @@ def test_usable_headroom_stands_beside_the_limit(usable, width, line):
     assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]
 
 
-def test_it_answers_at_40_by_10_too():
-    """The verdict, the first act and what users wait stay, and the hottest worker is in view."""
+def test_small_screens_and_short_windows():
+    """The verdict, the first act and what users wait stay."""
     top = lines(screen_model(hot()), AT_IT, 40, 10)
     assert top[1].startswith("CRITICAL  Worker 4 takes")
     assert [line.split()[0] for line in top[2:4]] == ["DO", "users"]
     assert any(line.split()[:1] == ["4"] for line in top)
+    server = Server()
+    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
+    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
+    assert lines(screen_model(hot()), AT_IT)[-1].endswith("over 60 s, every 1 s")
+    at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
+    assert 0 < at_end.first < 64
+    assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
 
 
 def test_wider_terminals_show_more_columns_and_lose_none():
@@ -196,13 +203,6 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero():
     )
 
 
-def test_a_short_window_is_marked():
-    server = Server()
-    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
-    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
-    assert lines(screen_model(hot()), AT_IT)[-1].endswith("over 60 s, every 1 s")
-
-
 def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight():
     """Of a hundred servers, the selected one is in view, with its verdict below the list."""
     each = hot()
@@ -267,13 +267,6 @@ def test_names_grow_with_the_terminal_and_are_cut_in_their_middle():
         names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
         assert [name[-2:] for name in names] == ["-1", "-2"]
         assert all(name.startswith("mail-") and "…" in name for name in names)
-
-
-def test_scrolled_too_far_is_scrolled_to_the_end():
-    """The first row in view is returned, so that one key scrolls back."""
-    at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
-    assert 0 < at_end.first < 64
-    assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
 
 
 def test_help_fits_an_ordinary_terminal():

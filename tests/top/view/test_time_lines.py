@@ -73,8 +73,8 @@ def test_each_part_is_as_long_as_its_share(width):
         assert abs(length - len(parts) * share / sum(shares)) < 1
 
 
-def test_an_ellipsis_replaces_figures_that_do_not_fit():
-    """No figure is cut in its middle, for that would be another figure."""
+def test_figures_are_not_cut():
+    """An ellipsis replaces those that do not fit; without room they stay before the bar."""
     whole, _ = drawn(KNOWN_WAITS, 100)
     for width in range(30, 100):
         figures, _ = drawn(KNOWN_WAITS, width)
@@ -82,6 +82,13 @@ def test_an_ellipsis_replaces_figures_that_do_not_fit():
         shown = figures.removesuffix(" …")
         assert whole.startswith(shown)
         assert figures == whole or whole[len(shown)] in ", " or shown.endswith(":")
+    heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
+    figures = [any(line.startswith("time") for line in shown) for shown in heights]
+    bars = [any("│" in line for line in shown) for shown in heights]
+    assert figures[0] is False
+    assert all(figure or not bar for figure, bar in zip(figures, bars, strict=True))
+    assert (True, False) in zip(figures, bars, strict=True)
+    assert bars[-1]
 
 
 @pytest.mark.parametrize("name", ["データベース", "a\x1b[31mb", "x" * 300])
@@ -125,17 +132,6 @@ def test_the_lines_are_below_what_is_served():
     assert not any(line.startswith("time") for line in shown)
     assert any(line.startswith("users wait") for line in shown)
     assert any(line.split()[:1] == ["4"] for line in shown)
-
-
-def test_between_them_the_figures_stay():
-    """If one of the lines fits, it is the one with the figures: a bar without them says less."""
-    heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
-    figures = [any(line.startswith("time") for line in shown) for shown in heights]
-    bars = [any("│" in line for line in shown) for shown in heights]
-    assert figures[0] is False
-    assert all(figure or not bar for figure, bar in zip(figures, bars, strict=True))
-    assert (True, False) in zip(figures, bars, strict=True)
-    assert bars[-1]
 
 
 def test_the_reason_is_shown_only_where_there_is_room():
@@ -230,14 +226,10 @@ def test_as_much_about_the_percentiles_as_fits(width, text):
 
 
 def test_a_sparkline_of_the_95th_percentile():
-    """It is at the right end of the line if there is room."""
+    """No line without percentiles."""
     trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
     assert drawn_head(with_response_times(HOT), 160, trend)[0].endswith("  ▄▅▆▇██ 40s")
     assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith("1.2 s)")
-
-
-def test_no_line_without_percentiles():
-    """An older exporter's document has none; of a server that is down they are not current."""
     older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
     assert drawn_head(older, 80) == []
     assert objective_lines(older, 80) == []

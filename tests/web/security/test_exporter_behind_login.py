@@ -83,21 +83,17 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return status, " ".join("".join(capsys.readouterr()).split())
 
 
-def test_every_path_is_behind_the_login(behind, directory):
-    """Whatever the path or the method; with the login, none asks for it again. The log names https."""
+def test_every_path_is_behind_the_login(behind, directory, capsys):
+    """`check` and `top` read with the client configuration."""
+    url, config = f"https://127.0.0.1:{behind.port}", ("--http.config.file", str(directory / "client.yml"))
+    for arguments in (("check", f"{url}/servers/shop", "--format", "json"), ("top", f"{url}/", "--json")):
+        shown = json.loads(command(capsys, *arguments, *config)[1])
+        assert (shown["name"], shown["state"]) == ("shop", "up")
     for path in PATHS:
         assert request(behind, directory, path) == 401, path
         assert request(behind, directory, path, f"prometheus:{PASSWORD}") != 401, path
     assert {request(behind, directory, "/metrics", method=method) for method in ("HEAD", "POST", "OPTIONS")} == {401}
     assert behind.lines("msg=listening", f"url=https://127.0.0.1:{behind.port}/")
-
-
-def test_check_and_top(behind, directory, capsys):
-    """Both read an exporter with the client configuration that promtool reads."""
-    url, config = f"https://127.0.0.1:{behind.port}", ("--http.config.file", str(directory / "client.yml"))
-    for arguments in (("check", f"{url}/servers/shop", "--format", "json"), ("top", f"{url}/", "--json")):
-        shown = json.loads(command(capsys, *arguments, *config)[1])
-        assert (shown["name"], shown["state"]) == ("shop", "up")
 
 
 @pytest.mark.parametrize(
@@ -154,13 +150,11 @@ def test_client_certificates_of_check(directory, tmp_path, capsys):
 
 
 def test_a_wrong_file_ends_the_start(tmp_path, capsys):
+    """Without the flag, nothing is loaded."""
     (tmp_path / "web.yml").write_text("basic_auth_user: {}\n")
     status, shown = command(capsys, *SERVE, str(tmp_path / "web.yml"))
     assert status == 2
     assert f"{tmp_path}/web.yml:1: unknown key 'basic_auth_user'; did you mean 'basic_auth_users'?" in shown
-
-
-def test_nothing_is_loaded_without_the_flag():
     code = (
         "import sys; from uwsgi_headroom import serve; "
         "print([name for name in sys.modules if name == 'bcrypt' or 'web.security' in name])"

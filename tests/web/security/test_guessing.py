@@ -147,7 +147,7 @@ def test_guesses_that_are_repeated_at_once_are_younger(seconds, times, guessers)
 def test_guessing_takes_a_quarter_of_a_cpu_at_most(seconds):
     """Whatever the cost of the hashes; and there are four guesses a second at most."""
 
-    async def main() -> tuple[int, float, float]:
+    async def main():
         checker, loop = SimulatedChecker(seconds), asyncio.get_running_loop()
         login = Login(checker, loop.time)
         guessing = asyncio.ensure_future(guess(login, MANY, 8, 2))

@@ -143,10 +143,10 @@ def test_wrong_passwords_do_not_hold_up_a_remembered_login(server):
     """Many guesses in parallel are answered, most without a check; a scrape passes meanwhile and afterwards."""
     assert server.get(login=LOGIN)[0] == 200
 
-    async def guess(number: int) -> int:
+    async def guess(number):
         return (await asyncio.to_thread(server.get, "/", f"prometheus:{number}"))[0]
 
-    async def attack() -> tuple[list[int], list[int]]:
+    async def attack():
         guesses = [asyncio.create_task(guess(number)) for number in range(12)]
         scrapes = [(await asyncio.to_thread(server.get, "/metrics", LOGIN))[0] for _ in range(5)]
         return await asyncio.gather(*guesses), scrapes
@@ -204,19 +204,17 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path, monkeypatch):
             assert (received > 4_000_000) == complete
 
 
-def test_an_end_does_not_wait_for_half_handshakes(tmp_path):
-    """Nor for a connection that is idle."""
+def test_limits_and_ends(tmp_path):
+    """A burst passes; a client without a certificate learns why; an end waits for nobody."""
+    with secure_server(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n" + USERS) as server:
+        assert [server.get(login=LOGIN, tls=False)[0] for _ in range(3)] == [200, 200, 429]
+    with secure_server(tmp_path, MUTUAL) as server, pytest.raises(ssl.SSLError, match="certificate required"):
+        server.get()
     with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=60) as client:
         client.sendall(client_hello(server)[:50])
         wait_until(lambda: server.server.connections, what="the connection")
         server.server.end()
         assert client.recv(10) == b""
-
-
-def test_a_rate_limit(tmp_path):
-    """A burst passes, the next request has to wait; whether it has a login does not matter."""
-    with secure_server(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n" + USERS) as server:
-        assert [server.get(login=LOGIN, tls=False)[0] for _ in range(3)] == [200, 200, 429]
 
 
 def test_a_login_without_tls(tmp_path):
@@ -255,12 +253,6 @@ def test_client_certificates(tmp_path, config, client, status):
         except OSError:
             seen = 0
         assert seen == status
-
-
-def test_a_client_without_a_certificate_learns_why(tmp_path):
-    """The alert of TLS reaches it."""
-    with secure_server(tmp_path, MUTUAL) as server, pytest.raises(ssl.SSLError, match="certificate required"):
-        server.get()
 
 
 def test_a_certificate_changes_during_traffic(tmp_path, monkeypatch):

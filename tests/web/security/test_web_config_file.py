@@ -156,15 +156,12 @@ def look(live: LiveConfig) -> None:
     live.look()
 
 
-def test_nothing_is_read_again_without_a_change(live, monkeypatch):
+def test_a_renewed_certificate_is_taken_over(live, monkeypatch, tmp_path):
+    """Nothing is read again without a change."""
     monkeypatch.setattr(live_config, "load_web_config", None)
     active = live.active
     look(live)
     assert live.active is active
-
-
-def test_a_renewed_certificate_is_taken_over(live, tmp_path):
-    """The context is another one as soon as both files have been still for one look."""
     before = live.active.context
     write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
     live.look()
@@ -237,7 +234,7 @@ def test_an_error_of_ours_does_not_end_the_thread(live, monkeypatch):
     """Whatever happens at a look, the next one follows, and the configuration stays."""
     active = live.active
 
-    def fail(_path: Path) -> None:
+    def fail(_path):
         raise MemoryError
 
     monkeypatch.setattr(live_config, "load_web_config", fail)
