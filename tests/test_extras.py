@@ -45,6 +45,9 @@ def test_in_an_environment_of_pip_or_pipx(prefix):
 
 def test_in_a_package_an_image_and_one_file(prefix, monkeypatch):
     """Debian's modules run in an environment beside it; an image takes none."""
+    launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
+    assert f'"{extras.DEBIAN}"' in launcher
+    assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()
     home = Path(extras.__file__).parents[1]
     monkeypatch.setattr(extras, "DEBIAN", home)
     said = extras.describe_missing(["numpy"])
@@ -56,6 +59,3 @@ def test_in_a_package_an_image_and_one_file(prefix, monkeypatch):
     assert "cannot be added to this image" in extras.describe_missing(["numpy"])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert "cannot be added to this one-file program" in extras.describe_missing(["numpy"])
-    launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
-    assert f'"{extras.DEBIAN}"' in launcher
-    assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()

@@ -122,8 +122,7 @@ def test_what_is_missing_is_unpacked_once(machine):
     )
 
 
-def test_package_that_apt_does_not_have_is_named(machine, monkeypatch):
-    """Root fetches the lists first."""
+def test_package_that_apt_does_not_have_is_named(machine):
     (machine / "archive" / "prometheus-alertmanager").rename(machine / "gone")
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin")
@@ -131,6 +130,9 @@ def test_package_that_apt_does_not_have_is_named(machine, monkeypatch):
     assert lines[0].startswith("this machine lacks alertmanager, amtool, ")
     assert lines[0].endswith("E: Unable to locate package prometheus-alertmanager")
     assert lines[1].endswith("apt-get install --no-install-recommends prometheus-alertmanager")
+
+
+def test_root_fetches_the_lists_of_packages_of_a_fresh_container(machine, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)
     (machine / "archive" / "prometheus").rename(machine / "gone")
     with pytest.raises(SetupError):
@@ -225,16 +227,16 @@ def test_debian_ubuntu_and_what_is_like_them_can(os_release):
 def test_why_a_root_cannot_be_made(monkeypatch):
     assert unavailable(FEDORA) == "this machine is neither Debian nor Ubuntu"
     assert unavailable("") == "this machine is neither Debian nor Ubuntu"
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "needs root" in (unavailable(DEBIAN) or "")
-    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
-    assert unavailable(DEBIAN) == "this machine has no git, nsenter"
 
     def refuse(command, cwd=None):
         raise CommandError(" ".join(command), "unshare: unshare failed: Operation not permitted\n")
 
     monkeypatch.setattr(commands, "run_command", refuse)
     assert unavailable(DEBIAN) == "namespaces are refused: unshare: unshare failed: Operation not permitted"
+    monkeypatch.setattr(shutil, "which", lambda name: None if name in ("git", "nsenter") else name)
+    assert unavailable(DEBIAN) == "this machine has no git, nsenter"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root" in (unavailable(DEBIAN) or "")
 
 
 def test_the_suite_and_its_archive_are_those_of_the_machine():

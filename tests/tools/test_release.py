@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tools.environments import SetupError
+from tools.environments import ROOT, SetupError
 from tools.release import bundle, deb, distributions
 from tools.release.__main__ import add_checksum, checksums
 from tools.release.bundle import EXTRAS, HEADER, LOCK, MACHINES, PYTHONS
@@ -26,7 +26,6 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config import precedence
 
-ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
@@ -80,7 +79,7 @@ def chart_source(tmp_path: Path, version: str) -> Source:
 def test_the_chart_is_packed_without_what_helm_ignores(tmp_path):
     """Its name is its directory, as Helm demands."""
     with pytest.raises(SetupError, match=r"version is 1\.2\.2, not 1\.2\.3"):
-        distributions.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
+        distributions.build_chart(chart_source(tmp_path / "other", "1.2.2"), tmp_path)
     with pytest.raises(SetupError, match="templates/x"):
         distributions.ignored("templates/x\n")
     made = distributions.build_chart(chart_source(tmp_path, "1.2.3"), tmp_path)
@@ -234,9 +233,9 @@ def test_wheels_of_two_pythons_stand_side_by_side(tmp_path):
         "c.311.so",
         "c.312.so",
     ]
-    bundle.unpack_wheel(wheel(tmp_path / "one.whl", **{"p__a.py": "1"}), tmp_path / "tree")
+    bundle.unpack_wheel(wheel(tmp_path / "one.whl", **{"p__a.py": "1"}), tmp_path / "one")
     with pytest.raises(SetupError, match=re.escape("p/a.py")):
-        bundle.unpack_wheel(wheel(tmp_path / "two.whl", **{"p__a.py": "2"}), tmp_path / "tree")
+        bundle.unpack_wheel(wheel(tmp_path / "two.whl", **{"p__a.py": "2"}), tmp_path / "one")
 
 
 CONTROL = (DEBIAN / "control").read_text()
