@@ -189,7 +189,7 @@ def _one(series: Mapping[Labels, object]) -> float:
     return float(str(value))
 
 
-DAYS, DAY = 45, 86400
+DAYS, DAY = 90, 86400
 STEP, DAILY_STEP = 900, 3600
 """Seconds between samples: longer than in practice, because writing all of them would take minutes, but with a sample
 at every time that a query uses (midnights and quarters of an hour)."""

@@ -81,7 +81,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_built_once_for_each_state(builder):
-    """And not kept for long."""
+    """Equal requests, simultaneous or later, get one answer, until the state of the server is another."""
     answers = await asyncio.gather(*(builder.ask() for _ in range(200)))
     assert {answer.plain for answer in answers} == {b"1"}
     assert (await builder.ask()).plain == b"1"
@@ -89,6 +89,9 @@ async def test_built_once_for_each_state(builder):
     builder.state = 2
     assert (await builder.ask()).plain == b"3"
     assert builder.begun == 3
+
+
+async def test_no_answer_is_kept_for_long(builder):
     await builder.ask(kind=Kind("scrapes", rest=0.0, most=1, seconds=0.001))
     while builder.builds._kept:  # noqa: ASYNC110 - a timer of the event loop drops it
         await asyncio.sleep(0.001)
@@ -247,7 +250,7 @@ async def test_a_build_that_fails_or_refuses(caplog, builder):
     builder.error = None
     assert (await builder.ask()).plain == b"2"
     assert [record.getMessage() for record in caplog.records] == ["internal error"]
-    builder.error = RefusedError(503, "the file is damaged")
+    builder.state, builder.error = 2, RefusedError(503, "the file is damaged")
     results = await asyncio.gather(*(builder.ask() for _ in range(3)), return_exceptions=True)
     assert {str(result) for result in results} == {"the file is damaged"}
     assert len(set(map(id, results))) == 3
