@@ -206,13 +206,18 @@ def test_queues_outlive_the_server():
     assert again.sockets[0].mean_queue[-1] == 0
 
 
+@pytest.fixture(scope="module")
+def steady_minutes() -> ScriptedWatch:
+    return steady(700)
+
+
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
-def test_never_more_points_than_asked_for(seconds, points):
+def test_never_more_points_than_asked_for(steady_minutes, seconds, points):
     """Slices have whole seconds and cover the requested range."""
     step = slice_seconds(seconds, points)
     assert step == int(step) >= 1
     assert step * points >= seconds
-    assert len(steady(700).history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
+    assert len(steady_minutes.history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
 
 
 def test_others_have_their_turn_while_a_large_one_is_made():
