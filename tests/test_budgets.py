@@ -28,7 +28,6 @@ def test_budgets_are_only_lowered():
 
 
 def test_what_is_measured():
-    """Folders of the package are rooms."""
     package = "exporter/uwsgi_headroom"
     names = [f"{package}/web/static/a.js", f"{package}/web/b.py", f"{package}/record.py", "tests/web/a.py", "Makefile"]
     assert [budgets.find_room(name) for name in names] == [

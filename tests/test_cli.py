@@ -329,7 +329,6 @@ HOSTILE = {
 
 
 def test_a_line_of_the_log_is_one_line(capfd):
-    """Whatever a value contains."""
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
     assert not {"\x1b", "\x9b", "\u202e", "\u200b"} & set(line)

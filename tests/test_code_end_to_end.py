@@ -77,7 +77,6 @@ EXPECTED = {("audit", 6): {"lock"}, ("query", 4): {"sleep"}}
 
 
 def test_lines_of_a_running_server(application):
-    """Page and API have the lines."""
     touched = application.parent / "reload"
     touched.touch()
     options = ("--processes", "2", "--threads", "4", "--touch-reload", str(touched), "--worker-reload-mercy", "2")

@@ -278,7 +278,6 @@ def test_a_worker_killed_and_respawned():
 
 
 def test_shares_equal_uwsgitops():
-    """Shares computed from the metrics equal the `%` column of uwsgitop on the same socket."""
     uwsgitop = Path(sys.executable).with_name("uwsgitop")
     assert uwsgitop.exists(), "uwsgitop is not installed: python3 -m tools.prepare test"
     with uwsgi("--processes", "4", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:

@@ -210,7 +210,6 @@ situations = pytest.mark.parametrize(
 
 @situations
 def test_uwsgi_reloads(server, situation):
-    """uWSGI reloads, whatever the exporter does."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
         real_uwsgi.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")

@@ -117,7 +117,6 @@ def test_what_a_review_does_not_show(tmp_path, capsys):
     [("missing.ini", "missing.ini"), ("app.py", "only ini files can be read"), ("999999999", "is no uWSGI master")],
 )
 def test_a_subject_that_cannot_be_read(name, problem, tmp_path, monkeypatch, capsys):
-    """The error names it and what is wrong."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text("")
     assert cli.main(["review", name]) != 0

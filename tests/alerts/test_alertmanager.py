@@ -282,7 +282,6 @@ def test_what_explains_holds_back_the_rest(running, source, held_back):
 
 @pytest.mark.integration
 def test_a_page_holds_back_the_ticket_of_its_own_name(running):
-    """A page mutes the ticket of the same name and pattern; the ticket of another pattern is sent."""
     machine = "10.0.2.1:9238"
     page, held_back, other = (
         alert("UwsgiServersMissing", severity, "", instance=machine) for severity in ("critical", "warning", "warning")

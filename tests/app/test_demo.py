@@ -70,7 +70,6 @@ def test_taken_port_ends_the_demo_before_anything_is_set_up():
 
 
 def test_what_is_impossible_is_refused_before_anything_is_set_up():
-    """The message lists the scenes."""
     with pytest.raises(SetupError, match="port 123456 "):
         demo.refuse_taken(123456)
     assert demo.EVERY + demo.ANSWER < 3

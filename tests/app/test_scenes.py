@@ -146,7 +146,6 @@ STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 @pytest.mark.integration
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
-    """The scene's finding leads."""
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 

@@ -158,7 +158,6 @@ def test_every_thread_busy_is_critical():
 
 
 def test_an_idle_server_is_fine():
-    """Found by its address, or with --all."""
     with uwsgi("--processes", "2") as server:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout

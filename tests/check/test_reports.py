@@ -265,7 +265,6 @@ def test_a_time_that_is_not_known_is_not_reported(server):
 
 
 def test_json_has_the_sections_of_the_api():
-    """Unchanged."""
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
     server = with_objective(with_response_times(busy_server()), objective())

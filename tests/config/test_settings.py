@@ -113,7 +113,6 @@ def test_every_setting_has_a_row_a_variable_and_a_default():
 
 
 def test_the_file_of_the_documents_shows_every_key(tmp_path):
-    """It is read, and has every key of the file and of a server."""
     text = next(block for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL) if "servers:" in block)
     path = tmp_path / "headroom.yml"
     path.write_text(text)

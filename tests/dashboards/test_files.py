@@ -26,7 +26,6 @@ def test_drift_is_named(tmp_path, capsys):
 
 
 def test_colours_change_where_alerts_do():
-    """Each threshold that an alert has is in its rule."""
     from dashboards import thresholds  # noqa: PLC0415  (as above)
 
     rules = (promtool.RULES / "alerts.yaml").read_text() + (promtool.RULES / "recording.yaml").read_text()

@@ -258,7 +258,6 @@ def test_a_mark_is_where_something_happened(tmp_path, values, marked):
     ],
 )
 def test_each_kind_has_its_mark(tmp_path, name, kind, event):
-    """Each kind of event has a mark with its name in words."""
     assert _trouble(tmp_path, name, kind, event, "0 1 1", [1]) == ""
 
 

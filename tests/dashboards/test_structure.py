@@ -232,7 +232,6 @@ def test_no_column_is_cut_off(name):
 
 
 def test_graphs_beside_each_other_have_the_same_series():
-    """Grafana colours series by their order, so adjacent graphs have the same series, with or without a figure."""
     drawn = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board("fleet"))}
     for titles in (
         ("Headroom over time", "Threads busy over time"),

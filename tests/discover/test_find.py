@@ -155,7 +155,6 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch):
 
 @pytest.mark.integration
 def test_a_vassal_is_one_with_its_file_and_directory():
-    """An emperor's vassal is reported with its emperor, its configuration file and its working directory."""
     ini = "[uwsgi]\nmaster = true\nstats = {directory}/shop.stats\nneed-app = false\nsocket = {directory}/shop.sock\n"
     options = ("--emperor", "{directory}/vassals", "--emperor-stats-server", "{directory}/stats")
     with bare(*options, files={"vassals/empty": ""}) as emperor:

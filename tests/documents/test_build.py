@@ -401,7 +401,6 @@ def test_which_server_it_is():
     ("mountpoints", "application"), [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)]
 )
 def test_an_application_that_no_option_names(mountpoints, application):
-    """The application is named after its mountpoint, if there is only one and not `/`."""
     assert identified(Server().read(1.0), *mountpoints).application == application
 
 

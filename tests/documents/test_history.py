@@ -98,7 +98,6 @@ def test_no_history_yet():
 
 
 def test_asked_again_it_has_the_same_slices_and_new_ones():
-    """A later request returns the same slices and new ones, so that a page can append them."""
     server = Server(2, 4)
     watch = steady(63, server)
     before = watch.history(60, 20)

@@ -216,7 +216,6 @@ def repeated(pages: Iterable[Path]) -> list[tuple[str, str, str]]:
 
 
 def test_numbers_stand_once():
-    """Pages link to the row."""
     pages = {*(ROOT / "docs").glob("*.md"), ROOT / "README.md"} - {ROOT / PAGE, ROOT / "docs" / "upgrading.md"}
     assert repeated(sorted(pages)) == []
     found = repeated(sorted((ROOT / "alerts" / "runbooks").glob("*.md")))

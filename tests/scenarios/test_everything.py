@@ -12,7 +12,6 @@ from tools.scenarios.scenario import Twin
 
 
 def test_each_sick_row_has_a_healthy_twin():
-    """One that is a row is healthy, and one that is made differs from its row."""
     for row in ROWS:
         twin = find_twin(row)
         assert (twin is None) == (row.expected.outcome == "ok"), row.name

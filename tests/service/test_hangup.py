@@ -70,7 +70,6 @@ def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[R
 
 
 def test_a_terminal_that_is_closed_ends_it(tmp_path):
-    """With a terminal, SIGHUP reloads; when the terminal is closed, its SIGHUP ends the exporter in order."""
     with started(tmp_path, "--config", f"{tmp_path}/x.yml", terminal=True) as running:
         for count in (1, 2):
             running.process.send_signal(signal.SIGHUP)

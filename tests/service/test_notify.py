@@ -93,7 +93,6 @@ def lost() -> Watch:
 
 
 def test_a_turn_feeds_the_watchdog_and_repeats_no_status():
-    """Each turn feeds the watchdog; the status is sent when it changes."""
     with manager() as heard:
         one = ServiceManager({"NOTIFY_SOCKET": heard.address, "WATCHDOG_USEC": "30000000"}, PID)
         for watches in ([], [], [lost()]):

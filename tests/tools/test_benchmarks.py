@@ -315,7 +315,6 @@ def test_a_sick_day_pages_and_is_critical():
 
 
 def test_what_is_away_serves_nothing():
-    """A restart that hangs pages."""
     hangs = healthy.Away(36_000.0, 36_600.0, "restart")
     found = pages.find_pages(list(pages.find_stretches(course.run(quiet(away=(hangs,))))))
     assert "UwsgiDown" in {page.alert for page in found}

@@ -240,7 +240,6 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_what_a_target_needs(prepared, monkeypatch):
-    """Lint, the project alone."""
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))

@@ -63,7 +63,6 @@ def test_every_mutant_is_python():
 
 @pytest.mark.slow
 def test_a_seed_draws_the_same_mutants():
-    """Mutants of one seed are the same ones each time, each is drawn once, and another seed draws others."""
     drawn = mutants.draw(PACKAGE, 31, 60)
     assert drawn == mutants.draw(PACKAGE, 31, 60)
     assert len(set(drawn)) == 60

@@ -167,7 +167,6 @@ def test_other_requests(port, method, path, status):
 
 
 def test_the_page_names_servers_and_reasons():
-    """The page without scripts lists servers, states, and unknown values with the reasons."""
     with serving(replayed("no_cores"), "gone=/nowhere/stats", replayed("emperor"), replayed("router_http")) as port:
         status, headers, body = get(port, "/")
     page = body.decode()

@@ -64,7 +64,6 @@ def test_few_are_worth_a_warning(caplog, limit, warned):
     [(256, 512, 512), (1024, 1 << 20, 4096), (1024, resource.RLIM_INFINITY, 4096), (8192, 1 << 20, 8192), (64, 64, 64)],
 )
 def test_the_soft_limit_is_raised(monkeypatch, soft, hard, after):
-    """The soft limit is raised to the hard limit or to a bound, and never lowered."""
     limits = [(soft, hard)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))

@@ -108,7 +108,6 @@ async def test_made_once_for_all_who_listen():
 
 @pytest.mark.usefixtures("at_once")
 async def test_who_is_slow_gets_the_newest():
-    """And the end, with the server."""
     streams, make = EventStreams(), Maker()
     with streams.subscribe("a", make) as events:
         assert await next_data(events) == b"1"

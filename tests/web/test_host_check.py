@@ -147,13 +147,11 @@ def test_forms_of_a_request(port, target, headers, status):
     ("path", "location"), [("/runbooks", b"/runbooks/"), ("/servers", b"/"), ("/metrics/", b"/metrics")]
 )
 def test_redirects_name_no_host(port, path, location):
-    """The Location of a redirect has no host."""
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
     assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")
 
 
 def test_pages_of_other_sites_have_nothing_built(port):
-    """But a link is followed."""
     for path in ("/", "/metrics", "/api/v1/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
         for site in ("cross-site", "same-site", "?"):
             for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("navigate", "object")):

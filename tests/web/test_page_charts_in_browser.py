@@ -364,7 +364,6 @@ REPLAYED = f"shop=file://{path('2.0.31_threads')}"
 
 
 def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium):
-    """If the first fetch of a new range fails, the next fetch covers the whole range."""
     asked: list[dict[str, list[str]]] = []
 
     def answer(route):

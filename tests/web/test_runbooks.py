@@ -90,7 +90,6 @@ def test_anything_else_is_refused(text):
 
 
 def test_code_and_placeholders():
-    """Only whole words are placeholders."""
     style = Style(code=lambda code, language: f"{language}:{code}", address=str)
     assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
     assert render_inline("`up`", style) == "<code>:up</code>"
@@ -253,7 +252,6 @@ def test_a_runbook_is_filled_in_for_a_server(port, name):
 
 
 def test_the_values_are_those_of_the_server(port, stats):
-    """As far as they are known."""
     stuck = page(port, "UwsgiRequestStuck", server="shop", worker="2")
     assert shlex.split(commands(stuck)[0])[2] == f"file://{stats}"
     slower = page(port, "UwsgiSlower", server="shop")

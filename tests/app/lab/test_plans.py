@@ -61,7 +61,6 @@ def test_repetitions_are_interleaved(tmp_path):
 
 
 def test_the_short_lab_is_short(tmp_path):
-    """A full lab has more of each."""
     plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
     assert sum(run.seconds for plan in plans for run in plan) <= MINUTES * 60
     short, full = Length(), dataclasses.replace(Length(), full=True)
