@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def application(environ, start_response):
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Path:
+def application(tmp_path):
     path = tmp_path / "shop" / "orders.py"
     path.parent.mkdir()
     path.write_text(APPLICATION)

@@ -46,7 +46,7 @@ EACH_SHELL = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for shell in SHELLS:
         (tmp_path / f"script.{shell}").write_text(render_script(make_command_line(), shell))
     return tmp_path

@@ -27,7 +27,7 @@ HASH = "abcdefghijklmnopqrstuu5Lh1CBKVWJFL1eFNpWSJlGsPyfTfMYy"
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(tmp_path, monkeypatch):
     """A configuration file that names others beside it. The working directory is another one."""
     (tmp_path / "tls").mkdir()
     (tmp_path / "vassals").mkdir()

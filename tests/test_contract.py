@@ -110,7 +110,7 @@ def of_the_chart() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def known() -> set[str]:
+def known():
     return exported() | recorded() | OF_PROMETHEUS
 
 

@@ -98,7 +98,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Exporter, list[dict[str, float]], str]]:
+def bad_inputs(tmp_path_factory):
     """An exporter of all bad inputs and one good server, with three scrapes and its page."""
     folder = tmp_path_factory.mktemp("bad")
     (folder / "file").write_bytes(WELL)
@@ -331,7 +331,7 @@ def test_it_ends_when_told(sign, busy):
 
 
 @pytest.fixture(scope="module")
-def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+def endings(tmp_path_factory):
     """Exit status and log of one exporter for each moment and signal."""
     folder = tmp_path_factory.mktemp("endings")
     (folder / "well.json").write_bytes(WELL)

@@ -26,7 +26,7 @@ def test_requirements_are_those_of_the_extras():
 
 
 @pytest.fixture
-def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def prefix(tmp_path, monkeypatch):
     """An environment of its own, whose name holds a space."""
     environment = tmp_path / "my tools"
     environment.mkdir()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tools.environments import ROOT
@@ -12,7 +10,7 @@ from tools.generated_files import replace_section
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[Path, str]:
+def made():
     """The text of each file as it is made now."""
     return dict(generated_files())
 

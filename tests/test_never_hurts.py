@@ -45,7 +45,7 @@ _CHANCE = random.Random(9)  # the same times and victims in every run
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[real_uwsgi.Uwsgi]:
+def shared():
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         size = ("--processes", str(WORKERS), "--threads", str(THREADS))
         with real_uwsgi.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
@@ -54,7 +54,7 @@ def shared() -> Iterator[real_uwsgi.Uwsgi]:
 
 
 @pytest.fixture
-def server(shared: real_uwsgi.Uwsgi) -> real_uwsgi.Uwsgi:
+def server(shared):
     """The shared uWSGI once all its workers accept; earlier signals would be lost."""
     real_uwsgi.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
     assert len(shared.document()) > 219_264, "too small a document to hold a master with"

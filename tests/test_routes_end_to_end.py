@@ -85,7 +85,7 @@ def in_service(server: Uwsgi, *requests: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Uwsgi]:
+def server():
     with uwsgi("--processes", "3", "--threads", "3", "--buffer-size", "8192", app=APP) as running:
         with in_service(running, *REQUESTS):
             wait_until(lambda: running.document().count(b'"in_request":1') == len(REQUESTS))
@@ -94,7 +94,7 @@ def server() -> Iterator[Uwsgi]:
 
 
 @pytest.fixture(scope="module")
-def broken(server: Uwsgi, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(server, tmp_path_factory):
     """A document of that server that cannot be decoded."""
     path = tmp_path_factory.mktemp("broken") / "document"
     path.write_bytes(server.document()[:-40])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -64,7 +63,7 @@ def test_a_cancellation_at_any_moment_is_kept(turns):
 
 
 @pytest.fixture(autouse=True)
-def _the_handler_of_the_tests_stays() -> Iterator[None]:
+def _the_handler_of_the_tests_stays():
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)

@@ -9,7 +9,6 @@ import re
 import smtplib
 import socket
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -95,7 +94,7 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(tmp_path_factory):
     """Runs the shipped file with other addresses, test secrets, and seconds instead of minutes."""
     secrets = tmp_path_factory.mktemp("secrets")
     with (

@@ -109,7 +109,7 @@ def _load(rng: random.Random, threads: int) -> _Load:
 
 
 @pytest.fixture(scope="module")
-def stories() -> list[Story]:
+def stories():
     rng = random.Random(20)
     return [tell_story(rng, f"shop-{server}") for server in range(SERVERS)]
 

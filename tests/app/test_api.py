@@ -7,13 +7,12 @@ import threading
 import time
 
 import pytest
-from flask.testing import FlaskClient
 
 from app import api, fibonacci
 
 
 @pytest.fixture
-def client() -> FlaskClient:
+def client():
     return api.app.test_client()
 
 

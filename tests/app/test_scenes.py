@@ -91,7 +91,7 @@ def leads(scene: Scene, document: Document) -> bool:
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[dict[str, Shown]]:
+def quick():
     """Runs all fast scenes at the same time."""
     with showing([scene for scene in SCENES if scene.name not in SLOW and not why_not(scene)]) as shown:
         yield shown

@@ -152,7 +152,7 @@ def test_unknown_workers_are_refused(numbers, stuck, why):
 
 
 def test_what_is_lost_and_who_serves_meanwhile():
-    """The requests in service now, and the threads of the other workers that are free."""
+    """A worker without a process is named, and in no command."""
     text = "\n".join(pids.render_lines(_hot("web1"), pids._choose(_hot(), (3,), stuck=True)))
     assert "       1      101  busy     70 s      1, for 62 s\n" in text
     assert "Restart workers 1 and 3 now, on web1:\n  kill -TERM 101 103\nThis loses 2 requests" in text
@@ -161,6 +161,14 @@ def test_what_is_lost_and_who_serves_meanwhile():
     every = "\n".join(pids.render_lines(_hot(), _hot().workers))
     assert "no other accepts requests: requests wait until then" in " ".join(every.split())
     assert "Choose which to restart" in "\n".join(pids.render_lines(_hot(), ()))
+    server = _hot()
+    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
+    idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
+    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
+    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
+    assert "Workers 1 and 3 have no process now." in text
+    assert "kill -TERM 102\n" in text
+    assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))
 
 
 @pytest.mark.parametrize(
@@ -179,18 +187,6 @@ def test_a_server_whose_workers_nobody_restarts_is_refused(changes, why):
     """A command that is wrong is worse than none."""
     with pytest.raises(HeadroomError, match=why):
         pids._refuse_what_has_no_workers(msgspec.structs.replace(_hot(), **changes))
-
-
-def test_a_worker_without_a_process_is_named():
-    """A worker in reserve is in no command, nor is a PID that no worker can have, even if an exporter claims it."""
-    server = _hot()
-    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
-    idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
-    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
-    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
-    assert "Workers 1 and 3 have no process now." in text
-    assert "kill -TERM 102\n" in text
-    assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))
 
 
 def test_a_pid_that_only_the_document_names_is_in_no_command():

@@ -63,16 +63,12 @@ def test_the_status_of_a_deploy(status, verdict, waits):
     assert apply_deploy(ill, None).status == "critical"
 
 
-def test_an_earlier_reload_does_not_count():
-    """A pipeline that names the time of its own reload is not answered about the one before."""
+def test_which_reload_and_which_server_counts():
+    """Not an earlier reload; one that is worse ends the waiting for others."""
     assert apply_deploy(deployed("worse", at=1000.0), 1000.0).status == "critical"
     judged = apply_deploy(deployed("worse", at=999.0), 1000.0)
     assert (judged.status, is_undecided([judged])) == ("unknown", True)
     assert "has seen no reload since" in judged.verdict
-
-
-def test_one_that_is_worse_ends_the_waiting_for_others():
-    """A pipeline need not wait for the second machine when the first one failed."""
     worse, early = (apply_deploy(deployed(status), None) for status in ("worse", "early"))
     assert not is_undecided([worse, early])
 

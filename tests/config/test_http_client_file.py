@@ -20,7 +20,7 @@ FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     made = tmp_path_factory.mktemp("client")
     write_certificates(made)
     (made / "secret").write_text("from a file\n")

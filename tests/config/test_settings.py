@@ -54,7 +54,7 @@ SAMPLES = {
 }
 
 
-def test_every_flag_has_its_variable(tmp_path):
+def test_every_setting_has_a_row_a_variable_and_a_default(tmp_path):
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error}\n")
     assert set(vars(parser().parse_args([]))) == set(SAMPLES)
@@ -66,6 +66,16 @@ def test_every_flag_has_its_variable(tmp_path):
         assert flag.names[0].lstrip("-").replace(".", "_").replace("-", "_") == flag.name
         assert look(resolved(**{name: value})) == expected
         assert look(resolved(flag.names[0], value)) == expected
+    ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
+    watching = {f"settings.{field.name}" for field in fields(Settings)}
+    rows = [setting.field for setting in SETTINGS if setting.field]
+    assert sorted(rows) == sorted(ours | watching)
+    servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
+    assert servers <= {field.name for field in fields(ServerConfig)}
+    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
+    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
+    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
+    assert resolved() == Config()
 
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
@@ -97,19 +107,6 @@ def test_the_default_of_the_documents_is_the_default(setting):
         return
     value = setting.parse(shown) if setting.is_repeatable else setting.parse(*shown[0])
     assert value == get(Config(), setting.field)
-
-
-def test_every_setting_has_a_row_a_variable_and_a_default():
-    ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
-    watching = {f"settings.{field.name}" for field in fields(Settings)}
-    rows = [setting.field for setting in SETTINGS if setting.field]
-    assert sorted(rows) == sorted(ours | watching)
-    servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
-    assert servers <= {field.name for field in fields(ServerConfig)}
-    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
-    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
-    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
-    assert resolved() == Config()
 
 
 def test_the_file_of_the_documents_shows_every_key(tmp_path):

@@ -25,7 +25,7 @@ def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Confi
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def written(tmp_path):
     path = tmp_path / "headroom.yaml"
     path.write_text("servers: [/run/shop.stats]\nsampling:\n  samples_per_second: 2\n")
     return path

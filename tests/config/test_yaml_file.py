@@ -18,7 +18,7 @@ from uwsgi_headroom.source import Http, Unix
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "headroom.yml"
 
 

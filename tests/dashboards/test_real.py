@@ -100,7 +100,7 @@ class GrafanaQueries:
 
 
 @pytest.fixture(scope="module")
-def grafana() -> Iterator[GrafanaQueries]:
+def grafana():
     """Uneven workers under load, in a Prometheus that also has weeks of recorded series."""
     began = time.time()
     with alert_scenes.mapped(processes=4, threads=4) as server:

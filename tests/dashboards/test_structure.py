@@ -24,7 +24,7 @@ KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline",
 
 
 @pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
+def name(request):
     value: str = request.param
     return value
 
@@ -41,7 +41,7 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
 
 
 def test_dashboards_as_a_whole():
-    """No old file is left; All is not passed to one server; labels and pages are as newer Grafanas take them."""
+    """No old file is left, All is not passed to one server, and alerts lead to dashboards."""
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected
     for name in ("fleet", "capacity"):
@@ -51,6 +51,23 @@ def test_dashboards_as_a_whole():
     by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
     assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
     assert by_type["state-timeline"]["perPage"] == 0
+    (expression,) = [
+        target["expr"]
+        for panel in panels(board("server"))
+        if panel["title"] == "How often how full"
+        for target in panel["targets"]
+    ]
+    assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
+    line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    assert line, "no such line"
+    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+    done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
+    alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
+    urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
+    assert len(urls) == len([rule for rule in alerts if "runbook_url" in rule["annotations"]])
+    for url in urls:
+        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]
+        assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
 
 
 def test_every_grafana_from_9_on_can_load_it(name):
@@ -176,21 +193,6 @@ def test_links_lead_somewhere(name):
         assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
 
 
-def test_alerts_lead_to_dashboards_that_there_are():
-    """The line of docs/alerts.md that adds links to Grafana gives each alert about a server one, with variables that
-    the dashboard has."""
-    line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
-    assert line, "no such line"
-    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
-    done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
-    alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
-    urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
-    assert len(urls) == len([rule for rule in alerts if "runbook_url" in rule["annotations"]])
-    for url in urls:
-        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]
-        assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
-
-
 def test_marks_are_at_their_own_time(name):
     """Every dashboard marks alerts; an event has one mark, however long the time range is."""
     marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
@@ -243,16 +245,6 @@ def test_graphs_beside_each_other_have_the_same_series():
         (one, two) = [match and match[1] for match in all_of_them]
         assert one
         assert one == two
-
-
-def test_the_heat_map_ends_at_all_threads():
-    (expression,) = [
-        target["expr"]
-        for panel in panels(board("server"))
-        if panel["title"] == "How often how full"
-        for target in panel["targets"]
-    ]
-    assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
 
 
 @pytest.mark.parametrize("name", ["fleet", "server"])

@@ -42,7 +42,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(tmp_path_factory):
     """The folder of the chart as it is packed for a release."""
     folder = tmp_path_factory.mktemp("packed") / "uwsgi-headroom"
     lay_out(ROOT, folder)
@@ -50,7 +50,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kustomize(tmp_path_factory):
     """The folder of kustomize, with the PrometheusRules that `make kubernetes-rules` writes, below a root with the
     dashboards."""
     root = tmp_path_factory.mktemp("clone")
@@ -104,8 +104,7 @@ def test_kustomize_builds_every_object(kustomize, name, others):
 
 
 def test_parts_fit_each_other():
-    """The version is the exporter's; policy and monitor select the pods; links of the chart lead to rules and
-    dashboards."""
+    """The version, the policy, the monitor, the links of the chart, and the schema."""
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
     labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
@@ -118,6 +117,16 @@ def test_parts_fit_each_other():
         assert not folder.is_symlink() or not folder.readlink().is_absolute()
         found = {path.name: path.read_bytes() for path in folder.iterdir()}
         assert found == {path.name: path.read_bytes() for path in target.iterdir()}
+
+    def missing(values, schema, path):
+        known = schema.get("properties")
+        if known is None:
+            return []
+        lacking = [f"{path}.{name}" for name in values if name not in known]
+        inner = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in known]
+        return lacking + [found for name, value in inner for found in missing(value, known[name], f"{path}.{name}")]
+
+    assert missing(VALUES, SCHEMA, "") == []
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -158,20 +167,6 @@ def test_the_schema_refuses_a_value_that_is_removed(path):
     del (values[outer[0]] if outer else values)[name]
     with pytest.raises(jsonschema.ValidationError, match=f"'{name}' is a required property"):
         jsonschema.validate(values, SCHEMA)
-
-
-def test_every_value_is_in_the_schema():
-    """A value without a line in the schema could be misspelt unnoticed."""
-
-    def missing(values, schema, path):
-        known = schema.get("properties")
-        if known is None:
-            return []
-        lacking = [f"{path}.{name}" for name in values if name not in known]
-        inner = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in known]
-        return lacking + [found for name, value in inner for found in missing(value, known[name], f"{path}.{name}")]
-
-    assert missing(VALUES, SCHEMA, "") == []
 
 
 def test_the_component_is_the_sidecar_of_the_chart():

@@ -38,7 +38,7 @@ INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-f
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """A directory with a short path that other users may enter; of root's, nobody else may write above it."""
     with tempfile.TemporaryDirectory(prefix="headroom-", dir="/run" if os.geteuid() == 0 else None) as directory:
         os.chmod(directory, 0o755)
@@ -46,7 +46,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_systemd(tmp_path, monkeypatch):
     """On this machine, directories for stats sockets are made below the test's own directory."""
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path / "no systemd")
     monkeypatch.setattr(steps, "LASTING", tmp_path / "lasting")

@@ -85,8 +85,8 @@ def test_memory():
     )
 
 
-def test_setup():
-    """Options have uWSGI's names and the place where each is set; options not known to be set are left out."""
+def test_setup_windows_queues_and_identities():
+    """Options have uWSGI's names, and the place where each is set."""
     options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
     built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
     assert built.options == {
@@ -96,10 +96,6 @@ def test_setup():
     assert (built.options_complete, built.options_changed) == (False, False)
     assert (built.somaxconn, built.concurrency_kind, built.mapped) == (4096, "async", False)
     assert built.socket_holders == {"web": (1, 2)}
-
-
-def test_windows_queues_and_identities():
-    """The window that there was; the length of a queue over it; nothing but the PID of a server elsewhere."""
     document = loaded(Server()).document(300.0)
     assert (document.window.asked, document.window.seconds) == (300, 70)
     assert [(covered.asked, covered.seconds) for covered in document.windows] == [(60, 60), (300, 70)]
@@ -128,8 +124,8 @@ def test_occupancy_is_a_share_of_the_time_at_each_level():
     assert occupancy.full == pytest.approx(0.25, abs=0.02)
 
 
-def test_before_there_are_figures():
-    """After one reading the document has levels but no figures, and says why."""
+def test_figures_come_and_stay():
+    """After one reading there are none; when the server goes down, they stay with their age."""
     document = ScriptedWatch().read(Server().read(5.0)).document()
     assert (document.state, document.status) == ("up", "unknown")
     assert "No figures yet" in document.verdict
@@ -138,6 +134,14 @@ def test_before_there_are_figures():
     assert document.threads.configured == 32
     assert {worker.share for worker in document.workers} == {None}
     assert "figures" in {unknown.what for unknown in document.unknown}
+    watch = loaded(Server())
+    before = watch.document()
+    document = watch.read(REFUSED, watch.now + 40).document()
+    assert (document.state, document.status, document.age) == ("down", "unknown", 40)
+    assert (document.flow, document.headroom, document.workers) == (before.flow, before.headroom, before.workers)
+    assert document.read_at == before.read_at
+    up = watch.read(Server(born=watch.now + 1).read(watch.now + 1)).document()
+    assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
 def test_never_read():
@@ -156,18 +160,6 @@ def test_never_read():
     watch = ScriptedWatch().read(REFUSED, 1.0)
     (listed,) = build.build_server_list([watch.document()], watch.clock).servers
     assert listed.act == "Start uWSGI, or wait until it has loaded its application"
-
-
-def test_a_server_that_went_down_keeps_its_last_figures():
-    """Figures stay, with their age, and the verdict is about the present."""
-    watch = loaded(Server())
-    before = watch.document()
-    document = watch.read(REFUSED, watch.now + 40).document()
-    assert (document.state, document.status, document.age) == ("down", "unknown", 40)
-    assert (document.flow, document.headroom, document.workers) == (before.flow, before.headroom, before.workers)
-    assert document.read_at == before.read_at
-    up = watch.read(Server(born=watch.now + 1).read(watch.now + 1)).document()
-    assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
 def test_a_reading_that_grows_old_is_stale():

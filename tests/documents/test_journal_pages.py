@@ -23,7 +23,7 @@ KNOWN = 7
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A history file with events of an earlier run of the exporter; one of them is damaged."""
     path = tmp_path / "history.sqlite"
     events = [

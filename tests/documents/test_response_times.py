@@ -72,7 +72,7 @@ def test_percentiles_of_a_document():
 
 
 def test_the_objective_of_a_document():
-    """It has the threshold, the burn over both windows, and the wait beside it."""
+    """With the burn over both windows and the wait; none without what it needs."""
     objective = watched().document().objective
     assert (objective.threshold, objective.objective, objective.unjudged) == (1.0, 0.95, None)
     short, long = objective.windows
@@ -82,10 +82,6 @@ def test_the_objective_of_a_document():
     assert objective.level is None
     assert objective.queue_wait == 0
     assert objective.load_multiple is None
-
-
-def test_none_without_what_they_need():
-    """Requests that wait beyond the threshold have missed it."""
     assert watched(slo=None).document().objective is None
     idle = ScriptedWatch(slo=SLO).seconds(Server(2, 8), 20).document()
     assert idle.response_times is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import pytest
 
@@ -15,7 +14,7 @@ TRIES = 2
 
 
 @pytest.fixture(scope="module")
-def printed() -> Mapping[str, str]:
+def printed():
     """What each prints now; they run at the same time."""
     return run_all()
 

@@ -56,8 +56,8 @@ def test_what_the_readme_shows():
     assert "[four dashboards]" in text_of("README.md")
 
 
-def test_versions_of_python_and_uwsgi():
-    """Those of the package's classifiers, and those from which documents were captured."""
+def test_versions_ranges_flags_and_findings():
+    """Those of the program, of its classifiers and of captured documents."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     pythons = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
@@ -66,24 +66,17 @@ def test_versions_of_python_and_uwsgi():
     assert f"uWSGI {uwsgis[0]} to {uwsgis[-1]}" in text_of("README.md")
     assert f"| Python | {pythons[0]} to {pythons[-1]} |" in text_of("docs/installation.md")
     assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
-
-
-def test_the_cost_in_the_readme_is_what_was_measured():
-    """The share of a CPU and the memory, from the rows of the evidence."""
-    measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
-    for size, words in (
-        (
-            "8x8",
-            "8 processes with 8 threads each, the exporter uses {share:.1f} % of one CPU and {memory:.0f} MB of memory",
-        ),
-        ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
-    ):
-        (figure,) = (row[1] for row in measured if size in row[0])
-        share, memory = (float(part.split()[0]) for part in figure.split(", ")[:2])
-        assert words.format(share=share, memory=memory) in text_of("README.md")
-
-
-def test_ranges_flags_and_numbers():
+    text = (ROOT / "docs" / "limits.md").read_text()
+    known = {row.code for row in list_rows()}
+    named = [
+        code
+        for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)
+        for code in _codes(part)
+    ]
+    assert len(named) > 30
+    assert set(named) <= known
+    shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
+    assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
     configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
     least, most = defaults.SAMPLES_PER_SECOND_RANGE
     assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
@@ -105,6 +98,21 @@ def test_ranges_flags_and_numbers():
     assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
 
 
+def test_the_cost_in_the_readme_is_what_was_measured():
+    """The share of a CPU and the memory, from the rows of the evidence."""
+    measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
+    for size, words in (
+        (
+            "8x8",
+            "8 processes with 8 threads each, the exporter uses {share:.1f} % of one CPU and {memory:.0f} MB of memory",
+        ),
+        ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
+    ):
+        (figure,) = (row[1] for row in measured if size in row[0])
+        share, memory = (float(part.split()[0]) for part in figure.split(", ")[:2])
+        assert words.format(share=share, memory=memory) in text_of("README.md")
+
+
 def test_tables_have_every_row():
     """Wait states in the order of the program, thresholds of `check`, paths of the API, and the keys of `top` with
     those that sort."""
@@ -121,21 +129,6 @@ def test_tables_have_every_row():
     assert shown == known | sorting
 
 
-def test_findings_of_each_limit():
-    """docs/limits.md names findings that there are, and every limit of the headroom."""
-    text = (ROOT / "docs" / "limits.md").read_text()
-    known = {row.code for row in list_rows()}
-    named = [
-        code
-        for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)
-        for code in _codes(part)
-    ]
-    assert len(named) > 30
-    assert set(named) <= known
-    shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
-    assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
-
-
 def _codes(text: str) -> list[str]:
     return re.findall(r"`([a-z]+(?:_[a-z]+)+|saturation|harakiri)`", text)
 
@@ -149,8 +142,8 @@ NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1"}
 """The package, the beginning of other names, and a directive of nginx."""
 
 
-def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read():
-    """All exported names in their queries, and no others."""
+def test_lists_by_hand():
+    """Names to keep are those that queries read; dependencies are those of setup.cfg."""
     needed: set[str] = set()
     for pattern in READERS:
         files = [file for file in ROOT.glob(pattern) if not file.name.startswith("compat-")]
@@ -159,9 +152,6 @@ def test_the_list_to_keep_has_what_rules_dashboards_and_the_report_read():
             needed.update(re.findall(r"(?<![\w:])(?:uwsgi|process)_\w+(?![\w:])", file.read_text()))
     kept = re.search(r"regex: (process_start_time_seconds\S+)", (ROOT / "docs" / "fleet.md").read_text())
     assert set(kept[1].split("|")) == {name for name in needed - NO_METRICS if not name.endswith("_")}
-
-
-def test_the_dependencies_are_those_of_setup_cfg():
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
     listed = {"all": setup["options"]["install_requires"]}

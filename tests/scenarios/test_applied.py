@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from tools.scenarios.apply import BESIDE, Result, run_rows, set_options
+from tools.scenarios.apply import BESIDE, run_rows, set_options
 from tools.scenarios.rows.applied import ROWS
 from tools.scenarios.scenario import Server
 
@@ -14,7 +12,7 @@ QUICK = [row for row in ROWS if row.quick]
 
 
 @pytest.fixture(scope="module")
-def results() -> Mapping[str, Result]:
+def results():
     """The results of the quick rows, run in parallel."""
     return {result.row.scenario.name: result for result in run_rows(QUICK, lambda _: None, BESIDE)}
 

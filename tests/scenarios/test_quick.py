@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from tests.support.other_namespaces import as_root
 from tools.scenarios.rows import ROWS
-from tools.scenarios.run import Result, run_rows
+from tools.scenarios.run import run_rows
 from tools.scenarios.scenario import OUTCOMES
 
 QUICK = [row for row in ROWS if row.quick]
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def results() -> Mapping[str, Result]:
+def results():
     """The results of all quick scenarios, run in parallel: one after the other they would take minutes."""
     rows = [replace(row, seconds=min(row.seconds, SECONDS)) for row in QUICK]
     return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}

@@ -49,7 +49,7 @@ def source(*arguments: str) -> SettingsSource:
 
 
 @pytest.fixture(autouse=True)
-def _the_log_of_the_tests_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def _the_log_of_the_tests_stays(monkeypatch):
     monkeypatch.setattr(logs, "adjust", lambda _level, _style: None)
 
 

@@ -84,8 +84,8 @@ def test_tables_of_benchmarks():
         assert len(make()) <= SIZE_CAP, name
 
 
-def test_requests_vary_around_their_mean():
-    """The CPU time and the wait of a request vary together."""
+def test_requests_and_scrapes():
+    """Requests vary around their mean; growth is over the time between two readings."""
     kind, chance = Kind(1, "/mixed?cpu_ms={cpu}&io_ms={io}", cpu=10, io=100, spread=0.5), random.Random(1)
     for _ in range(20):
         path, seconds = kind.draw(chance)
@@ -93,6 +93,12 @@ def test_requests_vary_around_their_mean():
         assert 5 <= cpu <= 15
         assert abs(io - 1e3 * seconds) < 0.001
         assert abs(io - 10 * cpu) < 0.02
+    span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
+    assert span.seconds == 10.0
+    assert span.growth("uwsgi_worker_requests_total") == 30
+    assert span.by_worker("uwsgi_worker_requests_total") == {1: 30, 2: 0}
+    scrapes = [scrape(100.2, 0, 0, 3.5), scrape(110.01, 0, 0, 13.5)]
+    assert window(Span(*scrapes), scrapes) == pytest.approx((100.01, 110.01))
 
 
 TEXT = """\
@@ -107,16 +113,6 @@ uwsgi_exporter_sample_gap_seconds_total{{server="bench"}} 0.5
 
 def scrape(received: float, first: int, second: int, observed: float) -> Scrape:
     return Scrape(received, TEXT.format(first=first, second=second, observed=observed))
-
-
-def test_a_span_between_two_scrapes():
-    """Growth is by worker and in total, over the time between two readings by the exporter's clock."""
-    span = Span(scrape(100.0, 10, 20, 3.5), scrape(111.0, 40, 20, 13.5))
-    assert span.seconds == 10.0
-    assert span.growth("uwsgi_worker_requests_total") == 30
-    assert span.by_worker("uwsgi_worker_requests_total") == {1: 30, 2: 0}
-    scrapes = [scrape(100.2, 0, 0, 3.5), scrape(110.01, 0, 0, 13.5)]
-    assert window(Span(*scrapes), scrapes) == pytest.approx((100.01, 110.01))
 
 
 S = 1_000_000_000
@@ -261,7 +257,7 @@ REQUESTS = 40_000
 
 
 @pytest.fixture(scope="module")
-def days() -> list[course.Course]:
+def days():
     return [course.run(healthy.draw(seed), REQUESTS) for seed in SEEDS]
 
 
@@ -345,8 +341,7 @@ def test_the_simulation_waits_as_theory_says(processes, rate):
     assert slower == pytest.approx(part_slower(1.0, day.service, day.sigma), rel=0.1)
 
 
-def test_days_are_healthy_by_their_rule():
-    """The usual load of the busiest hour makes nobody wait noticeably, and nothing lasts longer than it may."""
+def test_healthy_days_and_their_report():
     for seed in range(60):
         day = healthy.draw(seed)
         seconds, multiple = healthy.NOTICED
@@ -356,10 +351,6 @@ def test_days_are_healthy_by_their_rule():
         assert all(burst.end - burst.start <= 60 for burst in day.bursts)
         assert all(away.end - away.start <= 8 for away in day.away)
         assert day == healthy.draw(seed)
-
-
-def test_the_report_has_pages_and_misses():
-    """Pages and CRITICAL findings without harm are listed one by one."""
     day, none = healthy.draw(1), course.Hurt(0.0, 0, 0, 0.0)
     miss = findings.Episode(1, "queue_wait", "critical", "Requests wait.", "1 s.", 3600.0, 3660.0, none)
     right = replace(miss, hurt=course.Hurt(0.1, 50, 0, 0.1))

@@ -186,7 +186,7 @@ def test_a_link_to_the_environment_of_another_checkout_is_replaced(tmp_path, mon
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """A checkout whose pip only notes what it is asked for."""
     python = tmp_path / ".venv-lab" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -224,7 +224,7 @@ def test_without_cython_the_compiled_module_is_missing(root, monkeypatch):
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def prepared(monkeypatch, tmp_path):
     """The names of everything that was prepared, on a machine without a browser."""
     made: list[str] = []
 

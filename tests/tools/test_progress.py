@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 
 import pytest
 
@@ -100,7 +99,7 @@ TryTwice = Callable[..., int]
 
 
 @pytest.fixture
-def try_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TryTwice:
+def try_twice(tmp_path, monkeypatch):
     """Runs tests of this text in a checkout of their own, and then the second try. Returns its exit status."""
     monkeypatch.setattr(rerun, "ROOT", tmp_path)
     monkeypatch.setattr(rerun, "FLAKY", tmp_path / "flaky.txt")

@@ -51,7 +51,10 @@ To watch them all:
 
 
 def test_steps_are_commands_lines_of_a_file_or_advice():
-    """Lines are indented by four; headings go on with less; what follows the last step belongs to none."""
+    """Lines are indented by four; headings go on with less; the command that watches goes over lines."""
+    assert following.stats_addresses(PRINTED) == {"blog": "unix:///run/uwsgi/app/blog/stats", "cart 2": "/run/cart"}
+    assert following.watch_command(PRINTED)[:2] == ["uwsgi-headroom", "--stats"]
+    assert following.watch_command("No uWSGI master runs here.") == []
     blog, shop, other = following.blocks(PRINTED)
     make, add, reload, look = shop.steps
     assert (blog.name, blog.steps, shop.name, other.name, other.steps) == ("blog", (), "shop", "other", ())
@@ -65,13 +68,6 @@ def test_steps_are_commands_lines_of_a_file_or_advice():
     assert (reload.lines, reload.reloads, add.reloads) == ("systemctl reload shop", True, False)
     assert look.heading.endswith("it lists the stats server of shop.")
     assert not look.lines
-
-
-def test_the_command_that_watches_is_read_over_its_lines():
-    """Its addresses are those that are tried afterwards."""
-    assert following.stats_addresses(PRINTED) == {"blog": "unix:///run/uwsgi/app/blog/stats", "cart 2": "/run/cart"}
-    assert following.watch_command(PRINTED)[:2] == ["uwsgi-headroom", "--stats"]
-    assert following.watch_command("No uWSGI master runs here.") == []
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nshop 1f"

@@ -55,20 +55,6 @@ def test_sort_keys_are_those_of_the_help():
     assert {part.split()[0] for part in WORKER_SORT_LABEL.split(", ")} == set(SORTS) - {"i"}
 
 
-def test_orders_columns_and_spans():
-    """R turns the order of workers or servers round, another sort back."""
-    assert after("R").reverse
-    assert not after("Rm").reverse
-    assert after("R", LIST).fleet_reverse
-    assert not after("Rn", LIST).fleet_reverse
-    assert after(["right", "right"]).column == 2
-    assert after(["right", "left", "left"]).column == 0
-    assert after(["right"], LIST).column == 0
-    state = after("p]]")
-    assert (state.span, state.window) == (900.0, None)
-    assert after("[[", state).span == 60.0
-
-
 @pytest.mark.parametrize(
     ("keys", "view"),
     [
@@ -122,8 +108,8 @@ def test_a_filter_is_typed_kept_and_cleared():
     assert not after("?/").typing
 
 
-def test_windows_and_intervals_stop_at_their_ends():
-    """[ and ] choose among the existing windows, - and + among the intervals; f toggles."""
+def test_windows_intervals_orders_and_columns():
+    """They stop at their ends, and turn round."""
     assert after("]").window == 300.0
     assert after("]]]").window == 300.0
     assert after("]][[[").window == 60.0
@@ -133,6 +119,16 @@ def test_windows_and_intervals_stop_at_their_ends():
     assert after("ff").interval == 1.0
     assert after("+", replace(LIST, interval=1.5)).interval == 2.0
     assert after("-", replace(LIST, interval=60.0)).interval == 30.0
+    assert after("R").reverse
+    assert not after("Rm").reverse
+    assert after("R", LIST).fleet_reverse
+    assert not after("Rn", LIST).fleet_reverse
+    assert after(["right", "right"]).column == 2
+    assert after(["right", "left", "left"]).column == 0
+    assert after(["right"], LIST).column == 0
+    state = after("p]]")
+    assert (state.span, state.window) == (900.0, None)
+    assert after("[[", state).span == 60.0
 
 
 def test_keys_without_a_server():
@@ -146,8 +142,8 @@ def test_keys_without_a_server():
 A, B, C = (0, "a"), (0, "b"), (1, "c")
 
 
-def test_until_one_is_chosen_it_is_the_first_of_the_list():
-    """A filter moves the selection of the list, and not of a page."""
+def test_which_server_is_selected():
+    """The first of the list until one is chosen; a lone one is opened once; one that is gone leads back."""
     listed = select_server(Navigation(), [A, B], [A, B])
     assert (listed.server, listed.view) == (A, "servers")
     assert select_server(listed, [A, B], [B, A]).server == B
@@ -157,10 +153,6 @@ def test_until_one_is_chosen_it_is_the_first_of_the_list():
     assert select_server(Navigation(server=A, chosen=True), [A, B], []).server is None
     page = Navigation(view="plots", server=A, chosen=True)
     assert select_server(page, [A, B], [B]) == page
-
-
-def test_a_lone_server_is_opened_once():
-    """A single server is not opened again after Esc, nor if a filter leaves one of many."""
     opened = select_server(Navigation(), [A], [A])
     assert (opened.server, opened.view) == (A, "workers")
     back = Navigation(server=A, chosen=True)
@@ -169,10 +161,6 @@ def test_a_lone_server_is_opened_once():
     first_to_answer = select_server(Navigation(), [A], [A], complete=False)
     assert (first_to_answer.server, first_to_answer.view) == (A, "servers")
     assert select_server(first_to_answer, [A], [A]).view == "workers"
-
-
-def test_a_server_that_is_gone_leads_back_to_the_list():
-    """Or to the tree from which it was opened. One whose feed has not answered stays."""
     gone = select_server(Navigation(view="workers", server=A, chosen=True, home="tree"), [B], [B])
     assert (gone.view, gone.server) == ("tree", B)
     waiting = Navigation(view="workers", server=C, chosen=True)
@@ -181,7 +169,7 @@ def test_a_server_that_is_gone_leads_back_to_the_list():
 
 
 @pytest.fixture(scope="module")
-def summary() -> Summary:
+def summary():
     return build_server_list([hot()], ScriptedWatch().clock).servers[0]
 
 
@@ -260,7 +248,7 @@ def shape(of: ScreenModel) -> list[tuple[int, str, str]]:
 
 
 @pytest.fixture(scope="module")
-def fleet() -> ScreenModel:
+def fleet():
     throttled = (Throttled(name="bad.ini", delay=3.0, attempts=5),)
     vassals = [vassal(name, pid) for name, pid in (("shop10.ini", 10), ("shop2.ini", 2), ("mute.ini", 3))]
     of_all = emperor("emperor", *vassals, throttled=throttled)

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -477,7 +476,7 @@ class Stats:
 
 
 @pytest.fixture
-def stats() -> Iterator[Stats]:
+def stats():
     """A stats server, until the test ends."""
     server = Stats()
 

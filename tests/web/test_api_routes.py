@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -18,7 +17,7 @@ from uwsgi_headroom.documents import openapi
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter of a server, an emperor and a server that is down."""
     with serving(replayed("threads_4x8_busy"), replayed("emperor"), "gone=/nowhere/stats") as listening:
         yield listening

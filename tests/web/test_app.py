@@ -6,7 +6,6 @@ import gzip
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def replayed(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter of one replayed server."""
     with serving(replayed("minified")) as listening:
         yield listening

@@ -103,8 +103,8 @@ def test_the_oldest_idle_one_goes():
     assert [client.closed for client in clients] == [0, 1, 1, 1, 0, 0]
 
 
-def test_none_is_idle():
-    """The new connection is refused, and admitted once another is idle again."""
+def test_which_one_goes():
+    """An idle one before a slow one, that before a new one; if none is idle, the new one waits."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
     for client in clients:
@@ -114,6 +114,24 @@ def test_none_is_idle():
     slots.mark_idle(clients[1])
     assert slots.admit(late)
     assert [client.closed for client in clients] == [0, 1]
+    now = 100.0
+    slots = ConnectionSlots(2, clock=lambda: now)
+    clients = admitted(slots, 2)
+    slots.mark_busy(clients[0])
+    slots.mark_waiting(clients[0])
+    now += 1000
+    assert slots.admit(Client())
+    assert [client.closed for client in clients] == [0, 1]
+    now = 100.0
+    slots = ConnectionSlots(3, clock=lambda: now)
+    clients = admitted(slots, 1)
+    slots.mark_busy(clients[0])
+    slots.mark_waiting(clients[0])
+    now += 2 * bounds.SLOW_SECONDS
+    clients += admitted(slots, 3)
+    assert [client.closed for client in clients] == [1, 0, 0, 0]
+    clients += admitted(slots, 1)
+    assert [client.closed for client in clients] == [1, 1, 0, 0, 0]
 
 
 def test_the_slowest_goes():
@@ -139,34 +157,8 @@ def test_the_slowest_goes():
     assert not slots.admit(Client())
 
 
-def test_an_idle_one_goes_before_a_slow_one():
-    """An answer on its way is not cut while there is a connection without a request."""
-    now = 100.0
-    slots = ConnectionSlots(2, clock=lambda: now)
-    clients = admitted(slots, 2)
-    slots.mark_busy(clients[0])
-    slots.mark_waiting(clients[0])
-    now += 1000
-    assert slots.admit(Client())
-    assert [client.closed for client in clients] == [0, 1]
-
-
-def test_a_slow_one_goes_before_a_new_one():
-    """The request of a new connection may be on its way; without a slow one, the oldest goes, however new."""
-    now = 100.0
-    slots = ConnectionSlots(3, clock=lambda: now)
-    clients = admitted(slots, 1)
-    slots.mark_busy(clients[0])
-    slots.mark_waiting(clients[0])
-    now += 2 * bounds.SLOW_SECONDS
-    clients += admitted(slots, 3)
-    assert [client.closed for client in clients] == [1, 0, 0, 0]
-    clients += admitted(slots, 1)
-    assert [client.closed for client in clients] == [1, 1, 0, 0, 0]
-
-
 def test_a_few_line_up():
-    """Connections that find no place wait for one, so many and no more, until they get it or leave."""
+    """Until they get a place or leave; a closed one leaves room."""
     slots = ConnectionSlots(1, most_in_line=2)
     (busy,) = admitted(slots, 1)
     slots.mark_busy(busy)
@@ -178,10 +170,6 @@ def test_a_few_line_up():
     assert slots.admit(clients[0])
     slots.remove(clients[1])
     assert [slots.line_up(client) for client in clients[2:]] == [True, True]
-
-
-def test_a_closed_one_leaves_room():
-    """Closing frees the slot of a busy or idle connection; later events of a closed connection change nothing."""
     slots = ConnectionSlots(2)
     clients = admitted(slots, 2)
     slots.mark_busy(clients[0])

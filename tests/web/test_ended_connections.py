@@ -13,7 +13,7 @@ import socket
 import ssl
 import struct
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +39,14 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(autouse=True)
-def no_timer_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_timer_runs_out(monkeypatch):
     for name in ("REQUEST_SECONDS", "HANDSHAKE_SECONDS", "STALLED_SECONDS", "KEEP_ALIVE_SECONDS"):
         monkeypatch.setattr(bounds, name, 3600.0)
     monkeypatch.setattr(bounds, "LINGER_SECONDS", 0.1)  # a refused client is not read from: only this ends it
 
 
 @pytest.fixture(autouse=True)
-def no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection():
     gc.disable()
     yield
     gc.enable()
@@ -188,7 +188,7 @@ async def _until_nothing_is_left(target: Target) -> None:
 
 
 @pytest.fixture(params=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+def tls(request, tmp_path):
     return tmp_path if request.param == "TLS" else None
 
 

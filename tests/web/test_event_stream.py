@@ -80,7 +80,7 @@ class Maker:
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch):
     """Documents follow each other without delay."""
     monkeypatch.setattr(module, "EVERY_SECONDS", 0)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -98,7 +97,7 @@ def test_a_listener_at_all_addresses(host):
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter without servers on a checked listener."""
     with limited_server(create_application(Fleet([]), hosts=LOOPBACK)) as server:
         yield server.port
@@ -189,7 +188,7 @@ def test_each_configuration(tmp_path, text, words):
 
 
 @pytest.fixture
-def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def exposed(monkeypatch):
     """Every listener counts as one that other machines can reach, and nothing is served."""
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
     for module in (listeners, listeners):

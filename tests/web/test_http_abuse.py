@@ -91,14 +91,14 @@ def target(*settings: str) -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[Target]:
+def control():
     """An exporter without abuse."""
     with target() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def abused() -> Iterator[Target]:
+def abused():
     """An exporter with short deadlines."""
     with target(*SHORT) as made:
         yield made
@@ -124,7 +124,7 @@ ABUSES = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _descriptors() -> Iterator[None]:
+def _descriptors():
     """Descriptors for a thousand clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +15,7 @@ import pytest
 from tests.support import real_uwsgi, stored_days
 from tests.support.browser import Tab, tab
 from tests.support.captured_documents import path
-from tests.support.exporter import Exporter, exporter
+from tests.support.exporter import exporter
 from tests.support.real_uwsgi import wait_until
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
@@ -32,7 +31,7 @@ POINTED = """[...document.querySelectorAll(".panel:not([hidden]) .when")].every(
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Exporter]:
+def shop():
     """An exporter of an idle uWSGI, whose second worker was killed."""
     with (
         real_uwsgi.accepting("--processes", "2", "--listen", "50") as server,
@@ -206,7 +205,7 @@ PROBLEM = "/var/lib/history.db is damaged"
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def port(tmp_path_factory):
     """The port of an exporter with a history of 14 days, in records of a quarter of an hour."""
     path = Path(tmp_path_factory.mktemp("history")) / "history.db"
     stored_days.write(path, SERVER, time.time(), minutes=15)

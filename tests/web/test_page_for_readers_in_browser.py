@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -48,7 +47,7 @@ _COLOURED = """() => {
 
 
 @pytest.fixture(scope="module")
-def short() -> Iterator[alert_scenes.Short]:
+def short():
     """A uWSGI of two threads."""
     with alert_scenes.short() as server:
         yield server

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,7 +17,7 @@ import pytest
 from tests.support import alert_scenes, real_uwsgi
 from tests.support.browser import Tab, tab
 from tests.support.captured_documents import path
-from tests.support.exporter import Exporter, exporter
+from tests.support.exporter import exporter
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.config.servers import make_server
@@ -51,7 +50,7 @@ PANELS = [
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Exporter]:
+def shop():
     """An exporter of a uWSGI whose first worker gets three times as much as the second, with CPU to spare. It does not
     look at what requests wait for."""
     with (

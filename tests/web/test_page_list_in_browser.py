@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter of four servers, one of which is down."""
     address = replayed("threads_4x8_busy").partition("=")[2]
     names = [f"{name}={address}" for name in ("shop-10", "shop-2", "cart")]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import browser, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_parts_in_browser import part
@@ -23,7 +22,7 @@ SHORT = ["5 m", "15 m", "1 h"]
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
+def page():
     """The page of a replayed server in Berlin, whose modules can be imported."""
     with (
         serving(replayed("threads_4x8_busy"), sampling=True) as port,

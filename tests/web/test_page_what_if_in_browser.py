@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
@@ -20,7 +18,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 @pytest.fixture(scope="module")
-def panel(chromium: Browser, port: int) -> Iterator[Tab]:
+def panel(chromium, port):
     """A page with the predictions of the whole grid; they were asked for once, for the exporter's own choice."""
     with tab(chromium, port, width=1280) as shown:
         (asked,) = opened(shown, predicted_settings.document())

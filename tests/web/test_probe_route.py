@@ -123,7 +123,7 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path):
 
 
 @pytest.fixture
-def shop() -> Iterator[str]:
+def shop():
     """The address of a server that can be probed."""
     with bad_servers.answers("unix", document("minified")) as address:
         yield address

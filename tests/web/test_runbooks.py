@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
 from urllib.parse import urlencode
@@ -193,7 +192,7 @@ HOSTILE = "o'b\"><script>alert(1)</script>\\$(id)`id`;&-é"
 
 
 @pytest.fixture(scope="module")
-def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stats(tmp_path_factory):
     """A captured document, at a path that needs quoting."""
     path = tmp_path_factory.mktemp("it's $(a) \"<b>") / "shop.json"
     path.write_bytes(THREADS)
@@ -201,7 +200,7 @@ def stats(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def port(stats: Path) -> Iterator[int]:
+def port(stats):
     """The port of an exporter of one server that does not answer and of three that do."""
     servers = [ServerConfig(name, File(str(stats)), where="test") for name in ("shop", HOSTILE, "a\u202eb")]
     with serving("gone=/nowhere/at/all", *servers, sampling=True) as listening:

@@ -71,7 +71,7 @@ class Client:
 
 
 @pytest.fixture
-def builder() -> Builder:
+def builder():
     return Builder()
 
 

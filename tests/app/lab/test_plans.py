@@ -50,16 +50,6 @@ def test_plans_are_valid(experiment, full, tmp_path):
         assert run.load.seconds <= 15
 
 
-def test_repetitions_are_interleaved(tmp_path):
-    """A B A B: a change of the machine meets all setups alike."""
-    plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
-    assert [run.number for run in plan] == sorted(run.number for run in plan)
-    plan = interleave([A, B], {"light": LOADS["light"]}, 2)
-    assert [(each.setup.name, each.number) for each in plan] == [("A", 0), ("B", 0), ("A", 1), ("B", 1)]
-    with pytest.raises(ValueError, match="same name"):
-        interleave([A, A], LOADS, 1)
-
-
 def test_the_short_lab_is_short(tmp_path):
     plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
     assert sum(run.seconds for plan in plans for run in plan) <= MINUTES * 60
@@ -79,7 +69,7 @@ def test_a_missing_server_is_not_planned_but_named(tmp_path):
     assert {server.package for server in SERVERS} - {""} <= names
 
 
-def test_the_time_left_follows_the_speed_so_far(tmp_path):
+def test_repetitions_are_interleaved_and_timed(tmp_path):
     """Half of the runs took twice as long as planned: so will the rest."""
     plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
     now, file = 0.0, tmp_path / "E1.jsonl"
@@ -88,6 +78,12 @@ def test_the_time_left_follows_the_speed_so_far(tmp_path):
     now = sum(run.seconds for run in plan)
     file.write_text("{}\n" * (len(plan) // 2))
     assert progress.seconds_left() == pytest.approx(sum(run.seconds for run in plan))
+    plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
+    assert [run.number for run in plan] == sorted(run.number for run in plan)
+    plan = interleave([A, B], {"light": LOADS["light"]}, 2)
+    assert [(each.setup.name, each.number) for each in plan] == [("A", 0), ("B", 0), ("A", 1), ("B", 1)]
+    with pytest.raises(ValueError, match="same name"):
+        interleave([A, A], LOADS, 1)
 
 
 @pytest.mark.integration
@@ -207,17 +203,6 @@ def test_a_series_goes_on_in_its_file(tmp_path):
     assert more.labels == ["B light 0", "B heavy 0"]
 
 
-def test_a_damaged_or_busy_file_is_refused(tmp_path):
-    """A complete line that is no result is not skipped in silence, and two series never write to one file."""
-    file = tmp_path / "results"
-    file.write_text("{}\n")
-    with pytest.raises(ResultsError, match="line 1, is not the result of a run"):
-        run_series(interleave([A], LOADS, 1), file, print, Runs())
-    file.unlink()
-    with open_results(file), pytest.raises(ResultsError, match="another series"):
-        run_series(interleave([A], LOADS, 1), file, print, Runs())
-
-
 @pytest.mark.parametrize(
     ("setups", "loads", "why"),
     [
@@ -236,8 +221,7 @@ def test_results_of_another_plan_are_refused(tmp_path, setups, loads, why):
     assert file.read_bytes() == before
 
 
-def test_a_full_disk_is_a_clear_error(tmp_path):
-    """The message names the file or the run, and the reason."""
+def test_files_that_cannot_be_written_are_refused(tmp_path):
     with pytest.raises(ResultsError, match="cannot write the result to /dev/full: No space left on device"):
         run_series(interleave([A], LOADS, 1), Path("/dev/full"), print, Runs())
 
@@ -246,6 +230,13 @@ def test_a_full_disk_is_a_clear_error(tmp_path):
 
     with pytest.raises(ResultsError, match=r"cannot run A under light, run 1: .* No space left"):
         run_series(interleave([A], LOADS, 1), tmp_path / "results", print, fail)
+    file = tmp_path / "results"
+    file.write_text("{}\n")
+    with pytest.raises(ResultsError, match="line 1, is not the result of a run"):
+        run_series(interleave([A], LOADS, 1), file, print, Runs())
+    file.unlink()
+    with open_results(file), pytest.raises(ResultsError, match="another series"):
+        run_series(interleave([A], LOADS, 1), file, print, Runs())
 
 
 def test_spread():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -132,7 +131,7 @@ def test_the_lines_of_code_are_a_page():
 
 
 @pytest.fixture(autouse=True)
-def _in_one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _in_one_time_zone(monkeypatch):
     """Set a time zone one hour ahead of UTC."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "CET-1")

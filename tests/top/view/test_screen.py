@@ -100,8 +100,8 @@ def test_small_screens_and_short_windows():
     assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
 
 
-def test_wider_terminals_show_more_columns_and_lose_none():
-    """A more informative column is never dropped for a less informative one."""
+def test_wider_terminals_show_more_and_lose_nothing():
+    """Names that differ at their ends stay different."""
     shown: set[str] = set()
     for width in (40, 80, 120, 160, 200):
         title = next(line for line in lines(screen_model(hot()), AT_IT, width, 40) if line.split()[:1] == ["W"])
@@ -109,6 +109,15 @@ def test_wider_terminals_show_more_columns_and_lose_none():
         assert shown <= columns
         shown = columns
     assert {"PID", "REQ", "EXC", "TX", "SIG", "RESTARTS", "HARA", "RUNTIME", "SPAWNED", "AFFINITY", "LAST"} <= shown
+    each = hot()
+    stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
+    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
+    assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
+    for width in (60, 80, 132):
+        drawn = lines(screen_model(*every), Navigation(), width)
+        names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
+        assert [name[-2:] for name in names] == ["-1", "-2"]
+        assert all(name.startswith("mail-") and "…" in name for name in names)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -144,8 +153,8 @@ def test_threads_that_wait_for_the_interpreter_have_a_column_where_they_are_know
     assert not any("LOCK" in line for line in lines(screen_model(server), AT_IT, 320))
 
 
-def test_twenty_workers_fit_an_ordinary_terminal():
-    """They stand beside each other, the hottest first; a key that scrolls sideways shows all their columns."""
+def test_many_workers():
+    """Twenty stand beside each other; of 64, the hottest is in sight and the rest a key away."""
     drawn = lines(screen_model(hot(20)), AT_IT)
     title = next(place for place, line in enumerate(drawn) if line.split()[:1] == ["W"])
     assert drawn[title].split() == [*["W", "STATE", "SHARE", "BUSY", "CPU%", "RESP"]] * 2 + ["→"]
@@ -157,10 +166,6 @@ def test_twenty_workers_fit_an_ordinary_terminal():
     assert any(line.split()[:4] == ["W", "PID", "STATE", "SHARE"] for line in whole)
     assert len(next(line for line in drawn if line.startswith("DO "))) <= 80
     assert {line.split()[0] for line in drawn[5:9]} >= {"users", "served", "headroom"}
-
-
-def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away():
-    """Workers are sorted by share at first; scrolled to the end, the last worker is above the keys."""
     server = screen_model(hot(64, 16))
     first = lines(server, AT_IT)
     title = next(place for place, line in enumerate(first) if line.split()[:1] == ["W"])
@@ -254,19 +259,6 @@ def test_the_title_of_the_list_speaks_of_all_servers():
     )
     assert drawn[2].split()[:3] == ["gone", "DOWN", "-"]
     assert drawn[5].split()[:4] == ["2", "of", "3", "up"]
-
-
-def test_names_grow_with_the_terminal_and_are_cut_in_their_middle():
-    """Two names that differ at their ends are distinguishable at every width."""
-    each = hot()
-    stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
-    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
-    assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
-    for width in (60, 80, 132):
-        drawn = lines(screen_model(*every), Navigation(), width)
-        names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
-        assert [name[-2:] for name in names] == ["-1", "-2"]
-        assert all(name.startswith("mail-") and "…" in name for name in names)
 
 
 def test_help_fits_an_ordinary_terminal():

@@ -134,18 +134,14 @@ def test_the_lines_are_below_what_is_served():
     assert any(line.split()[:1] == ["4"] for line in shown)
 
 
-def test_the_reason_is_shown_only_where_there_is_room():
-    """The reason takes no row from a worker; a pipe has room."""
+def test_the_reason_is_shown_where_there_is_room():
+    """And whole on the page of advice, once."""
     few, many = with_reason(hot(), WHY), with_reason(hot(20), WHY)
     reason = "time         not known: no permission to see what uWSGI's threads wait for"
     assert reason in screen(few)
     assert not any(line.startswith("time") for line in screen(many) + screen(few, 40, 10))
     assert screen(many) == screen(msgspec.structs.replace(many, unknown=()))
     assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
-
-
-def test_the_whole_reason_is_on_the_page_of_advice_once():
-    """A part that is not known is not called the whole."""
     at_advice = replace(AT_IT, view="findings")
     for server, begin in (
         (with_reason(hot(), WHY), "Not known: what requests spend their time on: no permission"),

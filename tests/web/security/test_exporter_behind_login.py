@@ -9,7 +9,6 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ PATHS = (
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     made = tmp_path_factory.mktemp("behind-login")
     write_certificates(made)
     (made / "web.yml").write_text(TLS + USERS)
@@ -65,7 +64,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def behind(directory: Path) -> Iterator[Exporter]:
+def behind(directory):
     with exporter("--stats", STATS, "--web.config.file", str(directory / "web.yml")) as started:
         yield started
 

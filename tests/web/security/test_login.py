@@ -52,12 +52,12 @@ async def no_rest(_seconds: float) -> None:
 
 
 @pytest.fixture
-def checker() -> Recording:
+def checker():
     return Recording()
 
 
 @pytest.fixture
-def login(checker: Recording) -> Login:
+def login(checker):
     return Login(checker, lambda: 0.0, no_rest)
 
 
@@ -82,7 +82,7 @@ async def test_a_right_password_is_checked_once(login, checker):
 
 
 async def test_a_wrong_login_is_checked_once(login, checker):
-    """The same one again is wrong at once, at no cost; other ones are checked, until the client is slowed."""
+    """The same one again is wrong at once, at no cost; a token keeps its first time."""
     wrong = header("prometheus", "unmistakable")
     assert await statuses(login, wrong, 5) == [401] * 5
     assert len(checker.asked) == 1
@@ -94,6 +94,12 @@ async def test_a_wrong_login_is_checked_once(login, checker):
     checker.asked.clear()
     assert b"unmistakable" not in repr(vars(login)).encode()
     assert not login._right
+    table = TokenTable()
+    tokens = [b"aa" + bytes([number]) * 8 for number in range(1, 10)]
+    for number, token in enumerate(tokens):
+        table.add(token, number)
+        table.add(tokens[1] if number else token, 1000)
+    assert [table.time_of(token) for token in tokens] == [None, *range(1, 9)]
 
 
 async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login, checker):
@@ -165,16 +171,6 @@ async def test_of_repeated_logins_the_one_that_was_sent_first_goes_first():
     assert take(paused="a") == ("b", 8)
     assert take(paused="a") is None
     assert [take() for _ in range(3)] == [("a", 3), ("a", 4), None]
-
-
-def test_a_token_keeps_its_first_time():
-    """Also beside others of its set, of which the oldest is forgotten."""
-    table = TokenTable()
-    tokens = [b"aa" + bytes([number]) * 8 for number in range(1, 10)]
-    for number, token in enumerate(tokens):
-        table.add(token, number)
-        table.add(tokens[1] if number else token, 1000)
-    assert [table.time_of(token) for token in tokens] == [None, *range(1, 9)]
 
 
 async def test_logins_that_wait_at_the_end_are_answered(caplog, login, checker):

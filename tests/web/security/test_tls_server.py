@@ -9,7 +9,6 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,7 +22,7 @@ LOGIN = f"prometheus:{PASSWORD}"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
+def server(tmp_path_factory):
     headers = "http_server_config:\n  headers: {X-Frame-Options: deny, Strict-Transport-Security: max-age=9}\n"
     with secure_server(tmp_path_factory.mktemp("server"), TLS + USERS + headers) as running:
         yield running
