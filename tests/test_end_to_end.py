@@ -176,7 +176,7 @@ def test_bad_input(bad_inputs, name):
 
 
 def test_bad_input_leaves_others_alone(bad_inputs):
-    """And no word of a request leaves."""
+    """The good server has all its figures in every scrape."""
     running, scrapes, _page = bad_inputs
     for series in scrapes:
         assert series['uwsgi_up{server="well"}'] == 1
@@ -184,6 +184,9 @@ def test_bad_input_leaves_others_alone(bad_inputs):
     assert not running.lines("level=warning", "server=well")
     assert not running.lines("Traceback")
     assert not running.lines("internal")
+
+
+def test_no_word_of_a_request_leaves(bad_inputs):
     running, _scrapes, page = bad_inputs
     everything = running.get()[1] + page + running.log.read_text()
     for word in ("HTTP_", "REQUEST_", "io_ms", "demo.test", "9.9.9", "REMOTE_ADDR"):
