@@ -65,19 +65,24 @@ def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
     assert not Environment(moved).fits()
 
 
-def test_the_project_is_installed_once(checkout):
-    """Again when setup.cfg has changed, and elsewhere for another Python."""
-    python = checkout / ".venv" / "bin" / "python"
-    python.write_text("#!/bin/sh\necho 3.9\n")
-    assert not Environment(checkout / ".venv").fits()
+def test_project_is_installed_once(checkout):
     environments.project("demo", checkout)
     environments.project("demo", checkout)
     assert asked(checkout) == ["--editable .[demo]"]
+
+
+def test_project_is_installed_again_when_setup_cfg_changed(checkout):
     environments.project("demo", checkout)
     with (checkout / "setup.cfg").open("a") as setup:
         setup.write("\n")
     environments.project("demo", checkout)
     assert asked(checkout) == ["--editable .[demo]"] * 2
+
+
+def test_environment_of_another_python_does_not_fit(checkout):
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text("#!/bin/sh\necho 3.9\n")
+    assert not Environment(checkout / ".venv").fits()
 
 
 @pytest.mark.parametrize("module", ["venv", "ensurepip"])
@@ -132,12 +137,14 @@ def test_a_library_that_uwsgi_links_is_missing(monkeypatch, tmp_path):
     assert "libcrypt to link with" in str(environments.cannot_build())
 
 
-def test_tests_take_the_wheel_without_a_compiler(checkout, capsys, monkeypatch):
-    """Or the uWSGI that they are given."""
+def test_tests_take_the_wheel_without_a_compiler_and_say_so(checkout, capsys, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.delenv("UWSGI", raising=False)
     assert environments.uwsgi_for_tests(checkout) == checkout / ".venv" / "bin" / "uwsgi"
     assert "so the tests run with the pyuwsgi wheel" in capsys.readouterr().out
+
+
+def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
     monkeypatch.setenv("UWSGI", "/opt/uwsgi")
     assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
     assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
@@ -239,15 +246,27 @@ def prepared(monkeypatch, tmp_path):
     return made
 
 
-def test_what_a_target_needs(prepared, monkeypatch):
+def test_lint_needs_the_project_alone(prepared):
     assert prepare.main(["lint"]) is None
     assert prepared == [prepare.EXTRAS]
+
+
+def test_tests_need_a_browser(prepared):
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))
     assert "prometheus" not in prepared
+
+
+def test_chosen_tests_need_no_browser(prepared):
     assert prepare.main(["chosen-tests"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
+
+
+def test_simulated_days_need_no_uwsgi(prepared):
     assert prepare.main(["bench-days"]) is None
     assert prepared == [prepare.EXTRAS, "prometheus"]
+
+
+def test_the_lab_needs_its_servers(prepared, monkeypatch):
     monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
     assert prepare.main(["lab"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
