@@ -40,17 +40,25 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
-def test_dashboards_as_a_whole():
-    """No old file is left, All is not passed to one server, and alerts lead to dashboards."""
+def test_there_is_no_other_file():
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected
+
+
+def test_all_is_never_passed_to_one_server():
     for name in ("fleet", "capacity"):
         for link in board(name)["links"]:
             one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
             assert link["includeVars"] is not one
+
+
+def test_labels_and_pages_as_newer_grafanas_take_them():
     by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
     assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
     assert by_type["state-timeline"]["perPage"] == 0
+
+
+def test_the_heat_map_ends_at_all_threads():
     (expression,) = [
         target["expr"]
         for panel in panels(board("server"))
@@ -58,6 +66,9 @@ def test_dashboards_as_a_whole():
         for target in panel["targets"]
     ]
     assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
+
+
+def test_alerts_lead_to_dashboards_that_there_are():
     line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
     assert line, "no such line"
     rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()

@@ -103,22 +103,29 @@ def test_kustomize_builds_every_object(kustomize, name, others):
     assert kinds.total() - kinds["PrometheusRule"] - kinds["ConfigMap"] == others
 
 
-def test_parts_fit_each_other():
-    """The version, the policy, the monitor, the links of the chart, and the schema."""
+def test_the_version_is_that_of_the_exporter():
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
+
+
+def test_the_policy_and_the_monitor_select_the_pods_of_the_component():
     labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
     monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
     assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
     assert labels == VALUES["selector"]
     assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
+
+
+def test_the_chart_in_a_checkout_has_the_rules_and_dashboards():
     for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
         folder = CHART / "files" / name
         assert not folder.is_symlink() or not folder.readlink().is_absolute()
         found = {path.name: path.read_bytes() for path in folder.iterdir()}
         assert found == {path.name: path.read_bytes() for path in target.iterdir()}
 
-    def missing(values, schema, path):
+
+def test_every_value_is_in_the_schema():
+    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
         known = schema.get("properties")
         if known is None:
             return []

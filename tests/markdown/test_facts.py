@@ -56,8 +56,7 @@ def test_what_the_readme_shows():
     assert "[four dashboards]" in text_of("README.md")
 
 
-def test_versions_ranges_flags_and_findings():
-    """Those of the program, of its classifiers and of captured documents."""
+def test_versions_of_python_and_uwsgi():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     pythons = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
@@ -66,6 +65,9 @@ def test_versions_ranges_flags_and_findings():
     assert f"uWSGI {uwsgis[0]} to {uwsgis[-1]}" in text_of("README.md")
     assert f"| Python | {pythons[0]} to {pythons[-1]} |" in text_of("docs/installation.md")
     assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
+
+
+def test_findings_of_each_limit():
     text = (ROOT / "docs" / "limits.md").read_text()
     known = {row.code for row in list_rows()}
     named = [
@@ -77,6 +79,9 @@ def test_versions_ranges_flags_and_findings():
     assert set(named) <= known
     shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
     assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
+
+
+def test_ranges_of_settings():
     configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
     least, most = defaults.SAMPLES_PER_SECOND_RANGE
     assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
@@ -85,14 +90,23 @@ def test_versions_ranges_flags_and_findings():
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
     assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+
+
+def test_flags_with_their_variables():
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
     assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
     assert set(shown.values()) == {setting.variable for setting in FLAGS}
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
+
+
+def test_scenarios():
     assert len(ROWS) > 150
     assert "over 150 tested situations" in text_of("README.md")
     assert "over 150 situations" in text_of("docs/check.md")
+
+
+def test_series_of_a_worker():
     names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
     each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
     assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
