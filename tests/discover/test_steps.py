@@ -134,12 +134,15 @@ def test_two_names_of_one_file(link, tmp_path, capsys):
 
 
 @as_root
-def test_where_no_line_is_proposed(tmp_path):
-    """Where everybody may write, and at a socket that may be another uWSGI's."""
+def test_a_directory_that_everybody_may_write(tmp_path):
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     directory.chmod(0o1777)
     assert "every local user may write" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
+
+
+@as_root
+def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path):
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
