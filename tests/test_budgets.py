@@ -6,7 +6,7 @@ from tests import budgets
 from tests.budgets import Size
 
 
-def test_no_room_is_above_its_budget() -> None:
+def test_no_room_is_above_its_budget():
     """A change that adds lines takes as many away, or raises a budget with a reason."""
     excess = "\n".join(budgets.find_excess(budgets.read_budgets(budgets.TABLE.read_text()), budgets.measure()))
     assert not excess, f"""
@@ -15,15 +15,11 @@ A line has to pay: remove as many from the same room. If that is wrong, raise it
 with `# what it buys and what it replaced` behind it. `python -m tests.budgets` prints all sizes, and lowers budgets."""
 
 
-def test_what_exceeds_is_named() -> None:
-    """A count, the length of lines, a new room and a long new module are each seen."""
+def test_budgets_are_only_lowered():
+    """What exceeds is named. What grew keeps its budget and its reason; what is gone has none; a new room gets none."""
     most = {"a": Size(10, 40.0), "b": Size(10, 40.0), "c": Size(10)}
     sizes = {"a": Size(11, 40.0), "b": Size(9, 40.1), "c": Size(10), "d": Size(1), "e.py": Size(601)}
     assert [line.partition(":")[0] for line in budgets.find_excess(most, sizes)] == ["a", "b", "d", "e.py"]
-
-
-def test_budgets_are_only_lowered() -> None:
-    """What grew keeps its budget and its reason; what is gone has none; a new room gets none."""
     table = "# head\na 10 40.0  # why\nb 10 40.0\ngone 5\n"
     lowered = budgets.lower(table, {"a": Size(12, 39.0), "b": Size(8, 41.0), "new": Size(3)})
     assert budgets.read_budgets(lowered) == {"a": Size(10, 39.0), "b": Size(8, 40.0)}
@@ -31,25 +27,16 @@ def test_budgets_are_only_lowered() -> None:
     assert lowered.startswith("# head\n")
 
 
-def test_rooms() -> None:
-    """Folders of the package are rooms; other text than Python counts by itself."""
+def test_what_is_measured():
     package = "exporter/uwsgi_headroom"
     names = [f"{package}/web/static/a.js", f"{package}/web/b.py", f"{package}/record.py", "tests/web/a.py", "Makefile"]
     assert [budgets.find_room(name) for name in names] == [
         *("exporter/web:other", "exporter/web", "exporter/modules", "tests", "top:other")
     ]
-
-
-def test_functions_are_measured_from_def_to_their_last_line() -> None:
-    """Nested functions count by themselves; a signature of several lines counts."""
     source = (
         "def a(\n    b,\n) -> int:\n    def c():\n        pass\n\n    return 1\n\n\nclass D:\n    def e(self): ...\n"
     )
     assert sorted(budgets.function_lengths(source)) == [1, 2, 7]
-
-
-def test_a_docstring_says_one_thing() -> None:
-    """One `and` may join two nouns; a second one, or a semicolon, joins two things."""
     assert not budgets.says_several_things('"""Reads lines and words. Then, and only then; more."""\n')
     assert not budgets.says_several_things('"""Reads lines; does no I/O."""\n')
     assert budgets.says_several_things('"""Reads lines and words, and writes them."""\n')

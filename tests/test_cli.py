@@ -1,4 +1,4 @@
-"""The command line: accepted arguments, and exit statuses."""
+"""The command line: help, mistakes, exit status, logs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.captured_documents import path
 from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
+from uwsgi_headroom.errors import LONGEST_MESSAGE, HeadroomError
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
@@ -35,8 +35,7 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("serve", "--version")])
-def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
-    """The program prints its version."""
+def test_version(capsys, arguments):
     assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
 
 
@@ -50,9 +49,7 @@ def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...])
         (("report", "--hist=/a"), 2),
     ],
 )
-def test_abbreviated_flags_are_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int
-) -> None:
+def test_abbreviated_flags_are_refused(capsys, arguments, status):
     """A flag has one name: an abbreviation would change its meaning, or become ambiguous, with the next flag."""
     ending, out, err = ended(capsys, *arguments)
     assert (ending, out) == (status, "")
@@ -60,12 +57,14 @@ def test_abbreviated_flags_are_refused(
     assert f"unknown option {flag}; did you mean {flag}" in err
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(capsys):
     """Help names the commands, and those name their flags and variables."""
     assert "discover" in ended(capsys, "--help")[1]
     text = ended(capsys, "serve", "--help")[1]
     for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):
         assert word in text
+    text = " ".join(ended(capsys, "check", "--help")[1].split())
+    assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         ("--stats", "/a", "--web.listen-address", "192.0.2.1:1"),
     ],
 )
-def test_wrongly_called(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+def test_wrongly_called(capsys, arguments):
     """A wrong call ends with status 2 and a line on standard error that repeats the wrong argument."""
     status, out, err = ended(capsys, *arguments)
     assert (status, out) == (2, "")
@@ -107,9 +106,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [*MISTAKES, (("/a", "--format", "xml"), "invalid choice: 'xml'")])
-def test_a_check_that_is_wrongly_called_is_unknown(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
-) -> None:
+def test_a_check_that_is_wrongly_called_is_unknown(capsys, arguments, reason):
     """Only a verdict ends with 0, 1 or 2, because a monitoring system takes these for the server's state."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, out) == (3, "")
@@ -118,9 +115,7 @@ def test_a_check_that_is_wrongly_called_is_unknown(
 
 
 @pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
-def test_a_wrong_call_has_the_format_that_was_asked_for(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
-) -> None:
+def test_a_wrong_call_has_the_format_that_was_asked_for(capsys, arguments, reason):
     """With JSON a document, and for a monitoring system a line, is printed on standard output."""
     status, out, err = ended(capsys, "check", "--format=json", *arguments)
     document = json.loads(out)
@@ -135,9 +130,7 @@ def test_a_wrong_call_has_the_format_that_was_asked_for(
 @pytest.mark.parametrize(
     "arguments", [("/nowhere/stats",), ("/nowhere/*.stats",), ("/nowhere/stats", "/nowhere/other")]
 )
-def test_what_is_not_there_has_the_format_that_was_asked_for(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
+def test_what_is_not_there_has_the_format_that_was_asked_for(capsys, arguments):
     """A server that is down is a verdict like any other, printed on standard output in every format."""
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, err) == (3, "")
@@ -150,15 +143,11 @@ def test_what_is_not_there_has_the_format_that_was_asked_for(
     assert "|" not in out
 
 
-def test_a_maximum_that_samples_cannot_judge_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before the server is watched: the status is unknown, and the message says what is the least."""
+def test_a_check_that_cannot_be_is_unknown(capsys):
+    """Before the server is watched: a monitoring system would take status 2 for a server that is critical."""
     status, out, err = ended(capsys, "check", "/nowhere.stats", "--max-p95", "30ms:2s", "--format", "nagios")
     assert (status, err) == (3, "")
     assert out.startswith("UNKNOWN - --max-p95: 30ms cannot be judged with 40 samples per second; the least is 50ms")
-
-
-def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """A monitoring system would take status 2 for a server that is critical."""
     status, out, err = ended(capsys, "chekc", "/a", "--format", "nagios")
     assert (status, out, err) == (3, "UNKNOWN - unknown command chekc; did you mean check?\n", "")
 
@@ -171,12 +160,10 @@ def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> 
         (BrokenPipeError(), ""),
     ],
 )
-def test_a_check_that_fails_is_unknown(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failure: BaseException, reason: str
-) -> None:
+def test_a_check_that_fails_is_unknown(capfd, monkeypatch, failure, reason):
     """A fault of the program itself, and Ctrl-C, print one line; nothing is printed after the reader has left."""
 
-    def fail(_line: object, _options: object) -> int:
+    def fail(_line, _options):
         raise failure
 
     monkeypatch.setitem(cli._COMMANDS, "check", fail)
@@ -198,7 +185,7 @@ def test_a_check_that_fails_is_unknown(
         (("completion", "bash"), 1),
     ],
 )
-def test_output_for_which_there_is_no_room(arguments: tuple[str, ...], status: int) -> None:
+def test_output_for_which_there_is_no_room(arguments, status):
     """The message says why, if there is room for that, and never is the status that of a verdict nobody has read."""
     for errors in (subprocess.PIPE, None):
         with open("/dev/full", "w") as full:
@@ -215,7 +202,7 @@ def test_output_for_which_there_is_no_room(arguments: tuple[str, ...], status: i
         assert "Traceback" not in (ran.stderr or "")
 
 
-def test_a_standard_stream_that_is_closed() -> None:
+def test_a_standard_stream_that_is_closed():
     """Nothing else gets its descriptor, to which the log would be written."""
     reading, writing = os.pipe()
     program = f"""
@@ -241,29 +228,24 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
     assert ran.returncode == 0
 
 
-def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
-    """The help has the statuses for the setup of a monitoring system."""
-    text = " ".join(ended(capsys, "check", "--help")[1].split())
-    assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
-
-
-def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message repeats a wrong argument with escapes."""
-    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
-    assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
-
-
-def test_a_mistake_in_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A mistake in the configuration ends the program at its start; the message names the line."""
+def test_mistakes_end_it(capsys, tmp_path, monkeypatch):
+    """In the file, in an argument, in a variable."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stat: /a\n")
     status, _, err = ended(capsys, "--config", str(path))
     assert status == 2
     assert err == f"uwsgi-headroom: {path}:2: unknown key 'stat'; did you mean 'stats'?\n"
+    assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].endswith("unexpected argument: \\x1b]0;x\\x07\\n\n")
+    assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
+    monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
+    status, _, err = ended(capsys, "serve")
+    assert (status, err) == (
+        2,
+        "uwsgi-headroom: unknown environment variable UWSGI_HEADROOM_STAT; did you mean UWSGI_HEADROOM_STATS?\n",
+    )
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names a port that is taken, and the flag that changes it."""
+def test_a_port_that_is_taken(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         status, _, err = ended(capsys, "--stats", "/a", "--web.listen-address", address)
@@ -272,12 +254,17 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--web.listen-address" in err
 
 
-def test_a_mistake_prints_no_traceback() -> None:
-    """A separate process ends the same way."""
+def test_a_mistake_prints_no_traceback():
+    """A message keeps its first and its last words."""
     ran = run("--stats", "shop")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("uwsgi-headroom: --stats: ")
     assert "Traceback" not in ran.stderr
+    message = str(HeadroomError(f"config.yml: {'x' * 1_000_000}: give a name"))
+    assert len(message) < LONGEST_MESSAGE + 100
+    assert message.startswith("config.yml: ")
+    assert message.endswith(": give a name")
+    assert f"[{1_000_000 + 25 - LONGEST_MESSAGE:,} characters]" in message
 
 
 @pytest.mark.parametrize(
@@ -290,8 +277,7 @@ def test_a_mistake_prints_no_traceback() -> None:
         ("discover", ("discover",)),
     ],
 )
-def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:
-    """SIGINT during imports, including those of a command, ends the process without a traceback."""
+def test_ctrl_c_while_it_loads(module, arguments):
     program = f"""
 import signal, sys
 from uwsgi_headroom.__main__ import main
@@ -309,8 +295,7 @@ main()
 
 
 @pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
-def test_help_imports_no_command(command: str) -> None:
-    """--help works without the libraries that the commands need."""
+def test_help_imports_no_command(command):
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
         capture_output=True,
@@ -343,18 +328,13 @@ HOSTILE = {
 }
 
 
-def test_a_logfmt_line_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """Whatever a value contains, its record is one line, and no part of the value looks like another field."""
+def test_a_line_of_the_log_is_one_line(capfd):
     line = _line("logfmt", capfd, **{key: value for key, value in HOSTILE.items() if key != "e"})
     assert line.count("\n") == 1
     assert not {"\x1b", "\x9b", "\u202e", "\u200b"} & set(line)
     assert 'h="\\x9b2J \\u202e\\u200b"' in line
     assert line.count(" level=") == 1
     assert 'msg="it is so" a="x \\"y\\"\\nlevel=info" b="" c="="' in line
-
-
-def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
-    """A JSON line is one object with the same fields."""
     line = _line("json", capfd, **HOSTILE)
     assert line.count("\n") == 1
     assert line.isascii()
@@ -364,17 +344,7 @@ def test_a_json_line_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     assert document["ts"].endswith("Z")
 
 
-def test_a_misspelt_variable_ends_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program ends at its start, and suggests the name that was probably meant."""
-    monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")
-    status, _, err = ended(capsys, "serve")
-    assert (status, err) == (
-        2,
-        "uwsgi-headroom: unknown environment variable UWSGI_HEADROOM_STAT; did you mean UWSGI_HEADROOM_STATS?\n",
-    )
-
-
-def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
+def test_variables_of_orchestration_are_one_line_of_the_log():
     """In a pod with a Kubernetes service of the same name, the exporter starts and logs the ignored variables."""
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
@@ -397,15 +367,12 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
     ("host", "exposed"),
     [("127.0.0.1", False), ("127.1.2.3", False), ("::1", False), ("0.0.0.0", True), ("::", True), ("fe80::1%lo", True)],
 )
-def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
+def test_a_listener_beyond_loopback_is_exposed(host, exposed):
     """The log warns about such listeners, because there is neither login nor TLS."""
     assert is_exposed(host) == exposed
 
 
-def test_a_listener_on_loopback_is_no_warning(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listener on loopback causes no warning; an exposed one causes one line with its address."""
+def test_a_listener_on_loopback_is_no_warning(capfd, monkeypatch):
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
     interrupt = signal.getsignal(signal.SIGINT)
     try:

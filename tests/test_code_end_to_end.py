@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from uwsgi_headroom.kernel.waits.system_calls import find_calls
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
-        reason="the system calls of this architecture were never tried",
+        not find_calls() or not find_calls().tried, reason="the system calls of this architecture were never tried"
     ),
 ]
 
@@ -44,7 +42,7 @@ def application(environ, start_response):
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Path:
+def application(tmp_path):
     path = tmp_path / "shop" / "orders.py"
     path.parent.mkdir()
     path.write_text(APPLICATION)
@@ -77,9 +75,7 @@ def pids(uwsgi_: Uwsgi) -> set[int]:
 EXPECTED = {("audit", 6): {"lock"}, ("query", 4): {"sleep"}}
 
 
-def test_lines_of_a_running_server(application: Path) -> None:
-    """Page and API have the lines; metrics the functions; findings the line of those who wait, of the one that has the
-    lock, and of a request that is stuck. Workers that are replaced meanwhile change nothing."""
+def test_lines_of_a_running_server(application):
     touched = application.parent / "reload"
     touched.touch()
     options = ("--processes", "2", "--threads", "4", "--touch-reload", str(touched), "--worker-reload-mercy", "2")
@@ -89,7 +85,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
         exporter("--stats", f"shop={uwsgi_.stats}", "--code", "--stuck", "6s") as running,
     ):
 
-        def is_seen() -> bool:
+        def is_seen():
             seen = lines(running)
             return all(states <= seen.get(line, set()) for line, states in EXPECTED.items())
 
@@ -118,7 +114,7 @@ def test_lines_of_a_running_server(application: Path) -> None:
         assert not running.lines("internal error")
 
 
-def test_a_server_that_is_gone_and_back(application: Path, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_and_back(application, tmp_path):
     """It is looked at again; a reload of the exporter's configuration turns it off; the end waits for nothing."""
     stats = tmp_path / "shop.stats"
     configuration = tmp_path / "headroom.yml"

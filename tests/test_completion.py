@@ -46,8 +46,7 @@ EACH_SHELL = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A directory with the scripts of all"""
+def folder(tmp_path):
     for shell in SHELLS:
         (tmp_path / f"script.{shell}").write_text(render_script(make_command_line(), shell))
     return tmp_path
@@ -55,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("shell", EACH_SHELL)
-def test_a_tab_completes(shell: str, folder: Path) -> None:
+def test_a_tab_completes(shell, folder):
     """Tab in an interactive shell completes each part of a command line from its beginning."""
     (folder / "shop.stats").touch()
     with completing_shell(shell, folder / f"script.{shell}") as terminal:
@@ -73,7 +72,7 @@ def test_a_tab_completes(shell: str, folder: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("shell", EACH_SHELL)
-def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
+def test_what_there_is_to_choose_from(shell, folder):
     """For an ambiguous beginning, all candidates are listed: commands, options without a command, values."""
     with completing_shell(shell, folder / f"script.{shell}") as terminal:
         terminal.press("uwsgi-headroom \t\t")
@@ -85,14 +84,13 @@ def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", EACH_SHELL)
-def test_a_script_is_one_of_its_shell(shell: str, folder: Path) -> None:
-    """The shell's own syntax check accepts the script."""
+def test_a_script_is_one_of_its_shell(shell, folder):
     ran = subprocess.run([shell, "-n", folder / f"script.{shell}"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_values_of_settings_are_offered(shell: str) -> None:
+def test_values_of_settings_are_offered(shell):
     """Values that the settings check, not the parser, are offered too."""
     script = render_script(make_command_line(), shell)
     for values in ("debug info warning error", "logfmt json", "text json nagios"):
@@ -100,8 +98,7 @@ def test_values_of_settings_are_offered(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_command_and_option_is_in_it(shell: str) -> None:
-    """Every command and option of the command line is in the script."""
+def test_every_command_and_option_is_in_it(shell):
     line = make_command_line()
     script = render_script(line, shell)
     for name, parser in line.commands.items():

@@ -27,7 +27,7 @@ HASH = "abcdefghijklmnopqrstuu5Lh1CBKVWJFL1eFNpWSJlGsPyfTfMYy"
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(tmp_path, monkeypatch):
     """A configuration file that names others beside it. The working directory is another one."""
     (tmp_path / "tls").mkdir()
     (tmp_path / "vassals").mkdir()
@@ -46,7 +46,7 @@ def checked(capsys: pytest.CaptureFixture[str], path: Path, *more: str) -> tuple
     return status, *capsys.readouterr()
 
 
-def test_what_the_exporter_would_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_exporter_would_do(path, capsys):
     """Servers with their names, what is missing of them now, addresses and files; nothing is written."""
     with contextlib.ExitStack() as listeners:
         for name in ("blog", "news"):
@@ -83,7 +83,7 @@ def test_what_the_exporter_would_do(path: Path, capsys: pytest.CaptureFixture[st
         ("history.sqlite", "vassals", "vassals is not an ordinary file"),
     ],
 )
-def test_what_is_wrong(path: Path, capsys: pytest.CaptureFixture[str], before: str, after: str, said: str) -> None:
+def test_what_is_wrong(path, capsys, before, after, said):
     """One sentence on standard error, and the exit status 1. An empty file may become a history file."""
     text = path.read_text()
     assert before in text
@@ -92,9 +92,7 @@ def test_what_is_wrong(path: Path, capsys: pytest.CaptureFixture[str], before: s
     assert (status, said in err, out.endswith("ok\n")) == ((1, True, False) if said else (0, True, True))
 
 
-def test_what_this_user_may_not_read(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_this_user_may_not_read(path, capsys, monkeypatch):
     """The user is named, because the exporter may run as another one; a stats socket is no fault of the settings."""
     (path.parent / "shop.stats").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -104,7 +102,7 @@ def test_what_this_user_may_not_read(
     assert [line.rpartition(": ")[2].startswith("user ") for line in err.splitlines()] == [True, True]
 
 
-def test_a_history_file_is_left_as_it_is(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_file_is_left_as_it_is(path, capsys):
     """It is recognized by its header, without SQLite's own files beside it; a newer version's is refused."""
     history = path.parent / "history.sqlite"
     database = open_to_write(history)
@@ -120,7 +118,7 @@ def test_a_history_file_is_left_as_it_is(path: Path, capsys: pytest.CaptureFixtu
     assert "is a database of another program" in checked(capsys, path)[2]
 
 
-def test_flags_are_part_of_the_settings(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_are_part_of_the_settings(path, capsys):
     """As for `serve`: they override the file, and a wrong one is an error."""
     status, out, _ = checked(capsys, path, "--web.listen-address", "127.0.0.1:1", "--stats", "a=tcp://127.0.0.1:2")
     assert status == 0

@@ -110,13 +110,12 @@ def of_the_chart() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def known() -> set[str]:
+def known():
     return exported() | recorded() | OF_PROMETHEUS
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.name)
-def test_queries(path: Path, known: set[str]) -> None:
-    """Rules, the queries within their texts, and dashboards."""
+def test_queries(path, known):
     if path.suffix == ".json":
         names = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
     else:
@@ -127,9 +126,8 @@ def test_queries(path: Path, known: set[str]) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_texts(path: Path, known: set[str]) -> None:
-    """Names in prose may leave the end open (`uwsgi_worker_`). The migration table names theirs, and has tests of its
-    own."""
+def test_texts(path, known):
+    """Names in prose may leave the end open (`uwsgi_worker_`)."""
     names = names_in_text(path.read_text())
     if path.name == "MIGRATION.md":
         names -= set(rows())
@@ -141,14 +139,13 @@ def test_texts(path: Path, known: set[str]) -> None:
     assert not unknown, f"not exported, not recorded: {sorted(unknown)}"
 
 
-def test_something_is_read() -> None:
-    """The test looks where names are."""
+def test_something_is_read():
     assert {"recording.yaml", "alerts.yaml"} <= {path.name for path in QUERIES}
     assert {"README.md", "MIGRATION.md"} <= {path.name for path in TEXTS}
     assert len(recorded()) > 20
 
 
-def test_nothing_is_made_of_what_uwsgi_never_writes(known: set[str]) -> None:
+def test_nothing_is_made_of_what_uwsgi_never_writes(known):
     """Neither exported nor recorded, so no alert can be about it."""
     assert not [name for name in known for field in NEVER_WRITTEN if field in name]
 
@@ -165,12 +162,12 @@ def test_nothing_is_made_of_what_uwsgi_never_writes(known: set[str]) -> None:
         ("quantile_over_time (0.95, l[1d:5m] @ end())", {"l"}),
     ],
 )
-def test_metrics_of_a_query(expression: str, names: set[str]) -> None:
+def test_metrics_of_a_query(expression, names):
     """Functions, labels, strings, numbers and comments are none."""
     assert names_in_query(expression) == names
 
 
-def test_metrics_of_a_text() -> None:
+def test_metrics_of_a_text():
     """With and without a level; not paths, packages, or other things."""
     text = "`uwsgi_up` and server:uwsgi_utilization:max1d, `uwsgi_worker_*` of uwsgi_headroom/uwsgi_x.py, uwsgi_params"
     assert names_in_text(text) == {"uwsgi_up", "server:uwsgi_utilization:max1d", "uwsgi_worker_"}

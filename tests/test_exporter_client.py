@@ -34,7 +34,7 @@ from uwsgi_headroom.source import Http, parse_address
         ("http://web1:9238/headroom/-/healthy", "/headroom", None),
     ],
 )
-def test_where_the_exporter_is_and_which_server_is_meant(url: str, base: str, server: str | None) -> None:
+def test_where_the_exporter_is_and_which_server_is_meant(url, base, server):
     """A URL may be that of a page or a document; an exporter behind a proxy may have a path prefix."""
     address = parse_address(url)
     assert isinstance(address, Http)
@@ -42,7 +42,7 @@ def test_where_the_exporter_is_and_which_server_is_meant(url: str, base: str, se
     assert (page.base, page.server) == (Http("web1", 9238, base), server)
 
 
-def test_an_answer_that_is_nested_deeply_is_no_exporters() -> None:
+def test_an_answer_that_is_nested_deeply_is_no_exporters():
     """It is refused as any other document that is not of this API."""
     with answers_http("tcp", b'{"x":' + b"[" * 100_000) as address:
         url = parse_address(f"http://{address}")

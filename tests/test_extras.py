@@ -12,7 +12,7 @@ from tools.environments import ROOT
 from uwsgi_headroom import extras
 
 
-def test_requirements_are_those_of_the_extras() -> None:
+def test_requirements_are_those_of_the_extras():
     """Each package with its range, and none is forgotten."""
     setup = configparser.RawConfigParser()
     setup.read(ROOT / "setup.cfg")
@@ -26,7 +26,7 @@ def test_requirements_are_those_of_the_extras() -> None:
 
 
 @pytest.fixture
-def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def prefix(tmp_path, monkeypatch):
     """An environment of its own, whose name holds a space."""
     environment = tmp_path / "my tools"
     environment.mkdir()
@@ -35,39 +35,27 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return environment
 
 
-def test_in_an_environment_of_pip(prefix: Path) -> None:
+def test_in_an_environment_of_pip_or_pipx(prefix):
     """The pip of the Python that runs, with every package that is missing."""
     said = extras.describe_missing(["jinja2", "numpy"])
     assert said == f"jinja2, numpy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'numpy>=1.26,<3'"
-
-
-def test_in_an_environment_of_pipx(prefix: Path) -> None:
-    """By its name there, which a suffix may have changed."""
     (prefix / "pipx_metadata.json").write_text("{}")
     assert extras.describe_missing(["rich"]) == "rich: pipx inject 'my tools' 'rich>=13.7,<16'"
 
 
-def test_in_the_debian_package(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian's Python takes no packages: the package's modules run in an environment beside it."""
+def test_in_a_package_an_image_and_one_file(prefix, monkeypatch):
+    """Debian's modules run in an environment beside it; an image takes none."""
+    launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
+    assert f'"{extras.DEBIAN}"' in launcher
+    assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()
     home = Path(extras.__file__).parents[1]
     monkeypatch.setattr(extras, "DEBIAN", home)
     said = extras.describe_missing(["numpy"])
     assert "python3 -m venv ~/headroom && ~/headroom/bin/pip install 'numpy>=1.26,<3'" in said
     assert f"PYTHONPATH={home} ~/headroom/bin/python -m uwsgi_headroom" in said
-
-
-def test_in_an_image_and_in_one_file(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be added there, so no command is advised."""
     monkeypatch.setattr(extras, "CONTAINER", prefix / "healthcheck.py")
     assert "this image" not in extras.describe_missing(["numpy"])
     (prefix / "healthcheck.py").touch()
     assert "cannot be added to this image" in extras.describe_missing(["numpy"])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert "cannot be added to this one-file program" in extras.describe_missing(["numpy"])
-
-
-def test_paths_are_those_of_the_packages() -> None:
-    """Where the launcher of the Debian package and the image have their modules."""
-    launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
-    assert f'"{extras.DEBIAN}"' in launcher
-    assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()

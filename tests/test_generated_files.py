@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tools.environments import ROOT
@@ -12,12 +10,12 @@ from tools.tables import replace_section
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[Path, str]:
+def made():
     """The text of each file as it is made now."""
     return dict(generated_files())
 
 
-def test_every_generated_file_is_as_it_is_made(made: dict[Path, str]) -> None:
+def test_every_generated_file_is_as_it_is_made(made):
     """A change of a threshold, a signal, a document or a metric that was not written out is seen."""
     differing = [
         str(path.relative_to(ROOT)) for path, text in made.items() if not path.is_file() or path.read_text() != text
@@ -25,8 +23,8 @@ def test_every_generated_file_is_as_it_is_made(made: dict[Path, str]) -> None:
     assert not differing, f"{', '.join(differing)}: run make generate"
 
 
-def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
-    """Rules, dashboards where this Python can make them, tables of documents, the report's example."""
+def test_each_kind_of_file_is_among_them(made):
+    """Rules, dashboards where this Python can make them, tables of documents, the report's example, manual pages."""
     names = {str(path.relative_to(ROOT)) for path in made}
     assert names >= {
         "docs/configuration.md",
@@ -41,14 +39,12 @@ def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
     assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
 
 
-def test_a_section_is_replaced_between_its_marks() -> None:
-    """The text around it stays."""
+def test_a_section_is_replaced_between_its_marks():
     text = "a\n<!-- t -->\nold\n<!-- /t -->\nb\n"
     assert replace_section(text, "t", "new\n") == "a\n<!-- t -->\nnew\n<!-- /t -->\nb\n"
 
 
 @pytest.mark.parametrize("text", ["", "<!-- t -->\n", "<!-- /t -->"])
-def test_missing_marks_are_an_error(text: str) -> None:
-    """A table is not lost because a mark was."""
+def test_missing_marks_are_an_error(text):
     with pytest.raises(ValueError, match="'t'"):
         replace_section(text, "t", "new")

@@ -46,13 +46,18 @@ def named_modules(text: str) -> Iterator[str]:
 
 
 @guides
-def test_modules_exist(guide: Path) -> None:
-    """Those that a page names without the folder that all of them are in."""
+def test_what_a_page_names_exists(guide):
+    """Modules, also without the folder that all of them are in; tests; constants, in the file that the page says."""
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
+        assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+    for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
+        path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
+        assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
 
 
-def test_modules_in_code_exist() -> None:
+def test_modules_in_code_exist():
     """Those that a docstring, a comment or a message names by folder and file."""
     folders = "|".join(sorted(FOLDERS))
     path = re.compile(rf"(?<![\w./-])(?:exporter/uwsgi_headroom/)?((?:{folders})/[\w/]+\.(?:py|js|css))\b")
@@ -62,30 +67,7 @@ def test_modules_in_code_exist() -> None:
     assert [pair for pair in sorted(named) if not any((place / pair[0]).exists() for place in places)] == []
 
 
-def test_the_drawing_has_every_folder() -> None:
-    """The design's drawing names each folder of the package, and no other."""
-    drawing = (ROOT / "docs" / "design.md").read_text().partition("## Architecture")[2].split("```")[1]
-    shown = set(re.findall(r"  ?(?<=\s)(\w+)/(?=\s)", drawing))
-    assert shown == {name for name in FOLDERS if (PACKAGE / name / "__init__.py").exists()}
-
-
-@guides
-def test_tests_exist(guide: Path) -> None:
-    """A test that proves something is there by that name."""
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
-        assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
-
-
-@guides
-def test_constants_exist(guide: Path) -> None:
-    """A constant stands in the file that a page says."""
-    for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
-        path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
-        assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
-
-
-def test_something_is_read() -> None:
-    """The pages name what is looked for."""
+def test_something_is_read():
     text = "\n".join(map(prose, GUIDES))
     assert len(set(named_modules(text))) > 50
     assert len(set(quoted_messages())) > 60
@@ -121,19 +103,17 @@ def quoted_messages() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("message", sorted(set(quoted_messages())))
-def test_messages_are_those_of_the_program(message: str) -> None:
+def test_messages_are_those_of_the_program(message):
     """Each part of a quotation, between the dots, stands in a text of the code."""
     for part in message.split("…"):
         assert part.strip() in written_texts(), part
 
 
-def test_every_reason_is_explained() -> None:
-    """Why a server cannot be read: each value of the label has a row, and no other."""
+def test_every_reason_event_and_folder_is_explained():
     rows = re.findall(r"^\| `(\w+)` \| `", TROUBLESHOOTING.read_text(), re.MULTILINE)
     assert set(rows) == set(REASONS)
-
-
-def test_every_event_is_explained() -> None:
-    """docs/history.md has every kind and every cause."""
     assert read_texts("kinds").keys() == set(KINDS)
     assert read_texts("causes").keys() == set(CAUSES)
+    drawing = (ROOT / "docs" / "design.md").read_text().partition("## Architecture")[2].split("```")[1]
+    shown = set(re.findall(r"  ?(?<=\s)(\w+)/(?=\s)", drawing))
+    assert shown == {name for name in FOLDERS if (PACKAGE / name / "__init__.py").exists()}

@@ -21,9 +21,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch, given: bytes, *more: str) -> int:
 
 
 @pytest.mark.parametrize("password", [b"secret", b" spaces ", "pä:ß".encode(), b"\xff\xfe", b"x" * 72])
-def test_one_line_of_a_pipe(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], password: bytes
-) -> None:
+def test_one_line_of_a_pipe(monkeypatch, capsys, password):
     """The line without its end is the password, in any bytes."""
     for end in (b"\n", b"\r\n", b"", b"\nsecond line\n"):
         assert hashed(monkeypatch, password + end) == 0
@@ -42,9 +40,7 @@ def test_one_line_of_a_pipe(
         (b"a\0b", "NUL"),
     ],
 )
-def test_passwords_that_bcrypt_would_not_keep(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: bytes, words: str
-) -> None:
+def test_passwords_that_bcrypt_would_not_keep(monkeypatch, capsys, given, words):
     """They are refused, in a sentence without the password."""
     assert hashed(monkeypatch, given) == 2
     output = capsys.readouterr()
@@ -54,21 +50,19 @@ def test_passwords_that_bcrypt_would_not_keep(
 
 
 @pytest.mark.parametrize("cost", ["3", "21", "x", "²"])
-def test_costs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cost: str) -> None:
-    """Only those that the web configuration accepts."""
+def test_costs(monkeypatch, capsys, cost):
     assert hashed(monkeypatch, b"x\n", "--cost", cost) == 2
     assert "4 to 20" in capsys.readouterr().err
 
 
-def test_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one, there is no password."""
+def test_a_closed_standard_input(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["hash-password"]) == 2
     assert "the password is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("typed", "status"), [((b"secret\n", b"secret\n"), 0), ((b"secret\n", b"other\n"), 2)])
-def test_a_terminal(typed: tuple[bytes, ...], status: int) -> None:
+def test_a_terminal(typed, status):
     """The password is asked for twice, and never shown."""
     shown, ended_with = type_passwords(typed)
     assert ended_with == status
@@ -84,7 +78,7 @@ def test_a_terminal(typed: tuple[bytes, ...], status: int) -> None:
         ((b"p\xe4\n",), b"bytes that are not UTF-8"),
     ],
 )
-def test_a_terminal_that_gives_no_text(typed: tuple[bytes, ...], words: bytes) -> None:
+def test_a_terminal_that_gives_no_text(typed, words):
     """Ctrl-D, and bytes of another encoding, end the command with a sentence."""
     shown, ended_with = type_passwords(typed)
     assert ended_with == 2

@@ -92,34 +92,27 @@ def _named(path: Path) -> list[str]:
     return [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
 
 
-def test_no_face_is_imported() -> None:
-    """Modules that read, judge and describe servers work without Prometheus' client and the web server."""
+def test_what_a_module_does_not_load():
+    """Faces and collectors stay outside; a record needs nothing; each folder has a door."""
     modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
     assert _load(FACES, modules.split()) == {}
-
-
-def test_settings_know_nothing_that_is_set() -> None:
-    """Modules that watch and describe servers import defaults from the settings, not the other way round."""
     modules = "defaults parsers precedence servers settings slo yaml_file"
     assert _load(SETTABLE, [f"config.{module}" for module in modules.split()]) == {}
-
-
-def test_without_a_history_file_nothing_loads_its_library() -> None:
-    """The exporter keeps its history in memory by default, and loads no database."""
     imported = _imported("serve")
     assert "uwsgi_headroom.watch.fleet" in imported
     assert "sqlite3" not in imported
-
-
-def test_the_kernels_facts_need_no_reading() -> None:
-    """A reading is built from kernel facts, not the other way round."""
     imported = _imported("kernel.host")
     assert "uwsgi_headroom.kernel.facts" in imported
     assert "uwsgi_headroom.reading" not in imported
+    own = [name for name in _imported("record") if name.startswith("uwsgi_headroom.")]
+    assert "uwsgi_headroom.record" in own
+    assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == DOORS.keys(), "DOORS in this file has a row for each folder of the package"
 
 
 @pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measured"])
-def test_the_analysis_loads_no_collector(module: str) -> None:
+def test_the_analysis_loads_no_collector(module):
     """The analysis knows a server from a record and a window only, whichever module made them."""
     imported = _imported(f"analysis.{module}")
     assert "uwsgi_headroom.record" in imported
@@ -127,24 +120,17 @@ def test_the_analysis_loads_no_collector(module: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ANALYSIS.rglob("*.py")), ids=lambda path: str(path.relative_to(ANALYSIS)))
-def test_no_module_of_the_analysis_names_a_collector(path: Path) -> None:
+def test_no_module_of_the_analysis_names_a_collector(path):
     """Nor does it name one for its types, or import one inside a function."""
     assert [name for name in _named(path) if name.startswith(COLLECTORS)] == []
 
 
 @pytest.mark.parametrize("folder", ["alerts", "app", "dashboards", "deploy", "exporter"])
-def test_nothing_but_tests_and_tools_imports_tests(folder: str) -> None:
+def test_nothing_but_tests_and_tools_imports_tests(folder):
     """What tests share with the demo is outside `tests/`."""
     modules = list((ROOT / folder).rglob("*.py"))
     assert {path: name for path in modules for name in _named(path) if name.split(".")[0] == "tests"} == {}
     assert [path for path in modules if re.search(r"\btests\.support\b", path.read_text())] == []
-
-
-def test_a_record_needs_nothing() -> None:
-    """Those who fill a record and those who judge it import it, so it imports no other part of the package."""
-    own = [name for name in _imported("record") if name.startswith("uwsgi_headroom.")]
-    assert "uwsgi_headroom.record" in own
-    assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []
 
 
 def _module_path(name: str) -> Path | None:
@@ -176,14 +162,8 @@ def _imports_from_outside(room: str) -> dict[str, list[str]]:
     return found
 
 
-def test_every_room_has_a_door() -> None:
-    """The table has each folder of the package, and no other."""
-    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
-    assert rooms == DOORS.keys(), "DOORS in this file has a row for each folder of the package"
-
-
 @pytest.mark.parametrize("room", DOORS)
-def test_doors_are_modules_that_others_use(room: str) -> None:
+def test_doors_are_modules_that_others_use(room):
     """A door that names no module was renamed or removed; one that nobody uses is closed."""
     missing = [name for name in DOORS[room].split() if not _module_path(f"{room}.{name}")]
     assert not missing, f"DOORS names modules of {room}/ that do not exist: write their new names, or remove them"
@@ -192,7 +172,7 @@ def test_doors_are_modules_that_others_use(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", DOORS)
-def test_nobody_goes_past_a_door(room: str) -> None:
+def test_nobody_goes_past_a_door(room):
     """Others import of a room what its `__init__` hands out, or a module that DOORS lists."""
     past = {name: files for name, files in _imports_from_outside(room).items() if name not in DOORS[room].split()}
     assert not past, (
@@ -201,7 +181,7 @@ def test_nobody_goes_past_a_door(room: str) -> None:
     )
 
 
-def test_no_circle_of_rooms() -> None:
+def test_no_circle_of_rooms():
     """Of the folders, and of the modules beside them, none needs itself by way of others."""
     imports = read_imports()
     reached = {part: set(imports[part]) for part in imports}

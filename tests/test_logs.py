@@ -1,10 +1,16 @@
-"""Log lines are written, and no caller waits for that."""
+"""The log, and the writer behind it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from uwsgi_headroom.background_writer import BackgroundWriter
 
 SCRIPT = """
 import logging, sys
@@ -20,22 +26,14 @@ def command(style: str, lines: int) -> list[str]:
     return [sys.executable, "-c", SCRIPT, style, str(lines)]
 
 
-def test_the_last_lines_get_out() -> None:
-    """A program that ends right after logging has written all lines."""
+def test_the_last_lines_get_out():
+    """After `adjust`, in the other style."""
     done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
     lines = done.stderr.splitlines()
     assert len(lines) == 500
     assert 'level=info msg="a line" number=499' in lines[-1]
-
-
-def test_json() -> None:
-    """The JSON style has the same fields."""
     done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
     assert '"msg": "a line", "number": 0' in done.stderr
-
-
-def test_level_and_style_change_while_it_runs() -> None:
-    """After `adjust`, lines have the other style, and lines below the level are left out, each line once."""
     script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
     done = subprocess.run(
         [sys.executable, "-c", script, "logfmt", "1"], capture_output=True, text=True, check=True, timeout=60
@@ -45,7 +43,7 @@ def test_level_and_style_change_while_it_runs() -> None:
     assert '"level": "warning", "msg": "loud"' in last
 
 
-def test_nobody_waits_for_a_full_pipe() -> None:
+def test_nobody_waits_for_a_full_pipe():
     """If nobody reads, lines that do not fit into the pipe are dropped, and the program continues and ends."""
     reader, writer = os.pipe()
     try:
@@ -56,8 +54,7 @@ def test_nobody_waits_for_a_full_pipe() -> None:
     assert done.stdout == b"done\n"
 
 
-def test_dropped_lines_are_counted() -> None:
-    """The first line that is written again says how many were dropped."""
+def test_dropped_lines_are_counted():
     reader, writer = os.pipe()
     script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
     program = [sys.executable, "-c", script, "logfmt", "5000"]
@@ -67,7 +64,6 @@ def test_dropped_lines_are_counted() -> None:
     ):
         os.close(writer)
         assert running.stdin is not None
-        assert running.stdout is not None
         assert running.stdout.readline() == b"done\n"
         for _ in range(1000):  # reading makes room for as many lines
             pipe.readline()
@@ -75,3 +71,97 @@ def test_dropped_lines_are_counted() -> None:
         running.stdin.close()
         last = pipe.read().decode().splitlines()[-1]
     assert "msg=after lines_dropped=" in last
+
+
+MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000
+PATIENCE = 60.0
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[BinaryIO, int]]:
+    """A pipe: the reading end as a file, and the descriptor of the writing end."""
+    reader, writer = os.pipe()
+    try:
+        with open(reader, "rb") as file:
+            yield file, writer
+    finally:
+        os.close(writer)
+
+
+def fits(writer: BackgroundWriter, text: bytes) -> bool:
+    try:
+        writer.put(text)
+    except queue.Full:
+        return False
+    return True
+
+
+def test_texts_are_written_in_order():
+    """A text larger than the pipe is written whole, as the reader makes room."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        for text in (b"one ", b"two ", b"three"):
+            writer.put(text)
+        writer.finish(PATIENCE)
+        assert not writer.busy
+        assert reader.read(len(b"one two three")) == b"one two three"
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        writer.put(b"end")
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 3) == MORE_THAN_A_PIPE_HOLDS + b"end"
+
+
+def test_it_is_busy_while_nobody_reads():
+    """`finish` gives up after its timeout; when the reader continues, the text still arrives."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        writer.finish(0.01)
+        assert writer.busy
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS)) == MORE_THAN_A_PIPE_HOLDS
+        writer.finish(PATIENCE)
+        assert not writer.busy
+
+
+def test_a_bounded_writer_refuses_what_does_not_fit():
+    """Two texts may wait behind the one in progress; accepted texts are written, and then there is room again."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test", most_waiting=2)
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        accepted = sum(fits(writer, b"y") for _ in range(3))
+        assert 1 <= accepted <= 2
+        expected = MORE_THAN_A_PIPE_HOLDS + b"y" * accepted
+        assert reader.read(len(expected)) == expected
+        writer.finish(PATIENCE)
+        writer.put(b"z")
+        assert reader.read(1) == b"z"
+
+
+def test_what_a_writer_does_by_default():
+    """It refuses nothing, and ignores a failed write."""
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        writer.put(MORE_THAN_A_PIPE_HOLDS)
+        for _ in range(5000):
+            writer.put(b"y")
+        assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test")
+        reader.close()
+        writer.put(b"one")
+        writer.finish(PATIENCE)
+        assert not writer.busy
+
+
+def test_a_reader_that_is_gone_is_reported():
+    """Each failed write is reported once, including those of waiting texts, and the writer continues."""
+    failures: list[str] = []
+    with pipe() as (reader, descriptor):
+        writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))
+        reader.close()
+        writer.put(b"one")
+        writer.put(b"two")
+        writer.finish(PATIENCE)
+    assert failures == ["gone", "gone"]
+    assert not writer.busy

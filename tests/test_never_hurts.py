@@ -45,8 +45,7 @@ _CHANCE = random.Random(9)  # the same times and victims in every run
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[real_uwsgi.Uwsgi]:
-    """One uWSGI for all tests of this module."""
+def shared():
     with tempfile.TemporaryDirectory(prefix="headroom-") as folder:
         size = ("--processes", str(WORKERS), "--threads", str(THREADS))
         with real_uwsgi.uwsgi(*size, "--pidfile", f"{folder}/pid") as running:
@@ -55,7 +54,7 @@ def shared() -> Iterator[real_uwsgi.Uwsgi]:
 
 
 @pytest.fixture
-def server(shared: real_uwsgi.Uwsgi) -> real_uwsgi.Uwsgi:
+def server(shared):
     """The shared uWSGI once all its workers accept; earlier signals would be lost."""
     real_uwsgi.wait_until(lambda: accepting(shared), OUTCOME_SECONDS, "all workers to accept")
     assert len(shared.document()) > 219_264, "too small a document to hold a master with"
@@ -210,15 +209,14 @@ situations = pytest.mark.parametrize(
 
 
 @situations
-def test_uwsgi_reloads(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """uWSGI reloads, whatever the exporter does."""
+def test_uwsgi_reloads(server, situation):
     with stoppable_exporter(server.stats) as running, situation(running):
         is_done = order_reload(server)
         real_uwsgi.wait_until(is_done, OUTCOME_SECONDS, "uWSGI to reload")
 
 
 @situations
-def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
+def test_uwsgi_respawns_a_killed_worker(server, situation):
     """uWSGI respawns a killed worker, whatever the exporter does, and within 2 s if the exporter has ended."""
     with stoppable_exporter(server.stats) as running, situation(running):
         is_respawned = order_respawn(server, _CHANCE.choice(workers(server)))
@@ -226,32 +224,24 @@ def test_uwsgi_respawns_a_killed_worker(server: real_uwsgi.Uwsgi, situation: Sit
 
 
 @situations
-def test_nobody_waits_longer_than_the_deadline(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
+def test_nobody_waits_longer_than_the_deadline(server, situation):
     """Another reader of the same stats server never waits long, while the exporter runs and after its end."""
     longest = 0.0
-    with stoppable_exporter(server.stats) as running, situation(running):
-        end = time.monotonic() + 0.7
-        while time.monotonic() < end:
-            began = time.monotonic()
-            assert server.document()
-            longest = max(longest, time.monotonic() - began)
+    with stoppable_exporter(server.stats) as running:
+        with situation(running):
+            end = time.monotonic() + 0.7
+            while time.monotonic() < end:
+                began = time.monotonic()
+                assert server.document()
+                longest = max(longest, time.monotonic() - began)
+        if running.process.poll() is None:
+            before = running.value("uwsgi_exporter_samples_total")
+            real_uwsgi.wait_until(lambda: running.value("uwsgi_exporter_samples_total") > before + 2, what="sampling")
+            assert running.value("uwsgi_up") == 1
     assert longest < TIMEOUT_SECONDS + SLACK_SECONDS
 
 
-@situations
-def test_the_exporter_is_itself_again(server: real_uwsgi.Uwsgi, situation: Situation) -> None:
-    """After the situation, the exporter samples as before."""
-    with stoppable_exporter(server.stats) as running:
-        with situation(running):
-            time.sleep(0.5)
-        if running.process.poll() is not None:
-            return
-        before = running.value("uwsgi_exporter_samples_total")
-        real_uwsgi.wait_until(lambda: running.value("uwsgi_exporter_samples_total") > before + 2, what="the sampling")
-        assert running.value("uwsgi_up") == 1
-
-
-def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
+def test_one_connection_at_a_time(server):
     """uWSGI has at most one connection of the exporter at a time, however many clients scrape."""
     open_now = most = total = 0
 
@@ -262,7 +252,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
         listener.listen(100)
         listener.settimeout(0.05)
 
-        def accept() -> None:
+        def accept():
             nonlocal open_now, most, total
             with contextlib.suppress(TimeoutError):
                 connection, _ = listener.accept()
@@ -270,7 +260,7 @@ def test_one_connection_at_a_time(server: real_uwsgi.Uwsgi) -> None:
                 most, total = max(most, open_now), total + 1
                 threading.Thread(target=pass_on, args=(connection,)).start()
 
-        def pass_on(connection: socket.socket) -> None:
+        def pass_on(connection):
             nonlocal open_now
             document = server.document()
             time.sleep(0.1)  # slow enough that a second connection would meet this one
@@ -299,7 +289,7 @@ def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
         yield running
 
 
-def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
+def test_a_held_master_still_reloads(server):
     """A signal interrupts the write; uWSGI then gives up the write after its `socket-timeout` (4 s), and reloads."""
     with held(server) as running:
         logged = log_of(server, "")
@@ -310,7 +300,7 @@ def test_a_held_master_still_reloads(server: real_uwsgi.Uwsgi) -> None:
         assert running.is_stopped()
 
 
-def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
+def test_a_signal_frees_a_held_master(server):
     """SIGUSR1, on which uWSGI only logs its statistics, frees the master in the same way."""
     with held(server) as running:
         os.kill(server.pid, signal.SIGUSR1)
@@ -319,7 +309,7 @@ def test_a_signal_frees_a_held_master(server: real_uwsgi.Uwsgi) -> None:
 
 
 @pytest.mark.parametrize("let_go", [Exporter.kill, Exporter.resume], ids=lambda let_go: let_go.__name__)
-def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_go: Callable[[Exporter], None]) -> None:
+def test_a_held_master_respawns_when_it_is_let_go(server, let_go):
     """A worker that was killed meanwhile is back within 2 s after the stopped exporter ends or continues."""
     worker = _CHANCE.choice(workers(server))
     with held(server) as running:
@@ -328,7 +318,7 @@ def test_a_held_master_respawns_when_it_is_let_go(server: real_uwsgi.Uwsgi, let_
         real_uwsgi.wait_until(is_respawned, RESPAWN_SECONDS + SLACK_SECONDS, "the worker's respawn")
 
 
-def test_more_connections_than_descriptors(server: real_uwsgi.Uwsgi) -> None:
+def test_more_connections_than_descriptors(server):
     """Silent connections use only their part of the descriptors: no read fails for lack of one, and nothing is logged
     endlessly."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -356,7 +346,7 @@ def is_refused(running: Exporter) -> bool:
     return status != 200
 
 
-def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
+def test_a_log_that_nobody_reads(server):
     """The exporter continues although standard error is a full pipe: if it waited there, it might wait during a
     read."""
     reader, writer = os.pipe()
@@ -373,7 +363,6 @@ def test_a_log_that_nobody_reads(server: real_uwsgi.Uwsgi) -> None:
 
 
 def fill(pipe: int) -> None:
-    """Writes until the pipe is full."""
     os.set_blocking(pipe, False)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):

@@ -18,7 +18,7 @@ SHOP = 'uwsgi_up{server="shop"}'
 
 
 @pytest.mark.integration
-def test_after_a_reboot_without_uwsgi_its_server_is_down_until_it_is_retired(tmp_path: Path) -> None:
+def test_after_a_reboot_without_uwsgi_its_server_is_down_until_it_is_retired(tmp_path):
     """The history knows the server; no socket is there. The page of a retired server resolves within seconds."""
     history = tmp_path / "history.sqlite"
     stored_days.write(history, "shop", time.time() - 600, days=1, minutes=15)
@@ -42,7 +42,7 @@ def test_after_a_reboot_without_uwsgi_its_server_is_down_until_it_is_retired(tmp
         assert SHOP not in running.scrape()
 
 
-def test_the_file_is_that_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_that_of_the_configuration(tmp_path, monkeypatch):
     """A flag, the exporter's variable, its configuration file, or the place of the shipped unit."""
     for name in ("flag", "variable", "file", "shipped"):
         (tmp_path / name).mkdir()
@@ -58,16 +58,14 @@ def test_the_file_is_that_of_the_configuration(tmp_path: Path, monkeypatch: pyte
     assert found == {"shipped": {"a"}, "file": {"b"}, "variable": {"c"}, "flag": {"d", "e"}}
 
 
-def test_without_a_history_there_is_nothing_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_history_there_is_nothing_to_write(tmp_path, monkeypatch, capsys):
     """The message says what to do instead."""
     monkeypatch.setattr("uwsgi_headroom.watch.retire_command.SHIPPED_HISTORY", f"{tmp_path}/nowhere/history")
     assert cli.main(["retire", "shop"]) == 2
     assert "to retire a server, restart that exporter" in capsys.readouterr().err
 
 
-def test_the_shipped_unit_has_its_history_there() -> None:
+def test_the_shipped_unit_has_its_history_there():
     """The command finds the file of the unit without a flag."""
     unit = (Path(__file__).parents[1] / "deploy/systemd/uwsgi-headroom.service").read_text()
     assert "StateDirectory=uwsgi-headroom\n" in unit

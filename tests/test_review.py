@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -38,14 +37,14 @@ def review(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[s
     return status, {advice["rule"]: advice for advice in document["advice"]}
 
 
-def test_a_uwsgi_that_takes_all_the_time() -> None:
+def test_a_uwsgi_that_takes_all_the_time():
     """A uWSGI whose facts do not come in time is no review, and the reason says so."""
     subject = review_module._subject("process 1", os.getpid(), None, time.monotonic() - 1)
     assert "other processes took all the time" in subject.problem
 
 
 @pytest.mark.integration
-def test_the_lines_are_what_uwsgi_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_are_what_uwsgi_takes(tmp_path, capsys):
     """With all advised lines in the file, uWSGI starts in strict mode, and the review has no more advice."""
     (tmp_path / "app.py").write_text("def application(environ, start_response):\n    return []\n")
     file = tmp_path / "shop.ini"
@@ -70,7 +69,7 @@ def test_the_lines_are_what_uwsgi_takes(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.integration
-def test_a_lifetime_that_uwsgi_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lifetime_that_uwsgi_refuses(tmp_path, capsys):
     """uWSGI does not start, and names the default that the review goes by; its `--help` said 60 for years."""
     file = tmp_path / "shop.ini"
     file.write_text("[uwsgi]\nmaster = true\nhttp-socket = 127.0.0.1:0\nmax-worker-lifetime = 10\n")
@@ -84,7 +83,7 @@ def test_a_lifetime_that_uwsgi_refuses(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.integration
-def test_a_running_uwsgi(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_uwsgi(capsys):
     """By the address of its stats and by its PID, the review says the same, with what runs as evidence."""
     with uwsgi("--processes", "2", "--threads", "2", "--harakiri", "30") as server:
         status, by_address = review(capsys, server.stats)
@@ -96,8 +95,8 @@ def test_a_running_uwsgi(capsys: pytest.CaptureFixture[str]) -> None:
         assert review(capsys, str(server.pid)) == (status, by_address)
 
 
-def test_no_value_that_may_be_a_secret_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Advice names options and numbers, never the text of a value."""
+def test_what_a_review_does_not_show(tmp_path, capsys):
+    """No value that may be a secret, and no option of parts that cannot be followed."""
     file = tmp_path / "shop.ini"
     file.write_text(SECRETS)
     for words in (["--json"], []):
@@ -105,10 +104,6 @@ def test_no_value_that_may_be_a_secret_is_shown(tmp_path: Path, capsys: pytest.C
         output = capsys.readouterr().out
         assert "chmod-socket" in output
         assert "hunter2" not in output
-
-
-def test_a_file_with_parts_that_cannot_be_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The review says that it does not know every option, and speaks only of those that it knows."""
     file = tmp_path / "shop.ini"
     file.write_text("[uwsgi]\ninclude = missing.ini\nevil-reload-on-rss = 100\n")
     assert cli.main(["review", str(file)]) == 1
@@ -119,16 +114,9 @@ def test_a_file_with_parts_that_cannot_be_followed(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [
-        ("missing.ini", "missing.ini"),
-        ("app.py", "only ini files can be read"),
-        ("999999999", "is no uWSGI master"),
-    ],
+    [("missing.ini", "missing.ini"), ("app.py", "only ini files can be read"), ("999999999", "is no uWSGI master")],
 )
-def test_a_subject_that_cannot_be_read(
-    name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The error names it and what is wrong."""
+def test_a_subject_that_cannot_be_read(name, problem, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.py").write_text("")
     assert cli.main(["review", name]) != 0
@@ -136,8 +124,7 @@ def test_a_subject_that_cannot_be_read(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_file_that_this_user_may_not_read(tmp_path: Path) -> None:
-    """The error says so; there is no empty review."""
+def test_a_file_that_this_user_may_not_read(tmp_path):
     file = tmp_path / "shop.ini"
     file.write_text(BARE)
     file.chmod(0o600)

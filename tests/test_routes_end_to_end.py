@@ -85,8 +85,7 @@ def in_service(server: Uwsgi, *requests: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Uwsgi]:
-    """A uWSGI whose nine threads serve the requests."""
+def server():
     with uwsgi("--processes", "3", "--threads", "3", "--buffer-size", "8192", app=APP) as running:
         with in_service(running, *REQUESTS):
             wait_until(lambda: running.document().count(b'"in_request":1') == len(REQUESTS))
@@ -95,7 +94,7 @@ def server() -> Iterator[Uwsgi]:
 
 
 @pytest.fixture(scope="module")
-def broken(server: Uwsgi, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def broken(server, tmp_path_factory):
     """A document of that server that cannot be decoded."""
     path = tmp_path_factory.mktemp("broken") / "document"
     path.write_bytes(server.document()[:-40])
@@ -118,12 +117,12 @@ def arguments(server: Uwsgi, broken: Path) -> list[str]:
     return ["--stats", f"app={server.stats}", "--stats", f"broken=file://{broken}", "--log.level", "debug"]
 
 
-def test_on_only_routes_are_shown(server: Uwsgi, broken: Path) -> None:
+def test_on_only_routes_are_shown(server, broken):
     """Routes are named in metrics, API and history; no other word of a request is in any output or in the log."""
     template = ("--route-template", "/orders/{order}/items")
     with exporter(*arguments(server, broken), "--routes", *template) as running:
 
-        def routes() -> dict[str, int]:
+        def routes():
             listed = json.loads(running.get("/api/v1/servers/app")[1])["routes"] or []
             return {row["route"]: row["in_service"] for row in listed}
 
@@ -140,8 +139,7 @@ def test_on_only_routes_are_shown(server: Uwsgi, broken: Path) -> None:
     assert [secret for secret in SECRETS if secret in shown] == []
 
 
-def test_off_nothing_is_shown(server: Uwsgi, broken: Path) -> None:
-    """Without the flag, not even the routes are."""
+def test_off_nothing_is_shown(server, broken):
     with exporter(*arguments(server, broken)) as running:
         wait_until(lambda: json.loads(running.get("/api/v1/servers/app")[1])["window"])
         document = json.loads(running.get("/api/v1/servers/app")[1])

@@ -25,7 +25,7 @@ def harmless(text: str) -> bool:
 
 
 @given(ANY_TEXT)
-def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
+def test_whatever_a_name_holds_its_text_is_harmless(text):
     """No character that moves the cursor, breaks the line, changes its direction or is hidden gets through, even in a
     paragraph."""
     assert harmless(escape_text(text))
@@ -33,7 +33,7 @@ def test_whatever_a_name_holds_its_text_is_harmless(text: str) -> None:
 
 
 @pytest.mark.parametrize("character", sorted(DIRECTIONS + WITHOUT_WIDTH + CONTROLS))
-def test_each_dangerous_character_is_escaped(character: str) -> None:
+def test_each_dangerous_character_is_escaped(character):
     """The escape is a backslash and the character's number or letter; the surrounding text stays."""
     escaped = escape_text(f"a{character}b")
     assert harmless(escaped)
@@ -42,27 +42,22 @@ def test_each_dangerous_character_is_escaped(character: str) -> None:
     assert escaped.encode().decode("unicode_escape") == f"a{character}b"
 
 
-def test_escapes_are_those_that_people_know() -> None:
-    """ESC is `\\x1b`, a line break `\\n`, an override `\\u202e`."""
+def test_where_a_line_breaks():
+    """Between words, but a command and a figure with its unit stay together. Escapes are those that people know."""
     assert escape_text("\x1b]0;x\x07\n\u202e") == "\\x1b]0;x\\x07\\n\\u202e"
-
-
-def test_a_command_stays_on_one_line() -> None:
-    """It can be copied, as long as it fits into a line; a longer one is broken between words, as any text."""
     text = "First see what they wait for: run `sudo program check /run/uwsgi/shop.stats`, then decide."
     assert any("`sudo program check /run/uwsgi/shop.stats`," in line for line in wrap(text, 50, "-> ", "   "))
     assert all(len(line) <= 30 for line in wrap(text, 30, "-> ", "   "))
+    assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
 
 
 @given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
-def test_text_that_can_be_read_stays(text: str) -> None:
-    """Names in any script are printed as they are."""
+def test_text_that_can_be_read_stays(text):
     assert escape_text(text) == text
 
 
 @given(st.lists(ANY_TEXT, max_size=4), st.sampled_from(["utf-8", "ascii", "latin-1"]))
-def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
-    """The output has as many lines as the input, in any encoding of standard output."""
+def test_a_line_is_printed_as_one_line(lines, encoding):
     output = io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
     print_lines(lines, output)
     output.seek(0)
@@ -73,7 +68,7 @@ def test_a_line_is_printed_as_one_line(lines: list[str], encoding: str) -> None:
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 40))
-def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> None:
+def test_a_bar_is_as_long_as_its_part(value, of, cells):
     """A bar is never longer than its cells, and full if the value is the whole or more."""
     drawn = bar(value, of, cells)
     assert len(drawn) <= cells
@@ -81,21 +76,12 @@ def test_a_bar_is_as_long_as_its_part(value: float, of: float, cells: int) -> No
         assert drawn == "█" * cells
 
 
-def test_a_spark_has_gaps_where_nothing_is_known() -> None:
-    """The largest value is the highest bar, unless a maximum is given; without values the spark is empty."""
+def test_a_spark_has_gaps_where_nothing_is_known():
+    """The largest value is the highest bar, unless a maximum is given."""
     assert sparkline([0.0, None, 4.0, 8.0]) == "▁ ▅█"
     assert sparkline([1.0, 20.0], 10.0) == "▁█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
-
-
-def test_a_figure_stays_with_its_unit() -> None:
-    """A line break does not separate `43 %`."""
-    assert wrap("a" * 16 + " 43 % of it", 20) == ["a" * 16, "43 % of it"]
-
-
-def test_values_are_shrunk_to_means() -> None:
-    """Neighbours are averaged without gaps; the newest group is complete, the oldest may be smaller."""
     assert downsample([1.0, 3.0, None, 5.0], 2) == [2.0, 5.0]
     assert downsample([9.0, 1.0, 3.0, None, None], 3) == [9.0, 2.0, None]
     assert downsample([1.0, 2.0], 5) == [1.0, 2.0]

@@ -77,7 +77,6 @@ class Receiver:
 
     @property
     def notifications(self) -> list[tuple[str, dict[str, Any]]]:
-        """The path and the JSON of each notification, in order."""
         return [(request.path, json.loads(request.body)) for request in list(self.server.requests)]
 
     def url(self, path: str) -> str:
@@ -91,7 +90,6 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiver() -> Iterator[Receiver]:
-    """Receives notifications until the block ends."""
     with stand_in(
         lambda _: Reply(b"ok", headers={})
     ) as server:  # Slack's answer; newer Alertmanagers resend after any other
@@ -111,7 +109,6 @@ class Mailbox:
 
 
 def part(mail: EmailMessage, kind: str) -> str:
-    """The plain or html part of a mail."""
     body = mail.get_body((kind,))
     assert body is not None, f"no {kind} part"
     return cast(str, body.get_content())
@@ -119,8 +116,6 @@ def part(mail: EmailMessage, kind: str) -> str:
 
 @contextlib.contextmanager
 def mailbox() -> Iterator[Mailbox]:
-    """Receives mail until the block ends."""
-
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self._say("220 ready")

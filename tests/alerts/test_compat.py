@@ -54,7 +54,7 @@ def written(name: str, labels: dict[str, str]) -> str:
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
 
 
-def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
+def test_recorded_names_say_what_theirs_say(tmp_path):
     """For real documents (cheaper's workers, busy threads, killed workers, caches, memory), except the listed
     values."""
     given: dict[str, list[float | None]] = {}
@@ -77,7 +77,7 @@ def test_recorded_names_say_what_theirs_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", CAPTURED)
-def test_shared_names_say_what_theirs_say(server: str) -> None:
+def test_shared_names_say_what_theirs_say(server):
     """Same name, labels and value, for every row of the table that says `same`."""
     same = {name for name, row in rows().items() if row[3].startswith("same") and not row[3].startswith("same name")}
     ours = series(up(server))
@@ -101,7 +101,7 @@ def _types(metrics: Iterator[Metric]) -> dict[str, str]:
     return {metric.name + ("_total" if metric.type == "counter" else ""): metric.type for metric in metrics}
 
 
-def test_the_table_has_all_of_theirs() -> None:
+def test_the_table_has_all_of_theirs():
     """The table has each metric that they export, with its type."""
     short = {"counter": "c", "gauge": "g"}
     exported = {name: short[kind] for text in CAPTURED.values() for kind, name in _declared(text)} | {
@@ -118,7 +118,7 @@ def _declared(text: str) -> Iterator[tuple[str, str]]:
             yield kind, name
 
 
-def test_the_table_tells_the_truth_about_ours() -> None:
+def test_the_table_tells_the_truth_about_ours():
     """Our name exists and has the type in the table; `same` means the same name; `recorded` names are in the rules."""
     short = {"counter": "c", "gauge": "g"}
     ours = {name: short.get(kind) for name, kind in _types(families(everything())).items()}
@@ -132,7 +132,7 @@ def test_the_table_tells_the_truth_about_ours() -> None:
 
 
 @pytest.mark.integration
-def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path: Path) -> None:
+def test_the_autoscalers_question_on_a_real_uwsgi(tmp_path):
     """avg(uwsgi_worker_busy) is the part of busy workers among those that were ever spawned."""
     with (
         uwsgi("--processes", "6", "--threads", "2", "--cheaper", "4", "--cheaper-initial", "4") as server,

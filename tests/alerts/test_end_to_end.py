@@ -47,20 +47,16 @@ class Watched:
         return eventually(prometheus, lambda answer: answer[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def names(self) -> set[str]:
-        """The names of all alerts of which a notification was sent."""
         return {
             alert["labels"]["alertname"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def servers(self) -> set[str]:
-        """All servers about which a notification was sent."""
         return {
             alert["labels"]["server"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
         }
 
     def pagerduty(self, name: str) -> str:
-        """The text of the page about this alert, as PagerDuty gets it."""
-
         def texts() -> list[str]:
             bodies = [body for path, body in self.receiver.notifications if path == "/pagerduty"]
             details = [
@@ -103,7 +99,7 @@ def shown(name: str, text: str) -> None:
         Path(directory, f"{name}.txt").write_text(f"{text}\n")
 
 
-def test_a_standstill_pages(tmp_path: Path) -> None:
+def test_a_standstill_pages(tmp_path):
     """Every thread has a request that does not end, and others wait. An idle server beside it pages nobody."""
     with (
         alert_scenes.short() as server,
@@ -122,7 +118,7 @@ def test_a_standstill_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
+def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path):
     """The page names the server and the instance; an idle healthy server beside it causes no notification."""
     with (
         alert_scenes.mortal() as server,
@@ -141,7 +137,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_uneven_load_is_a_ticket(tmp_path: Path) -> None:
+def test_uneven_load_is_a_ticket(tmp_path):
     """No alert about workers fires while the load is even; the ticket does not need the judge."""
     with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path) as prometheus:
         with server.loaded(hot=2, calm=2):

@@ -1,19 +1,26 @@
-"""The rules pass their promtool cases, and every alert follows the policy: a case that fires and one that is silent,
-a text that a person can act on, and no query in it."""
+"""Rules and runbooks: valid, tested, few and short."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.support import promtool
+from tests.support.monitoring import find
 from tools.environments import ROOT
+from tools.tables import RUNBOOK_OF_ALERT
+from uwsgi_headroom.analysis import findings
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
+from uwsgi_headroom.web.runbook_markdown import split_runbook
+from uwsgi_headroom.web.runbook_values import PLACEHOLDER, used_placeholders
 
 TESTS = ROOT / "alerts" / "tests"
 RULES = sorted(promtool.RULES.glob("*.yaml"))
@@ -37,7 +44,7 @@ CASES = list(cases())
 @pytest.mark.parametrize(
     ("file", "document"), CASES, ids=[f"{file} {of['tests'][0]['name'][:60]}" for file, of in CASES]
 )
-def test_promtool(file: str, document: dict[str, Any], tmp_path: Path) -> None:
+def test_promtool(file, document, tmp_path):
     """promtool accepts the case. It gets only the rules that matter to it: it evaluates all that it gets."""
     (case,) = document["tests"]
     files = [TESTS / path for path in document["rule_files"]]
@@ -53,14 +60,14 @@ def test_promtool(file: str, document: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
-def test_prometheus_accepts_the_file(path: Path) -> None:
+def test_prometheus_accepts_the_file(path):
     """Expressions, templates and names are valid, no rule occurs twice, and the file can be read in one sitting."""
     assert promtool.complaints("check", "rules", "--lint-fatal", path) == ""
     assert path.stat().st_size <= MOST_BYTES.get(path.name, 2000)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_alert_has_its_cases(name: str) -> None:
+def test_an_alert_has_its_cases(name):
     """An alert has a case in which it fires, with its whole text, and one in which it does not."""
     of = [case for _, document in CASES for case in document["tests"] if case["name"].startswith(f"{name}: ")]
     assert {case["name"].split(": ")[1] for case in of} == {"fires", "silent"}
@@ -68,17 +75,16 @@ def test_an_alert_has_its_cases(name: str) -> None:
     assert any(fired["exp_annotations"] for each in asked for fired in each["exp_alerts"])
 
 
-def test_alerts_are_few() -> None:
-    """Nobody reads more."""
+def test_alerts_and_runbooks_are_few_and_short():
     assert len(ALERTS) <= MOST_ALERTS
     severities = {alert["labels"]["severity"] for alert in ALERTS if alert["alert"] != "UwsgiServersMissing"}
     assert severities == {"critical", "warning", "info"}
+    assert sum(len(book.read_text().splitlines()) for book in BOOKS) <= MOST_LINES
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_an_alert_says_what_is_needed(alert: dict[str, Any]) -> None:
-    """The summary says what is wrong and where, in one line; the description begins with the act, and has two lines at
-    most. No text asks Prometheus, names a PID, or changes which alert it is."""
+def test_an_alert_says_what_is_needed(alert):
+    """The summary says what is wrong and where, in one line."""
     annotations = alert["annotations"]
     for name, text in annotations.items():
         assert text.count("{{") == text.count("}}"), name
@@ -95,7 +101,7 @@ def test_an_alert_says_what_is_needed(alert: dict[str, Any]) -> None:
         assert annotations["runbook_url"].startswith("http://{{ $labels.instance }}/runbooks/")
 
 
-def test_the_runbooks_can_be_elsewhere() -> None:
+def test_the_runbooks_can_be_elsewhere():
     """The line at the top of the file changes the address of every runbook."""
     text = (promtool.RULES / "alerts.yaml").read_text()
     found = re.search(r"sed -i 's#(.*?)#(.*?)#'", text)
@@ -103,3 +109,102 @@ def test_the_runbooks_can_be_elsewhere() -> None:
     changed = yaml.safe_load(text.replace(found[1], found[2]))["groups"]
     links = [rule["annotations"].get("runbook_url") for group in changed for rule in group["rules"]]
     assert [link for link in links if link and not link.startswith("https://example.org/runbooks/")] == []
+
+
+FOLDER = ROOT / "alerts" / "runbooks"
+BOOKS = sorted(FOLDER.glob("*.md"))
+SECTIONS = ["What it means", "Verify", "Afterwards"]
+MOST_LINES, MOST_WORDS = 900, 250
+SAY_IT_ALL = {
+    "large_document",
+    "thunder_lock",
+    "memory_headroom_low",
+    "workers_respawned",
+    "workers_stopped",
+    "accept_blocked",
+    "cache_full",
+    "connections_tracked",
+    "threads_growing",
+    "spooler_behind",
+    "reloaded",
+    "reload_waits",
+    "workers_ending",
+    "start_hangs",
+    "role_takes_memory",
+    "log_failure",
+    "log_setting",
+    "settings_hurt",
+    "server_errors",
+    "few_slow_requests",
+}
+"""Findings that need no runbook."""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [dedent(block) for block in re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)]
+
+
+@pytest.mark.parametrize("alert", NAMES)
+def test_an_alert_has_a_runbook(alert):
+    """Its link leads to something: to a runbook, or to that of its finding's code."""
+    assert (FOLDER / f"{RUNBOOK_OF_ALERT.get(alert, alert)}.md").is_file() or not RUNBOOK_OF_ALERT[alert]
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_a_runbook_has_its_parts(book):
+    """A runbook has the problem and its effect on users in a line."""
+    text = book.read_text()
+    title, summary, *_ = text.split("\n\n")
+    assert title == f"# {book.stem}"
+    assert re.fullmatch(r"(?:[A-Z]|uWSGI )[^\n]*[^.\n]\.", summary), "one line"
+    assert len(summary) <= 120
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+    means, verify, afterwards = re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]
+    assert means.strip()
+    assert re.findall(r"^([0-9]+)\. ", verify, re.MULTILINE)[:1] == ["1"]
+    assert "The problem is fixed when " in afterwards
+    assert len(re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_placeholders_can_be_filled_in(book):
+    """None is inside shell quotes, where its value would not be quoted, nor elsewhere in a query than as a label."""
+    body = split_runbook(book.read_text()).body
+    for command in blocks(body, "sh"):
+        assert not re.search(rf"""["'][^"'\n]*(?:{PLACEHOLDER.pattern})[^"'\n]*["']""", command)
+    for query in blocks(body, "promql"):
+        assert used_placeholders(query.replace('server="SERVER"', "")) == set()
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_queries_parse(book, tmp_path):
+    queries = [line for block in blocks(book.read_text(), "promql") for line in block.splitlines()]
+    rules = tmp_path / "rules.yaml"
+    recorded = [{"record": f"query:{place}", "expr": query} for place, query in enumerate(queries)]
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": recorded}]}))
+    checked = subprocess.run([find("promtool"), "check", "rules", rules], capture_output=True, text=True, check=False)
+    assert "FAILED" not in checked.stdout + checked.stderr, checked.stdout + checked.stderr
+    assert f"{len(queries)} rules found" in checked.stdout
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_commands_are_shell(book):
+    for command in blocks(book.read_text(), "sh"):
+        checked = subprocess.run(["sh", "-n"], input=command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, f"{command}: {checked.stderr}"
+
+
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+def test_what_a_runbook_refers_to_is_there(book):
+    text = book.read_text()
+    assert set(re.findall(r"\bUwsgi[A-Z]\w+", text)) - {book.stem} <= {*NAMES, *(runbook.stem for runbook in BOOKS)}
+    linked = re.findall(r"\[(Uwsgi\w+)\]\((Uwsgi\w+)\.md\)", text)
+    assert all(name == target and (FOLDER / f"{name}.md").is_file() for name, target in linked)
+
+
+def test_findings_lead_to_runbooks():
+    """Each finding has an existing runbook, or is listed as needing none."""
+    sources = Path(findings.__file__).parent.glob("*.py")
+    codes = {code for file in sources for code in re.findall(r'code="(\w+)"', file.read_text())}
+    assert codes == RUNBOOKS.keys() | SAY_IT_ALL
+    assert set(RUNBOOKS.values()) <= {book.stem for book in BOOKS}

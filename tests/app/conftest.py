@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import flask
@@ -17,7 +16,7 @@ from tests.support import real_uwsgi
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def served():
     """Runs uWSGI with app/uwsgi.ini on a free port, with the Flask of the tests, however uWSGI was built."""
     with tempfile.TemporaryDirectory(prefix="headroom-") as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(flask.__file__).parent.parent))

@@ -7,28 +7,24 @@ import threading
 import time
 
 import pytest
-from flask.testing import FlaskClient
 
 from app import api, fibonacci
 
 
 @pytest.fixture
-def client() -> FlaskClient:
+def client():
     return api.app.test_client()
 
 
-def test_sequence_ends_with_the_first_value_above_the_number(client):
-    """/9000 returns 22 numbers."""
+def test_a_sequence_ends_with_the_first_value_above_the_number(client):
+    """/9000 returns 22 numbers. It goes beyond a number that is in the sequence."""
     sequence = client.get("/9000").json
     assert len(sequence) == 22
     assert sequence[:4] == [0, 1, 1, 2]
     assert sequence[-2:] == [6765, 10946]
-
-
-def test_sequence_of_a_fibonacci_number_goes_beyond_it(client):
-    """The sequence goes beyond a number that is itself in the sequence."""
     assert client.get("/8").json[-2:] == [8, 13]
     assert client.get("/0").json == [0, 1]
+    assert [fibonacci.naive(n) for n in range(8)] == fibonacci.beyond(8)
 
 
 def test_huge_numbers_are_refused(client):
@@ -36,40 +32,29 @@ def test_huge_numbers_are_refused(client):
     assert client.get(f"/{10**100}").status_code == 200
     refused = client.get(f"/{10**100 + 1}")
     assert (refused.status_code, refused.text) == (400, "the number can be at most 1 followed by 100 zeros\n")
-
-
-def test_pong_is_plain_text_with_its_length(client):
-    answer = client.get("/pong")
-    assert (answer.text, answer.mimetype, answer.content_length) == ("Pong!", "text/plain", 5)
-
-
-def test_fib_tells_who_computed_it(client):
-    """The response names the process and the thread that did the work."""
-    thread = threading.current_thread().name
-    assert client.get("/fib/10").json == {"value": 55, "pid": os.getpid(), "thread": thread}
-
-
-def test_fib_above_its_limit_is_refused(client):
     refused = client.get("/fib/36")
     assert refused.status_code == 400
     assert "at most 35" in refused.text
 
 
-def test_naive_is_the_sequence_by_its_place():
-    assert [fibonacci.naive(n) for n in range(8)] == fibonacci.beyond(8)
+def test_plain_responses(client):
+    answer = client.get("/pong")
+    assert (answer.text, answer.mimetype, answer.content_length) == ("Pong!", "text/plain", 5)
+    thread = threading.current_thread().name
+    assert client.get("/fib/10").json == {"value": 55, "pid": os.getpid(), "thread": thread}
+    text = client.get("/").text
+    own = [rule.rule.split("<")[0] for rule in api.app.url_map.iter_rules() if rule.endpoint != "static"]
+    assert [route for route in own if route not in text] == []
 
 
-def test_mixed_burns_cpu_of_its_thread_and_then_waits(client):
-    """The request uses the requested CPU time; the wait adds time and no CPU."""
+def test_what_a_request_uses(client):
+    """/mixed uses the requested CPU time, and its wait adds none; /slow only waits."""
     cpu, wall = time.thread_time(), time.monotonic()
     answer = client.get("/mixed?cpu_ms=30&io_ms=60")
     cpu, wall = time.thread_time() - cpu, time.monotonic() - wall
     assert answer.json == {"cpu_ms": 30, "io_ms": 60}
     assert wall >= 0.09
     assert 0.03 <= cpu < 0.08
-
-
-def test_slow_waits_without_cpu(client):
     cpu, wall = time.thread_time(), time.monotonic()
     assert client.get("/slow?s=0.05").json == {"s": 0.05}
     assert time.monotonic() - wall >= 0.05
@@ -79,7 +64,6 @@ def test_slow_waits_without_cpu(client):
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e9", "much", "1,5"])
 @pytest.mark.parametrize(("route", "name"), [("/mixed", "cpu_ms"), ("/mixed", "io_ms"), ("/slow", "s")])
 def test_nonsense_is_refused_by_name(client, route, name, text):
-    """A parameter that is not a number within its limits gets status 400, and the message names it."""
     refused = client.get(f"{route}?{name}={text}")
     assert refused.status_code == 400
     assert refused.text.startswith(f"{name} must be a number from 0 to ")
@@ -90,12 +74,6 @@ def test_error_escapes_from_flask(client):
     """The exception reaches uWSGI; Flask does not turn it into a 500, which uWSGI would count as a success."""
     with pytest.raises(RuntimeError, match="asked to fail"):
         client.get("/error")
-
-
-def test_index_names_every_route(client):
-    text = client.get("/").text
-    own = [rule.rule.split("<")[0] for rule in api.app.url_map.iter_rules() if rule.endpoint != "static"]
-    assert [route for route in own if route not in text] == []
 
 
 @pytest.mark.parametrize("path", ["/abc", "/-5", "/fib/-1", "/fib/x"])

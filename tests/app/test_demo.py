@@ -69,9 +69,17 @@ def test_taken_port_ends_the_demo_before_anything_is_set_up():
     assert "make demo PORT=9300" in ended.stderr
 
 
-def test_impossible_port_is_refused():
+def test_what_is_impossible_is_refused_before_anything_is_set_up():
     with pytest.raises(SetupError, match="port 123456 "):
         demo.refuse_taken(123456)
+    assert demo.EVERY + demo.ANSWER < 3
+    assert max(commands.SECOND, commands.DOT) < 3
+    command = [sys.executable, "-m", "app.demo", "--scene"]
+    refused = subprocess.run([*command, "hott"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("make demo: there is no scene 'hott': did you mean hot?\n")
+    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert listed.stdout.strip() in refused.stderr
 
 
 @pytest.mark.integration
@@ -96,9 +104,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
 
 @pytest.mark.integration
 def test_demo_shows_the_alerts_of_its_exporter(monkeypatch):
-    """Every printed address answers, and its line fits 80 columns. Prometheus scrapes the exporter, evaluates every
-    shipped rule without error, and knows the Alertmanager. A second demo reports that this one has its port.
-    """
+    """Every printed address answers, and its line fits 80 columns."""
     port = real_uwsgi.free_port()
     with _demo(port) as demo_:
         demo_.wait_for_figures()
@@ -240,22 +246,6 @@ def test_killed_demo_of_any_scene_leaves_nothing(scene):
         demo_.expect_nothing_left(within=30)
 
 
-def test_unknown_scene_is_refused_before_anything_is_set_up():
-    """The message lists the scenes, and `list` lists them as well."""
-    command = [sys.executable, "-m", "app.demo", "--scene"]
-    refused = subprocess.run([*command, "hott"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("make demo: there is no scene 'hott': did you mean hot?\n")
-    listed = subprocess.run([*command, "list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert listed.stdout.strip() in refused.stderr
-
-
-def test_silence_is_short():
-    """Less than three seconds pass between two lines of figures, and between two dots."""
-    assert demo.EVERY + demo.ANSWER < 3
-    assert max(commands.SECOND, commands.DOT) < 3
-
-
 @dataclass(frozen=True)
 class Demo:
     """A running demo, or the `make` that runs it, with its output and its only directory for temporary files."""
@@ -363,7 +353,6 @@ def _demo(
 
 
 def _script(path: Path, *words: object) -> None:
-    """Writes a program that runs this command with further arguments."""
     path.write_text(f'#!/bin/sh\nexec {shlex.join(str(word) for word in words)} "$@"\n')
     path.chmod(0o755)
 
@@ -380,7 +369,7 @@ def _processes_with(temporary: Path) -> list[int]:
     return found
 
 
-def test_it_begins_where_nothing_is_installed() -> None:
+def test_it_begins_where_nothing_is_installed():
     """The demo makes its environments itself, so its modules load in a Python without any package."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import app.demo; print(app.demo.__file__)"
     # -I: no PYTHONPATH; -S: no packages of this environment.

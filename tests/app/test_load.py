@@ -20,16 +20,14 @@ from tools.scenarios.scenario import Load as ScenarioLoad
 
 
 def test_clients_swing_between_their_bounds():
+    """Without a period, all of them ask."""
     counts = [load.awake_clients(Load(clients=10, fewest=2, period=60), second) for second in range(120)]
     assert (min(counts), max(counts)) == (2, 10)
     assert (counts[0], counts[30]) == (2, 10)
-
-
-def test_without_a_period_all_clients_ask():
     assert [load.awake_clients(Load(clients=10, fewest=2), second) for second in (0, 30)] == [10, 10]
 
 
-def test_work_of_a_request_is_within_its_spread():
+def test_loads_survive_the_command_line_and_an_absent_server():
     chance, declared = random.Random(1), Load(path="/mixed?a=1", io_ms=100, cpu_ms=10, spread=0.5)
     targets = [urlsplit(load.target(declared, chance)) for _ in range(500)]
     assert {url.path for url in targets} == {"/mixed"}
@@ -37,14 +35,12 @@ def test_work_of_a_request_is_within_its_spread():
         drawn = [float(parse_qs(url.query)[name][0]) for url in targets]
         assert least <= min(drawn) < least * 1.1
         assert most * 0.9 < max(drawn) <= most
-
-
-def test_loads_survive_the_command_line():
-    """A scenario's load, too; fields that only scenarios have are left out."""
     loads = [(Load(clients=3, socket="second"), ("127.0.0.1", 80)), (Load(rate=2.0, path="/x?y=1"), "/run/web")]
     assert load.from_json(load.as_json(loads)) == loads
     ((restored, _),) = load.from_json(load.as_json([(ScenarioLoad(part=0.5, rate=7.0), "/run/web")]))
     assert restored == Load(rate=7.0)
+    port = real_uwsgi.free_port()
+    assert run_until_at(port, [Load(clients=1)], lambda tally: tally.refused > 2).answered == 0
 
 
 @pytest.mark.integration
@@ -55,58 +51,34 @@ def test_load_moves_the_counters(served):
     assert served.count("requests") - before >= tally.answered
     assert (tally.refused, tally.failed, tally.left_out) == (0, 0, 0)
     assert 0 < tally.summary()["mean"] <= tally.longest
+    assert run_until(served, [Load(clients=1, path="/error")], lambda tally: tally.failed > 0).answered == 0
 
 
 @pytest.mark.integration
-def test_arrivals_beyond_the_bound_are_left_out(served):
-    """An overload stays bounded."""
+def test_clients_with_limits(served):
+    """Arrivals beyond the bound are left out."""
     tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
     assert served.count("in_request") <= 2
     assert tally.refused == 0
-
-
-@pytest.mark.integration
-def test_clients_leave_when_their_patience_ends(served):
-    """They have no answer, and the server is left with the request; a longer patience changes nothing."""
     begun = time.monotonic()
     tally = run_until(served, [Load(clients=1, path="/slow?s=1", patience_ms=100)], lambda tally: tally.failed > 0)
     assert (tally.answered, time.monotonic() - begun >= 0.1) == (0, True)
     assert run_until(served, [Load(clients=1, path="/pong", patience_ms=20_000)], lambda t: t.answered > 0).failed == 0
-
-
-@pytest.mark.integration
-def test_clients_that_read_late(served):
-    """A client reads no answer before its time."""
     tally = run_until(served, [Load(clients=1, path="/pong", late_ms=300)], lambda tally: tally.answered > 1)
     assert tally.failed == 0
     assert tally.summary()["mean"] >= 0.3
 
 
 @pytest.mark.integration
-def test_number_of_requests_is_kept(served):
+def test_the_program_ends_in_time_with_its_number_of_requests(served):
     tally = Tally()
     loads = [(Load(clients=2, path="/pong", requests=3), ("127.0.0.1", served.port))]
 
-    async def run() -> None:
+    async def run():
         await asyncio.gather(*load.started(loads, tally))
 
     asyncio.run(run())
     assert tally.answered == 6
-
-
-@pytest.mark.integration
-def test_exception_is_a_request_without_an_answer(served):
-    assert run_until(served, [Load(clients=1, path="/error")], lambda tally: tally.failed > 0).answered == 0
-
-
-def test_load_outlives_a_server_that_is_away():
-    """Refused clients retry."""
-    port = real_uwsgi.free_port()
-    assert run_until_at(port, [Load(clients=1)], lambda tally: tally.refused > 2).answered == 0
-
-
-@pytest.mark.integration
-def test_program_ends_in_time_and_prints_what_clients_experienced(served):
     loads = load.as_json([(Load(clients=1, path="/pong"), ("127.0.0.1", served.port))])
     command = [sys.executable, "-m", "app.load", loads, "--seconds", "0.5"]
     start = time.monotonic()
@@ -138,18 +110,17 @@ def run_until_at(port, loads, enough) -> Tally:
     return asyncio.run(run())
 
 
-def test_clients_that_keep_their_connections() -> None:
-    """Each makes its requests on one connection, and connects again when the server closes it."""
+def test_clients_that_keep_their_connections():
     connections = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(reader, writer):
         connections.append(writer)
         for _ in range(3):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
         writer.close()
 
-    async def both() -> Tally:
+    async def both():
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         async with server:

@@ -1,11 +1,14 @@
-"""Programs start in order, are watched, and end in reverse."""
+"""The programs of a demo, and its line of figures."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from app import programs
+from app import demo, programs
 from app.programs import Program, ProgramError, running
+from tests.app.stand_in import DOCUMENT
 from tests.support import real_uwsgi
 
 
@@ -33,7 +36,7 @@ def test_one_that_ends_is_reported_with_its_last_words(tmp_path):
     ended = ""
     with running(programs_, tmp_path, tmp_path) as up:
 
-        def has_ended() -> bool:
+        def has_ended():
             nonlocal ended
             try:
                 up.check()
@@ -71,7 +74,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
         end.touch()
         news: list[str] = []
 
-        def is_reported() -> bool:
+        def is_reported():
             up.check()
             news.extend(up.news())
             return bool(news)
@@ -83,18 +86,13 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
     assert diary.read_text().splitlines() == ["a starts", "a ends"]
 
 
-def test_required_one_that_ends_while_another_starts_ends_all(tmp_path):
-    """All programs end, even if the one that starts is not required."""
+def test_required_one_that_ends_while_another_starts_ends_all(tmp_path, capsys):
     slow = shell("b", "exec sleep 60", ready=lambda: False, required=False)
     with (
         pytest.raises(ProgramError, match=r"^a ended \(status 4\)"),
         running([shell("a", "sleep 0.2; exit 4"), slow], tmp_path, tmp_path),
     ):
         pass
-
-
-def test_end_is_said(tmp_path, capsys):
-    """The end may take seconds, so it is announced."""
     with running([lasting("a", tmp_path / "diary")], tmp_path, tmp_path, ending="ending"):
         assert "ending" not in capsys.readouterr().out
     assert capsys.readouterr().out.startswith("  ending  ")
@@ -128,3 +126,31 @@ def test_one_that_ignores_the_end_is_ended_for_certain(tmp_path, monkeypatch):
     script = f"trap '' TERM; echo > {marker}; while :; do sleep 60; done"
     with running([shell("a", script, ready=marker.exists)], tmp_path, tmp_path):
         pass  # if the program is not killed, this test takes a minute
+
+
+def test_a_line_has_shares_busy_threads_and_headroom():
+    """Workers without a request have no share. A server that is down says so, whatever its last verdict was."""
+    line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"
+    assert demo.read_figures(json.dumps(DOCUMENT)) == line
+    assert demo.read_verdict(json.dumps(DOCUMENT)) == "WARNING: Worker 1 takes 75 % of the requests."
+    assert demo.read_verdict(json.dumps(DOCUMENT | {"state": "down"})) == "DOWN: the server cannot be read."
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"workers": []}, "3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"),
+        ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, first limit: hottest interpreter"),
+        ({"headroom": {"factor": None, "first": None}}, "shares 75%/25%; 3.0 of 32 threads busy"),
+        ({"flow": None}, None),
+        ({"state": "down"}, None),
+    ],
+)
+def test_figures_that_are_not_known_are_left_out(change, line):
+    assert demo.read_figures(json.dumps(DOCUMENT | change)) == line
+
+
+@pytest.mark.parametrize("text", [None, "", json.dumps(DOCUMENT | {"flow": None})])
+def test_no_figures_are_no_verdict(text):
+    assert demo.read_verdict(text) is None
+    assert demo.read_figures(text) is None

@@ -15,14 +15,7 @@ from typing import Any
 import flask
 import pytest
 
-from app.demo_programs import (
-    Happenings,
-    Stage,
-    load_program,
-    neighbour_programs,
-    refuse_without_needs,
-    uwsgi_program,
-)
+from app.demo_programs import Happenings, Stage, load_program, neighbour_programs, refuse_without_needs, uwsgi_program
 from app.loopback import PREFIX, address, free_port, get
 from app.programs import Program, Running, running
 from app.scenes import SCENES, Happening, Scene, find_scene, list_scenes
@@ -66,7 +59,6 @@ class Shown:
     exporter: int
 
     def document(self, name: str = "demo") -> Document:
-        """The exporter's document of one of its servers."""
         text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
         document: Document = json.loads(text)
@@ -96,7 +88,7 @@ def leads(scene: Scene, document: Document) -> bool:
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[dict[str, Shown]]:
+def quick():
     """Runs all fast scenes at the same time."""
     with showing([scene for scene in SCENES if scene.name not in SLOW and not why_not(scene)]) as shown:
         yield shown
@@ -151,18 +143,15 @@ STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 @pytest.mark.integration
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
-    """The scene's finding leads; a scene without one has no finding above info, except those that the machine
-    causes."""
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
-    """Unevenness is the verdict. If other programs take the CPU that would saturate an interpreter, they are the
-    verdict."""
+    """Unevenness is the verdict."""
 
-    def is_hot(document: Document) -> bool:
+    def is_hot(document):
         shares = [worker["share"] or 0.0 for worker in document["workers"]]
         found = set(codes(document, "critical", "warning"))
         return shares[0] == max(shares) and bool(found & {"unevenness_hurts", *NO_CPU})
@@ -185,7 +174,6 @@ def test_reload_is_named(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_chain_reload_replaces_all_workers(quick):
-    """The workers are replaced one after the other."""
     shown = quick["reload"]
     shown.wait(lambda document: document["state"] == "up", "uWSGI to be up")
     before = {worker["pid"] for worker in shown.document()["workers"]}
@@ -225,8 +213,7 @@ def test_emperor_throttles_the_broken_vassal(quick):
 @pytest.mark.slow
 @pytest.mark.integration
 def test_async_is_full_or_says_what_to_install(request):
-    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU; without gevent the scene
-    refuses to start, and says why."""
+    """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU."""
     scene = find_scene("async")
     if reason := why_not(scene):
         assert f"{UWSGI.with_name('python')} -m pip install gevent" in reason
@@ -256,7 +243,6 @@ def test_stuck_requests_are_the_verdict():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_neighbours_take_the_cpu():
-    """uWSGI may use one CPU, which is never idle."""
     with showing([find_scene("neighbours")]) as shown:
         shown["neighbours"].wait(lambda document: set(codes(document, "critical", "warning")) & NO_CPU, "neighbours")
         cpu = shown["neighbours"].document()["cpu"]
@@ -266,7 +252,6 @@ def test_neighbours_take_the_cpu():
 @pytest.mark.slow
 @pytest.mark.integration
 def test_cheaper_mode_follows_the_load():
-    """Workers start as the load grows, and end as it falls."""
     with showing([find_scene("cheaper")]) as shown:
         cheaper = shown["cheaper"]
         cheaper.wait(lambda document: document["threads"]["available"] >= 4, "workers to come")
@@ -274,9 +259,13 @@ def test_cheaper_mode_follows_the_load():
 
 
 def test_every_scene_has_its_test():
-    """Fails if a new scene has no test."""
     tested = {*STEADY, *SLOW, "hot", "reload", "down", "emperor", "async"}
     assert {scene.name for scene in SCENES} == tested
+    with pytest.raises(LookupError) as raised:
+        find_scene("overlord")
+    said = raised.value.args[0]
+    assert said.startswith("there is no scene 'overlord': did you mean overload?\n\n")
+    assert [line.split()[0] for line in said.splitlines()[2:]] == [scene.name for scene in SCENES]
 
 
 def test_reload_of_a_wheel_executes_the_python_of_its_environment(tmp_path):
@@ -297,16 +286,7 @@ def test_words_of_a_scene_fit_a_terminal(scene):
     assert scene.shown.endswith(".")
 
 
-def test_unknown_scene_lists_all_with_the_nearest():
-    with pytest.raises(LookupError) as raised:
-        find_scene("overlord")
-    said = raised.value.args[0]
-    assert said.startswith("there is no scene 'overlord': did you mean overload?\n\n")
-    assert [line.split()[0] for line in said.splitlines()[2:]] == [scene.name for scene in SCENES]
-
-
 def test_happenings_come_again(tmp_path):
-    """A happening runs once when it is due, and again when it is due again."""
     touched = Happening("touched", "touch", first=0, every=0.05, file="file")
     happenings = Happenings([touched], Running(tmp_path, tmp_path), Program("x", "", [], lambda: True), tmp_path)
     assert happenings.run_due() == ["touched"]

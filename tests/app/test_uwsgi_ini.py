@@ -15,8 +15,9 @@ from tools.environments import ROOT
 pytestmark = pytest.mark.integration
 
 
-def test_capacity_is_four_workers_of_eight_threads(served):
+def test_four_workers_of_eight_threads_with_stats_for_the_group(served):
     assert [len(worker["cores"]) for worker in served.workers()] == [8, 8, 8, 8]
+    assert stat.S_IMODE(served.stats.stat().st_mode) == 0o660
 
 
 @pytest.mark.parametrize("path", ["/", "/9000", "/pong", "/fib/5", "/mixed?cpu_ms=1&io_ms=1", "/slow?s=0"])
@@ -33,10 +34,6 @@ def test_error_is_counted_as_one_exception(served):
     assert [worker["pid"] for worker in served.workers()] == workers
 
 
-def test_stats_are_for_the_user_and_the_group(served):
-    assert stat.S_IMODE(served.stats.stat().st_mode) == 0o660
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -45,7 +42,6 @@ def test_stats_are_for_the_user_and_the_group(served):
     ],
 )
 def test_mistakes_are_refused(tmp_path, change, complaint):
-    """A misspelt option or a missing variable ends uWSGI at once, and its message names it."""
     changed = tmp_path / "uwsgi.ini"
     changed.write_text((ROOT / "app" / "uwsgi.ini").read_text().replace(*change))
     ended = subprocess.run(

@@ -31,8 +31,6 @@ def busy_server(name: str = "shop") -> Server:
         watch.reader.outcome = simulated.read(now)
         watch._record(now, watch.reader.outcome)
     server = build.build_server(watch, clock, SECONDS, (SECONDS,))
-    assert server.headroom
-    assert server.flow
     return msgspec.structs.replace(
         server,
         status="ok",
@@ -44,7 +42,6 @@ def busy_server(name: str = "shop") -> Server:
 
 
 def emperor(folder: Path) -> Server:
-    """An emperor, from a captured document."""
     path = folder / "emperor.json"
     path.write_bytes(document("emperor"))
     watch = Watch("emperor", File(str(path)))
@@ -53,5 +50,4 @@ def emperor(folder: Path) -> Server:
 
 
 def unreadable(name: str = "gone") -> Server:
-    """A server that cannot be read."""
     return describe_unread(name, File(f"/{name}"), "refused", "It cannot be read: connection refused.")

@@ -31,7 +31,6 @@ def _hot(host: str = HERE) -> Server:
 
 
 def _workers(server: Uwsgi) -> dict[int, tuple[int, int]]:
-    """The PID and the number of requests in service of each worker."""
     document = json.loads(server.document(), strict=False)
     return {
         number: (worker["pid"], sum(core["in_request"] for core in worker["cores"]))
@@ -80,7 +79,7 @@ def _command(text: str, signal: str) -> str:
 
 
 @pytest.mark.integration
-def test_the_command_restarts_these_workers_and_loses_what_it_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_restarts_these_workers_and_loses_what_it_said(capsys):
     """No other worker is touched, and no other request is lost."""
     with accepting("--processes", "4", "--threads", "2") as server, _requests(server, 5) as clients:
         before = _workers(server)
@@ -103,7 +102,7 @@ def test_the_command_restarts_these_workers_and_loses_what_it_said(capsys: pytes
 
 
 @pytest.mark.integration
-def test_without_loss_the_worker_ends_after_its_last_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_loss_the_worker_ends_after_its_last_request(capsys):
     """A worker that got SIGHUP completes what is in service, and is then replaced."""
     with accepting("--processes", "1", "--threads", "2") as server:
         with socket.create_connection(("127.0.0.1", server.http), timeout=60) as client:
@@ -118,9 +117,7 @@ def test_without_loss_the_worker_ends_after_its_last_request(capsys: pytest.Capt
 
 
 @pytest.mark.integration
-def test_stuck_workers_by_name_from_an_exporter_or_without_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stuck_workers_by_name_from_an_exporter_or_without_one(capsys, monkeypatch):
     """The exporter knows the server by its name; when it is away, the server is found by its socket."""
     with tempfile.TemporaryDirectory(prefix="pids-") as folder:
         name = Path(folder).name
@@ -149,14 +146,13 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
         ((1, 9, 12), False, "shop has no workers 9 and 12"),
     ],
 )
-def test_unknown_workers_are_refused(numbers: tuple[int, ...], stuck: bool, why: str) -> None:
-    """With the numbers that there are."""
+def test_unknown_workers_are_refused(numbers, stuck, why):
     with pytest.raises(HeadroomError, match=why):
         pids._choose(_hot(), numbers, stuck=stuck)
 
 
-def test_what_is_lost_and_who_serves_meanwhile() -> None:
-    """The requests in service now, and the threads of the other workers that are free."""
+def test_what_is_lost_and_who_serves_meanwhile():
+    """A worker without a process is named, and in no command."""
     text = "\n".join(pids.render_lines(_hot("web1"), pids._choose(_hot(), (3,), stuck=True)))
     assert "       1      101  busy     70 s      1, for 62 s\n" in text
     assert "Restart workers 1 and 3 now, on web1:\n  kill -TERM 101 103\nThis loses 2 requests" in text
@@ -165,6 +161,14 @@ def test_what_is_lost_and_who_serves_meanwhile() -> None:
     every = "\n".join(pids.render_lines(_hot(), _hot().workers))
     assert "no other accepts requests: requests wait until then" in " ".join(every.split())
     assert "Choose which to restart" in "\n".join(pids.render_lines(_hot(), ()))
+    server = _hot()
+    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
+    idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
+    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
+    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
+    assert "Workers 1 and 3 have no process now." in text
+    assert "kill -TERM 102\n" in text
+    assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))
 
 
 @pytest.mark.parametrize(
@@ -179,25 +183,13 @@ def test_what_is_lost_and_who_serves_meanwhile() -> None:
         ({"identity": None}, "no master is known, which would start a new worker"),
     ],
 )
-def test_a_server_whose_workers_nobody_restarts_is_refused(changes: dict[str, object], why: str) -> None:
+def test_a_server_whose_workers_nobody_restarts_is_refused(changes, why):
     """A command that is wrong is worse than none."""
     with pytest.raises(HeadroomError, match=why):
         pids._refuse_what_has_no_workers(msgspec.structs.replace(_hot(), **changes))
 
 
-def test_a_worker_without_a_process_is_named() -> None:
-    """A worker in reserve is in no command, nor is a PID that no worker can have, even if an exporter claims it."""
-    server = _hot()
-    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
-    idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
-    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
-    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
-    assert "Workers 1 and 3 have no process now." in text
-    assert "kill -TERM 102\n" in text
-    assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))
-
-
-def test_a_pid_that_only_the_document_names_is_in_no_command() -> None:
+def test_a_pid_that_only_the_document_names_is_in_no_command():
     """The table has uWSGI's own figures; the commands have a placeholder, and the text says why."""
     off = Unknown(what="processes", why="the stats server is on another host (10.0.0.9)", socket=None)
     server = _hot()

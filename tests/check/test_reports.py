@@ -1,24 +1,34 @@
-"""Verdicts on several servers as text, as JSON and as a plugin's line."""
+"""The report of `check`, and the line of a monitoring plugin."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.check.documents import busy_server, emperor, unreadable
-from tests.support.documents_with_times import KNOWN_WAITS, waits, with_reason, with_waits
-from uwsgi_headroom.analysis.littles_law import Waiting
+from tests.support.documents_with_times import (
+    KNOWN_WAITS,
+    RESPONSE_TIMES,
+    SHORT,
+    objective,
+    percentiles,
+    waits,
+    with_objective,
+    with_reason,
+    with_response_times,
+    with_waits,
+)
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
+from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import Route, Waits
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
@@ -38,7 +48,7 @@ def critical(name: str = "hot") -> Server:
         ({"active": False, "accepting": False, "state": "gone"}, "not up"),
     ],
 )
-def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str) -> None:
+def test_a_worker_that_cannot_be_compared(changes, state):
     """A worker that serves is not called down because it was down before."""
     server = busy_server()
     first, *others = server.workers
@@ -58,11 +68,9 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
         (None, "none", None),
     ],
 )
-def test_usable_headroom_stands_below_the_limits(usable: float | None, waiting: Waiting, line: str | None) -> None:
+def test_usable_headroom_stands_below_the_limits(usable, waiting, line):
     """It says how far load can grow until requests wait; it has no line where it is not known."""
     server = busy_server()
-    assert server.headroom
-    assert server.flow
     room = msgspec.structs.replace(server.headroom, usable=usable)
     flow = msgspec.structs.replace(server.flow, waiting=waiting)
     lines = list(reports.render_lines(msgspec.structs.replace(server, headroom=room, flow=flow)))
@@ -71,11 +79,10 @@ def test_usable_headroom_stands_below_the_limits(usable: float | None, waiting: 
         assert lines[lines.index(line) - 1].startswith(15 * " ")
 
 
-def test_the_first_eight_lines_are_enough_to_act() -> None:
+def test_the_first_eight_lines_are_enough_to_act():
     """What is wrong and since when, what to do and what that promises, what users wait in the order in which they do,
     what is served and refused, and where the time goes: one after the other, in 80 columns."""
     server = with_waits(busy_server())
-    assert server.flow
     (socket,) = server.sockets
     finding = schema.Finding(
         code="saturation",
@@ -121,7 +128,7 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
     )
 
 
-def test_a_server_that_is_down_says_what_to_do_first() -> None:
+def test_a_server_that_is_down_says_what_to_do_first():
     """It has no figures; the exporter's document has the act."""
     error = schema.Error(
         reason="refused", message="connection refused", change="Start uWSGI. If it ends again, see why."
@@ -133,20 +140,30 @@ def test_a_server_that_is_down_says_what_to_do_first() -> None:
     ]
 
 
-def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
-    """Details of ok servers are left out; unreadable servers have none."""
+def test_a_line_for_each_and_all_about_those_that_are_not_fine():
+    """A long name has a line of its own; JSON is one document."""
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
     assert text.count("  users wait") == 1
     assert max(map(len, text.splitlines())) <= 80
+    name = "/srv/application-with-a-long-name/run/uwsgi.stats"
+    lines = list(reports.render_list([critical(name), busy_server()]))
+    assert lines[2] == f"CRITICAL  {name}"
+    assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
+    assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
+    assert lines[3].index("4.0x") == lines[4].index("4.0x")
+    whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
+    assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
+    assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
+    assert whole["servers"][1]["error"]["reason"] == "refused"
 
 
-def test_a_full_host_is_said_once() -> None:
+def test_a_full_host_is_said_once():
     """Not with each server on it, nor while CPUs are idle, nor if one server says it anyway."""
 
-    def on_host(name: str, own: float, idle: float) -> Server:
+    def on_host(name, own, idle):
         server = busy_server(name)
         host = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
         cpu = schema.Cpu(own=own, idle=idle, others=2 - own - idle, others_follow=None)
@@ -164,9 +181,8 @@ def test_a_full_host_is_said_once() -> None:
     assert json.loads(reports.render_json([full[0], unreadable()], single=False))["host"] is None
 
 
-def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
-    """In one line, cut at a whole word with an ellipsis. What a full host lacks is said once for each host, and its
-    servers have no line for it."""
+def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
+    """In one line, cut at a whole word with an ellipsis."""
 
     def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
         server = busy_server(name)
@@ -213,26 +229,17 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
     assert document["host"].count("CPUs are full") == 2
 
 
-def test_a_long_name_has_a_line_of_its_own() -> None:
-    """A long name is not cut, because names differ at their ends."""
-    name = "/srv/application-with-a-long-name/run/uwsgi.stats"
-    lines = list(reports.render_list([critical(name), busy_server()]))
-    assert lines[2] == f"CRITICAL  {name}"
-    assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
-    assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
-    assert lines[3].index("4.0x") == lines[4].index("4.0x")
-
-
-def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
-    """The names of throttled vassals are what a person needs."""
+def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path):
+    """A plugin's line has their number."""
     server = emperor(tmp_path)
     assert server.status == "warning"
-    assert server.emperor
     text = "\n".join(reports.render_lines(server))
     assert f"throttled  {server.emperor.throttled[0].name}" in text
+    server = emperor(tmp_path)
+    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
-def test_what_requests_spend_their_time_on() -> None:
+def test_what_requests_spend_their_time_on():
     """The largest part comes first; a figure and its label stay on one line, however long the names are."""
     text = "\n".join(reports.render_lines(with_waits(busy_server())))
     assert (
@@ -247,7 +254,7 @@ def test_what_requests_spend_their_time_on() -> None:
 
 
 @pytest.mark.parametrize("server", [with_reason(busy_server(), "this user may not see it"), busy_server()])
-def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
+def test_a_time_that_is_not_known_is_not_reported(server):
     """The report has no line about it, for those who grant no right would read it each time; JSON has the reason."""
     assert not any(line.startswith("  time") for line in reports.render_lines(server))
     whole = json.loads(reports.render_json([server], single=True))
@@ -257,10 +264,13 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
     ]
 
 
-def test_json_has_the_waits_of_the_api() -> None:
-    """The section is the one of the API, unchanged."""
+def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
+    server = with_objective(with_response_times(busy_server()), objective())
+    whole = json.loads(reports.render_json([server], single=True))
+    assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
+    assert msgspec.convert(whole["objective"], Objective) == objective()
 
 
 @pytest.mark.parametrize(
@@ -273,21 +283,12 @@ def test_json_has_the_waits_of_the_api() -> None:
         ([], "unknown"),
     ],
 )
-def test_the_worst(statuses: list[str], worst: str) -> None:
-    """In the order of the monitoring plugins: critical, warning, unknown, ok."""
-    assert find_worst(statuses) == worst  # type: ignore[arg-type]
+def test_the_worst(statuses, worst):
+    assert find_worst(statuses) == worst
 
 
-def test_json_of_several_is_one_document() -> None:
-    """The document has the worst status, and the document of each server."""
-    whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
-    assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
-    assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
-    assert whole["servers"][1]["error"]["reason"] == "refused"
-
-
-def test_a_plugins_line() -> None:
-    """The line has status, text, and figures with units, thresholds and bounds, as the guidelines require."""
+def test_a_plugins_line():
+    """As the guidelines require; labels of several begin with names."""
     limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
     line = render_report([busy_server()], limits)
     text, _, performance = line.partition(" | ")
@@ -297,23 +298,6 @@ def test_a_plugins_line() -> None:
     assert figures["queue_wait"] == "0.001s;0.1;2;0"
     assert figures["response_time"] == "0.05s;;5;0"
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
-
-
-@pytest.mark.parametrize(
-    ("server", "value"),
-    [
-        (with_waits(busy_server()), "2.2"),
-        (with_waits(busy_server(), waits({"sleep": 1.0})), "0"),
-        (busy_server(), "U"),
-    ],
-)
-def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server: Server, value: str) -> None:
-    """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""
-    assert f" interpreter_lock_waiters={value};;;0 " in render_report([server], NO_THRESHOLDS)
-
-
-def test_a_plugins_line_of_several() -> None:
-    """The line has the verdicts of servers that are not ok; labels begin with names; unreadable servers have none."""
     line = render_report([critical(), unreadable(), busy_server()], NO_THRESHOLDS)
     text, _, performance = line.partition(" | ")
     assert text == (
@@ -324,26 +308,99 @@ def test_a_plugins_line_of_several() -> None:
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
 
 
-def test_a_plugins_line_of_an_emperor(tmp_path: Path) -> None:
-    """The line has the numbers of vassals."""
-    server = emperor(tmp_path)
-    assert server.emperor
-    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
+@pytest.mark.parametrize(
+    ("server", "value"),
+    [(with_waits(busy_server()), "2.2"), (with_waits(busy_server(), waits({"sleep": 1.0})), "0"), (busy_server(), "U")],
+)
+def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server, value):
+    """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""
+    assert f" interpreter_lock_waiters={value};;;0 " in render_report([server], NO_THRESHOLDS)
 
 
-def test_names_cannot_forge_a_plugins_line() -> None:
-    """A pipe would end the text, a line break the line, and a quote or an equals sign the label."""
+def test_names_cannot_forge_a_plugins_line():
+    """An unknown figure keeps its position, and a long text is cut."""
     name = "a|b'c=d e\n\x1b]0;x\x07"
     line = render_report([critical(name), busy_server()], NO_THRESHOLDS)
     assert line.isprintable()
     assert line.count("|") == 1
     assert "a_b_c_d_e___0_x_.headroom=4;;;0" in line
     assert render_label(name) == "a_b_c_d_e___0_x_"
-
-
-def test_an_unknown_figure_and_a_long_text() -> None:
-    """An unknown figure keeps its position; a long text is cut so that the figures are not."""
     figures = [Performance("headroom", None), Performance("wait", float("nan"), "s")]
     line = render_line("ok", "x" * 5000, figures)
     assert line.endswith("... | headroom=U;;;0 wait=U;;;0")
     assert len(line) < 1100
+
+
+@pytest.mark.parametrize(
+    ("server", "figures"),
+    [
+        (with_response_times(busy_server()), "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0"),
+        (
+            with_response_times(busy_server(), percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))),
+            "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0",
+        ),
+        (with_response_times(busy_server(), None), "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0"),
+        (
+            with_objective(with_response_times(busy_server()), objective()),
+            "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0 objective_missed_share=0.018;;;0;1 "
+            "objective_burn_rate=1.8;;;0",
+        ),
+        (
+            with_objective(with_response_times(busy_server()), objective(unjudged="not judged: the wait is long")),
+            "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0 objective_missed_share=U;;;0;1 "
+            "objective_burn_rate=U;;;0",
+        ),
+    ],
+)
+def test_a_plugins_line_has_percentiles_and_the_objective(server, figures):
+    """A percentile that samples do not show is unknown, never its bound; an objective has figures if there is one."""
+    limits = Thresholds(max_p95=Threshold(0.8, 2.0), max_p99=Threshold(None, 1.0))
+    line = render_report([server], limits)
+    assert line.endswith(f" {figures}")
+    assert all(PERFORMANCE.fullmatch(figure) for figure in line.partition(" | ")[2].split())
+
+
+def test_percentiles_and_the_objective_in_the_report():
+    """The mean is beside the percentiles; the words say what is measured; no line is too long."""
+    server = with_objective(
+        with_response_times(busy_server()), objective(load_multiple=1.6, load_multiple_reached=True)
+    )
+    text = "\n".join(reports.render_lines(server))
+    assert (
+        "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
+        "               p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside\n"
+        "               uWSGI, percentiles estimated from 5 samples a second\n"
+        "  queue wait   1.0 ms in the listen queue\n"
+        "  objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,\n"
+        "               0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at\n"
+        "               1.6x today's load\n" in text
+    )
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_server_without_percentiles_has_the_mean_among_what_users_wait():
+    """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
+    server = with_response_times(busy_server(), None)
+    old = msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, total_time=None))
+    text = "\n".join(reports.render_lines(old))
+    assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
+    assert "  response  " not in text
+    assert "  objective " not in text
+
+
+def test_routes_in_the_report():
+    """They hold busy threads; a path of a stranger is escaped; small ones are counted; without routes is no line."""
+    routes = (
+        Route(route="POST /export\x1b[2J", threads=4.9, share=0.61, in_service=5, oldest_seconds=14.0),
+        Route(route="GET /orders/{id}", threads=1.6, share=0.2, in_service=0, oldest_seconds=None),
+        Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_seconds=None),
+    )
+    server = msgspec.structs.replace(busy_server(), routes=routes)
+    text = "\n".join(reports.render_lines(server))
+    assert (
+        "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s;\n"
+        "               GET /orders/{id} 20 %; 1 more\n" in text
+    )
+    for none in (None, ()):
+        idle = msgspec.structs.replace(server, routes=none)
+        assert not any(line.startswith("  routes") for line in reports.render_lines(idle))

@@ -54,7 +54,7 @@ def deployed(status: Status, at: float = 1000.0) -> Server:
         ("unknown", "unknown", True),
     ],
 )
-def test_the_status_of_a_deploy(status: Status, verdict: str, waits: bool) -> None:
+def test_the_status_of_a_deploy(status, verdict, waits):
     """Worse is critical, what is not known is unknown and worth waiting for, and nothing makes a verdict better."""
     judged = apply_deploy(deployed(status), None)
     assert (judged.status, is_undecided([judged])) == (verdict, waits)
@@ -63,22 +63,17 @@ def test_the_status_of_a_deploy(status: Status, verdict: str, waits: bool) -> No
     assert apply_deploy(ill, None).status == "critical"
 
 
-def test_an_earlier_reload_does_not_count() -> None:
-    """A pipeline that names the time of its own reload is not answered about the one before."""
+def test_which_reload_and_which_server_counts():
+    """Not an earlier reload; one that is worse ends the waiting for others."""
     assert apply_deploy(deployed("worse", at=1000.0), 1000.0).status == "critical"
     judged = apply_deploy(deployed("worse", at=999.0), 1000.0)
     assert (judged.status, is_undecided([judged])) == ("unknown", True)
     assert "has seen no reload since" in judged.verdict
-
-
-def test_one_that_is_worse_ends_the_waiting_for_others() -> None:
-    """A pipeline need not wait for the second machine when the first one failed."""
     worse, early = (apply_deploy(deployed(status), None) for status in ("worse", "early"))
     assert not is_undecided([worse, early])
 
 
-def test_moments() -> None:
-    """A time of the day is the last one; a date and epoch seconds are what they are."""
+def test_moments():
     now = time.mktime((2026, 11, 26, 14, 30, 0, 0, 0, -1))
     assert parse_moment("14:02", now) == now - 28 * 60
     assert parse_moment("14:40", now) == now + 10 * 60 - 86_400
@@ -90,7 +85,7 @@ def test_moments() -> None:
 
 
 @pytest.mark.integration
-def test_end_to_end() -> None:
+def test_end_to_end():
     """A real reload is seen; with so little before it, `compare` and `check` say that nothing is known."""
     with accepting("--processes", "2", "--lazy-apps") as server, exporter(f"--stats=shop={server.stats}") as watching:
         page = f"http://127.0.0.1:{watching.port}/servers/shop"

@@ -9,25 +9,17 @@ from tests.check.documents import busy_server
 from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentiles, with_response_times
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
+from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
 
 
 def with_flow(server: Server, **figures: object) -> Server:
-    assert server.flow
     return msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, **figures))
 
 
 def with_headroom(server: Server, **figures: object) -> Server:
-    assert server.headroom
     return msgspec.structs.replace(server, headroom=msgspec.structs.replace(server.headroom, **figures))
-
-
-def test_without_thresholds_nothing_changes() -> None:
-    """The document equals the exporter's."""
-    server = busy_server()
-    assert apply_thresholds(server, NO_THRESHOLDS) == server
 
 
 @pytest.mark.parametrize(
@@ -39,7 +31,7 @@ def test_without_thresholds_nothing_changes() -> None:
         (Threshold(1.1), "ok"),
     ],
 )
-def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
+def test_headroom_below_its_minimum(limits, status):
     """The status is that of the limit that headroom is below, and the verdict names the option."""
     server = apply_thresholds(with_headroom(busy_server(), factor=1.1), Thresholds(min_headroom=limits))
     assert server.status == status
@@ -47,7 +39,7 @@ def test_headroom_below_its_minimum(limits: Threshold, status: str) -> None:
     assert decided == (status != "ok")
 
 
-def test_a_wait_above_its_maximum() -> None:
+def test_times_above_their_maximum():
     """An exceeded threshold is a finding, sorted by severity with the others."""
     server = with_flow(busy_server(), queue_wait=0.25)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1, 2.0)))
@@ -56,10 +48,6 @@ def test_a_wait_above_its_maximum() -> None:
         "Requests wait 250 ms in the listen queue: --max-queue-wait allows 100 ms.",
     )
     assert [finding.code for finding in judged.findings if finding.severity == "warning"] == ["threshold_queue_wait"]
-
-
-def test_requests_that_take_too_long() -> None:
-    """The mean response time has a threshold too."""
     server = with_flow(busy_server(), response_time=3.0)
     judged = apply_thresholds(server, Thresholds(max_response_time=Threshold(0.1, 2.0)))
     assert (judged.status, judged.verdict) == (
@@ -68,25 +56,17 @@ def test_requests_that_take_too_long() -> None:
     )
 
 
-def test_a_threshold_never_makes_a_verdict_better() -> None:
-    """A critical server stays critical, with its own verdict."""
+def test_the_gravest_decides():
+    """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict."""
     server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
-
-
-def test_a_threshold_as_grave_as_the_verdict_keeps_the_verdict() -> None:
-    """A warning of the user adds a finding to a warning server, whose own verdict stays; so does an unknown figure."""
     server = msgspec.structs.replace(busy_server(), status="warning", verdict="Worker 1 is saturated.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
     assert "threshold_queue_wait" in [finding.code for finding in judged.findings]
     judged = apply_thresholds(with_flow(server, queue_wait=None), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
-
-
-def test_the_gravest_threshold_is_the_verdict() -> None:
-    """Of several exceeded thresholds, a critical one decides, in whatever order they are judged."""
     server = with_flow(busy_server(), queue_wait=0.25, response_time=3.0)
     limits = Thresholds(max_queue_wait=Threshold(0.1), max_response_time=Threshold(0.1, 2.0))
     judged = apply_thresholds(server, limits)
@@ -94,7 +74,7 @@ def test_the_gravest_threshold_is_the_verdict() -> None:
     assert [finding.code for finding in judged.findings[:2]] == ["threshold_response_time", "threshold_queue_wait"]
 
 
-def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
+def test_a_figure_that_is_not_known_is_not_within_its_limits():
     """A verdict that would be ok becomes unknown if the figure of a threshold is unknown."""
     server = with_flow(busy_server(), queue_wait=None)
     judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1)))
@@ -104,23 +84,23 @@ def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
     )
 
 
-def test_an_idle_server_is_within_every_limit() -> None:
-    """Without requests none waits, and far limits are enough headroom."""
+def test_an_idle_server_is_within_every_limit():
+    """Without thresholds, nothing changes."""
     idle = with_flow(with_headroom(busy_server(), factor=None, far=("threads",)), requests=0, queue_wait=None)
     idle = with_flow(idle, response_time=None)
     limits = Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1))
     assert apply_thresholds(idle, limits).status == "ok"
+    idle = with_response_times(with_flow(busy_server(), requests=0), None)
+    assert apply_thresholds(idle, Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(0.4))).status == "ok"
+    server = busy_server()
+    assert apply_thresholds(server, NO_THRESHOLDS) == server
 
 
 @pytest.mark.parametrize(
     ("limits", "status"),
-    [
-        (Threshold(0.4, 2.0), "warning"),
-        (Threshold(None, 0.45), "critical"),
-        (Threshold(0.5), "ok"),
-    ],
+    [(Threshold(0.4, 2.0), "warning"), (Threshold(None, 0.45), "critical"), (Threshold(0.5), "ok")],
 )
-def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
+def test_a_percentile_above_its_maximum(limits, status):
     """The estimate counts; its interval is the evidence."""
     judged = apply_thresholds(with_response_times(busy_server()), Thresholds(max_p95=limits))
     assert judged.status == status
@@ -132,11 +112,15 @@ def test_a_percentile_above_its_maximum(limits: Threshold, status: str) -> None:
         assert judged.verdict == "The 95th percentile of response times is 480 ms: --max-p95 allows 400 ms."
 
 
-def test_a_percentile_below_what_samples_show_is_within_its_maximum() -> None:
-    """Such as `under 160 ms`, which is less than any maximum that is judged."""
+def test_a_percentile_within_its_maximum_without_an_estimate():
+    """`under 160 ms` is less than any maximum that is judged."""
     section = percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))
     judged = apply_thresholds(with_response_times(busy_server(), section), Thresholds(max_p95=Threshold(0.4)))
     assert judged.status == "ok"
+    shown = percentiles(Percentile(share=0.95, seconds=None, low=0.0, high=0.02, under=0.02))
+    short = with_response_times(busy_server(), shown)
+    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.1))).status == "ok"
+    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.01))).status == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -160,28 +144,13 @@ def test_a_percentile_below_what_samples_show_is_within_its_maximum() -> None:
         ),
     ],
 )
-def test_a_percentile_that_cannot_be_judged(section: ResponseTimes | None, limits: Thresholds, why: str) -> None:
+def test_a_percentile_that_cannot_be_judged(section, limits, why):
     """Too few requests, a maximum below two sampling intervals, or no percentiles: not within the limits."""
     judged = apply_thresholds(with_response_times(busy_server(), section), limits)
     assert (judged.status, judged.verdict) == ("unknown", why)
 
 
-def test_a_percentile_that_the_mean_proves() -> None:
-    """Of requests that are too short for samples, the mean shows that a percentile is within its maximum, or leaves it
-    unknown."""
-    shown = percentiles(Percentile(share=0.95, seconds=None, low=0.0, high=0.02, under=0.02))
-    short = with_response_times(busy_server(), shown)
-    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.1))).status == "ok"
-    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.01))).status == "unknown"
-
-
-def test_percentiles_of_an_idle_server_are_within_their_limits() -> None:
-    """Without requests none is slow."""
-    idle = with_response_times(with_flow(busy_server(), requests=0), None)
-    assert apply_thresholds(idle, Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(0.4))).status == "ok"
-
-
-def test_a_maximum_that_the_sampling_rate_cannot_judge_is_refused() -> None:
+def test_a_maximum_that_the_sampling_rate_cannot_judge_is_refused():
     """The message names the option and the least value; two sampling intervals are enough."""
     refuse_too_short(Thresholds(max_p95=Threshold(0.4), max_p99=Threshold(None, 5.0)), 5.0)
     with pytest.raises(ConfigError, match=r"--max-p99: 300ms cannot be judged with 5 samples .* least is 400ms"):

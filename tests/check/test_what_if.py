@@ -13,7 +13,7 @@ from tests.check.test_check import clients
 from tests.support.exporter import Exporter, exporter, run
 from tests.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom.check import command, reports
-from uwsgi_headroom.check.request import Format, Request
+from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.errors import ConfigError
 
@@ -72,7 +72,7 @@ DOCUMENT = WhatIf(
 )
 
 
-def test_the_table() -> None:
+def test_the_table():
     """The observed setting comes first, with a mark; a load beyond the maximum has words instead of a figure."""
     lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=DOCUMENT)))
     start = next(place for place, line in enumerate(lines) if line.startswith("What if"))
@@ -87,8 +87,8 @@ def test_the_table() -> None:
     assert "3 % below. 64x64: 60 more workers do not fit. Requests wait 83 % of their time for backends." in text
 
 
-def test_a_load_that_was_cut_off() -> None:
-    """Where more was asked for than was completed, a setting has no time at that load."""
+def test_a_table_without_figures():
+    """A load that was cut off has no time; a refusal stands where the table would be."""
     unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
     known = DOCUMENT.predictions[0]
     loads = tuple(msgspec.structs.replace(at, **unknown) for at in known.loads)
@@ -98,17 +98,9 @@ def test_a_load_that_was_cut_off() -> None:
     lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
     row = next(line.split() for line in lines if line.startswith("  8x4"))
     assert row == ["8x4", "112", "interpreters", "unknown", "unknown", "480", "MB"]
-
-
-def test_the_observed_setting_is_there_once() -> None:
-    """If it was asked for, it stays where it was asked for."""
     document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
     lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
     assert sum("4x4*" in line for line in lines) == 1
-
-
-def test_a_refusal() -> None:
-    """The reason stands where the table would be, also in the list of several servers, for a server that is ok."""
     server = msgspec.structs.replace(
         busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
     )
@@ -125,8 +117,7 @@ def test_a_refusal() -> None:
         (("8x4",), "nagios", "--what-if needs the format text or json"),
     ],
 )
-def test_arguments_that_are_refused(settings: tuple[str, ...], form: Format, words: str) -> None:
-    """A wrong setting is a usage error, before anything is watched."""
+def test_arguments_that_are_refused(settings, form, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         command.run(Request(("/nowhere/stats",), format=form, what_if=settings))
 
@@ -137,7 +128,7 @@ def _seconds(watching: Exporter) -> float:
 
 
 @pytest.mark.integration
-def test_a_real_server() -> None:
+def test_a_real_server():
     """check watches a uWSGI and predicts; an exporter's page answers the same question from its history."""
     with (
         uwsgi("--processes", "2", "--threads", "4") as server,

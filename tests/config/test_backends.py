@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import parse_backends
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS
@@ -28,7 +26,7 @@ from uwsgi_headroom.errors import ConfigError
         ("bus=@bus", ("bus", "@bus")),
     ],
 )
-def test_accepted(text: str, expected: tuple[str, str]) -> None:
+def test_accepted(text, expected):
     """A backend has a name and an address, written as the kernel's list of sockets has it."""
     assert parse_backends([(text, "--backends")]) == (expected,)
 
@@ -63,8 +61,7 @@ def test_accepted(text: str, expected: tuple[str, str]) -> None:
         "pg=postgres://10.0.0.5:5432",
     ],
 )
-def test_refused(text: str) -> None:
-    """Anything else is refused with the place, the text and what to write."""
+def test_refused(text):
     with pytest.raises(ConfigError) as caught:
         parse_backends([(text, "--backends")])
     assert str(caught.value).startswith("--backends: ")
@@ -72,7 +69,7 @@ def test_refused(text: str) -> None:
     assert "10.0.0.5:5432" in str(caught.value)
 
 
-def test_twenty_have_a_name() -> None:
+def test_twenty_have_a_name():
     """One more is refused, and so are two of one name or of one address."""
     texts = [f"b{number}=10.0.0.{number}:1" for number in range(21)]
     assert len(parse_backends([(text, "x") for text in texts[:20]])) == 20
@@ -87,7 +84,7 @@ def test_twenty_have_a_name() -> None:
     assert parse_backends([]) == ()
 
 
-def test_flag_over_variable_over_file(tmp_path: Path) -> None:
+def test_flag_over_variable_over_file(tmp_path):
     """Each replaces all backends of the one below it; the file's other keys stay."""
     path = tmp_path / "headroom.yml"
     path.write_text("sampling: {waits: false, read_pollfds: true}\nbackends: {a: '*:1', b: /run/b}\n")
@@ -103,8 +100,7 @@ def test_flag_over_variable_over_file(tmp_path: Path) -> None:
     assert (settings.waits, settings.read_pollfds) == (False, False)
 
 
-def test_messages_name_the_place() -> None:
-    """A flag and a variable are named as they are written."""
+def test_messages_name_the_place():
     assert refusal("--backends", "db:5432").startswith("--backends: ")
     assert refusal(BACKENDS="db:5432").startswith("UWSGI_HEADROOM_BACKENDS: ")
     assert refusal("--waits", "maybe").startswith("--waits: ")
@@ -112,8 +108,7 @@ def test_messages_name_the_place() -> None:
 
 
 @pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
-def test_no_backends(tmp_path: Path, text: str) -> None:
-    """An empty key leaves the default."""
+def test_no_backends(tmp_path, text):
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     assert yaml_file.load_file(path).settings == DEFAULT_SETTINGS
@@ -131,8 +126,7 @@ def test_no_backends(tmp_path: Path, text: str) -> None:
         ("sampling:\n  backends: {}\n", 2, ""),
     ],
 )
-def test_mistakes_in_the_file(tmp_path: Path, text: str, line: int, words: str) -> None:
-    """A message names the file and the line."""
+def test_mistakes_in_the_file(tmp_path, text, line, words):
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

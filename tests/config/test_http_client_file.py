@@ -20,7 +20,7 @@ FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     made = tmp_path_factory.mktemp("client")
     write_certificates(made)
     (made / "secret").write_text("from a file\n")
@@ -53,35 +53,31 @@ def encoded(pair: str) -> str:
         ("follow_redirects: true\nenable_http2: false", ""),
     ],
 )
-def test_logins(directory: Path, text: str, header: str) -> None:
-    """Each form of a login becomes one header; files lose the end of their line."""
+def test_logins(directory, text, header):
     access = load(directory, text)
     assert access.authorization == header
     assert access.context is None
     assert "from a file" not in repr(access)
 
 
-def test_tls(directory: Path) -> None:
+def test_tls(directory):
     """A given authority is the only one; verification ends only where it is asked for."""
     access = load(directory, "tls_config: {ca_file: ca.pem, server_name: x, min_version: TLS13}")
     assert access.server_name == "x"
-    assert access.context is not None
     assert (access.context.verify_mode, access.context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert access.context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert len(access.context.get_ca_certs()) == 1
     text = json.dumps({"ca": (directory / "ca.pem").read_text(), "insecure_skip_verify": True})
     lax = load(directory, f"tls_config: {text}").context
-    assert lax is not None
     assert lax.verify_mode == ssl.CERT_NONE
     assert load(directory, "tls_config: {cert_file: client.pem, key_file: client.key}").context is not None
 
 
-def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
+def test_authorities_with_comments_that_are_not_ascii(directory):
     """Lists of authorities have such comments: they are skipped, and the certificates are trusted."""
     comment = "# Issuer: Főtanúsítvány\n".encode()
     (directory / "list.pem").write_bytes(comment + (directory / "ca.pem").read_bytes() + comment + b"\xff\n")
     context = load(directory, "tls_config: {ca_file: list.pem}").context
-    assert context is not None
     assert len(context.get_ca_certs()) == 1
     (directory / "list.pem").write_bytes(comment)
     with pytest.raises(ConfigError, match="no certificates in PEM format"):
@@ -112,8 +108,7 @@ def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
         ("{", "not valid YAML"),
     ],
 )
-def test_mistakes(directory: Path, text: str, words: str) -> None:
-    """Each is one sentence with the option, the file and the line, without a secret."""
+def test_mistakes(directory, text, words):
     with pytest.raises(ConfigError) as error:
         load(directory, text)
     assert words in str(error.value)
@@ -122,12 +117,12 @@ def test_mistakes(directory: Path, text: str, words: str) -> None:
         load_optional(str(directory / "client.yml"))
 
 
-def test_no_file_is_no_access() -> None:
+def test_no_file_is_no_access():
     """Without the option nothing is sent and the system's authorities are trusted."""
     assert load_optional(None) is None
 
 
-def test_prometheus_takes_the_same_keys(directory: Path) -> None:
+def test_prometheus_takes_the_same_keys(directory):
     """All keys that are documented are keys of a scrape configuration, which the real promtool checks."""
     keys = {
         "basic_auth": {"username": "prometheus", "password_file": "secret"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from uwsgi_headroom.config.parsers import parse_listen_address
@@ -30,7 +28,7 @@ from uwsgi_headroom.source import File, Tcp, Unix
         ("[::1]:1717", "::1:1717", Tcp("::1", 1717)),
     ],
 )
-def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
+def test_a_server_and_its_name(text, name, address):
     """A server's name comes before an equals sign, or from its socket's file or its host and port."""
     server = parse_server_argument(text, "--stats")
     assert (server.name, server.address) == (name, address)
@@ -48,10 +46,7 @@ def test_a_server_and_its_name(text: str, name: str, address: object) -> None:
         ("shop:1", "shop:1", Tcp("shop", 1), ""),
     ],
 )
-def test_a_relative_path_that_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str, address: object, pattern: str
-) -> None:
-    """A relative path needs no `./`, nor does a glob; an address stays an address, whatever files exist."""
+def test_a_relative_path_that_is_there(tmp_path, monkeypatch, text, name, address, pattern):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     for path in ("shop.stats", "run/shop.stats", "run/a:1", "shop:1"):
@@ -61,8 +56,7 @@ def test_a_relative_path_that_is_there(
 
 
 @pytest.mark.parametrize("text", ["shop", "run/none.stats", "*", "tpc://a*"])
-def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """The message lists the valid forms."""
+def test_what_is_neither_an_address_nor_there(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="use unix:///path"):
         parse_server_argument(text, "--stats")
@@ -81,6 +75,5 @@ def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytes
         (" host.internal:80 ", ("host.internal", 80)),
     ],
 )
-def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    """Each form of a listen address is accepted."""
+def test_addresses_to_listen_on(text, address):
     assert parse_listen_address(text, "--web.listen-address") == address

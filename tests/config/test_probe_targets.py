@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -39,8 +38,7 @@ def find(target: str, *patterns: str) -> Address | None:
         ("/run/uwsgi/größe.stats", Unix("/run/uwsgi/größe.stats")),
     ],
 )
-def test_allowed(target: str, address: Address) -> None:
-    """An address that a pattern allows; only a name is guarded."""
+def test_allowed(target, address):
     assert find(target) == address
 
 
@@ -139,8 +137,7 @@ def test_allowed(target: str, address: Address) -> None:
         "\ud800",
     ],
 )
-def test_refused(target: str) -> None:
-    """Everything that is not an allowed address in its one form."""
+def test_refused(target):
     assert find(target) is None
 
 
@@ -178,8 +175,7 @@ def test_refused(target: str) -> None:
         "/" + "a" * 200,
     ],
 )
-def test_patterns_that_are_refused(pattern: str) -> None:
-    """A pattern with an open end is a mistake, named with its place and the forms that are valid."""
+def test_patterns_that_are_refused(pattern):
     with pytest.raises(ConfigError, match=r"^headroom.yml:3: .* is not a pattern .*10\.0\.3\.\*:1717") as caught:
         parse_pattern(pattern, "headroom.yml:3")
     assert "\n" not in str(caught.value)
@@ -206,13 +202,12 @@ def test_patterns_that_are_refused(pattern: str) -> None:
         ("https://a.internal:443", "a.internal:443", False),
     ],
 )
-def test_wildcards(pattern: str, target: str, allowed: bool) -> None:
-    """`*` matches within one label, one number or one file name."""
+def test_wildcards(pattern, target, allowed):
     assert bool(find(target, pattern)) == allowed
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_numbers_mean_to_the_resolver_what_they_mean_to_the_pattern(number: int) -> None:
+def test_numbers_mean_to_the_resolver_what_they_mean_to_the_pattern(number):
     """The address that is connected to is the one that was compared."""
     text = socket.inet_ntoa(number.to_bytes(4, "big"))
     assert parse_target(f"{text}:1717") == Tcp(text, 1717)
@@ -221,7 +216,7 @@ def test_numbers_mean_to_the_resolver_what_they_mean_to_the_pattern(number: int)
 
 
 @given(st.text(alphabet="0123456789abcfxX.:-_*%@[]/\\ \0é", max_size=30))
-def test_no_text_is_a_number_to_the_resolver_alone(host: str) -> None:
+def test_no_text_is_a_number_to_the_resolver_alone(host):
     """A target whose host the resolver takes for an IP address is one of four decimal numbers, or has brackets."""
     address = parse_target(f"{host}:1717")
     if isinstance(address, Tcp) and address.is_guarded:
@@ -242,7 +237,7 @@ def test_no_text_is_a_number_to_the_resolver_alone(host: str) -> None:
         ("log:", None),
     ],
 )
-def test_the_key_of_the_file(tmp_path: Path, text: str, expected: ProbeConfig | None) -> None:
+def test_the_key_of_the_file(tmp_path, text, expected):
     """Off without the key; `true` is for configured servers alone."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
@@ -259,8 +254,7 @@ def test_the_key_of_the_file(tmp_path: Path, text: str, expected: ProbeConfig | 
         ("probe:\n  targets: {a: b}", "expected a list"),
     ],
 )
-def test_mistakes_in_the_file(tmp_path: Path, text: str, message: str) -> None:
-    """Each is named with its line."""
+def test_mistakes_in_the_file(tmp_path, text, message):
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

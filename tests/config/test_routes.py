@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from tests.support.exporter import exporter, run
 from tests.support.real_uwsgi import free_port, wait_until
 from uwsgi_headroom.config import yaml_file
@@ -39,7 +37,7 @@ from uwsgi_headroom.routes.shape import MOST_TEMPLATES
         ("/" + "/".join("abcdefghi"), None),
     ],
 )
-def test_a_template_is_a_path(text: str, expected: str | None) -> None:
+def test_a_template_is_a_path(text, expected):
     """A segment is literal, or a name in braces; anything else is refused with its text."""
     if expected is not None:
         assert parse_templates([(text, "--route-template")]) == (expected,)
@@ -49,7 +47,7 @@ def test_a_template_is_a_path(text: str, expected: str | None) -> None:
     assert str(caught.value).startswith(f"--route-template: {text!r}")
 
 
-def test_templates_are_few_and_different() -> None:
+def test_templates_are_few_and_different():
     """Each may be a time series for each method."""
     texts = [f"/t{number}" for number in range(MOST_TEMPLATES + 1)]
     assert len(parse_templates([(text, "x") for text in texts[:-1]])) == MOST_TEMPLATES
@@ -58,17 +56,13 @@ def test_templates_are_few_and_different() -> None:
             parse_templates([(text, "x") for text in wrong])
 
 
-def test_off_unless_set() -> None:
-    """Nothing of a request is looked at by default."""
+def test_off_unless_a_flag_or_a_variable_says_so():
+    """The switch may have a value; templates are separated by spaces in the environment."""
     assert (DEFAULT_SETTINGS.routes, resolved().settings.routes, resolved().routes_beyond_loopback) == (
         False,
         False,
         False,
     )
-
-
-def test_flags_and_variables() -> None:
-    """The switch may have a value; templates are separated by spaces in the environment."""
     assert resolved("--routes").settings.routes
     assert not resolved("--routes", "false", ROUTES="true").settings.routes
     assert resolved(ROUTE_TEMPLATE="/a/{b} /c").settings.route_templates == ("/a/{b}", "/c")
@@ -88,8 +82,7 @@ def test_flags_and_variables() -> None:
         ("routes: {enabled: false, beyond_loopback: true}", (False, (), True)),
     ],
 )
-def test_the_file(tmp_path: Path, text: str, expected: tuple[bool, tuple[str, ...], bool]) -> None:
-    """`routes` is true, or has keys of its own."""
+def test_the_file(tmp_path, text, expected):
     path = tmp_path / "config.yml"
     path.write_text(text)
     config = yaml_file.load_file(path)
@@ -106,8 +99,7 @@ def test_the_file(tmp_path: Path, text: str, expected: tuple[bool, tuple[str, ..
         ("routes:\n  templates: [/x, /x]", ":2: the template '/x' is set twice"),
     ],
 )
-def test_mistakes_in_the_file_have_a_line(tmp_path: Path, text: str, words: str) -> None:
-    """A mistake is refused with its line and what is expected."""
+def test_mistakes_in_the_file_have_a_line(tmp_path, text, words):
     path = tmp_path / "config.yml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -116,7 +108,7 @@ def test_mistakes_in_the_file_have_a_line(tmp_path: Path, text: str, words: str)
 
 
 @pytest.mark.integration
-def test_beyond_loopback_only_with_the_override() -> None:
+def test_beyond_loopback_only_with_the_override():
     """Other machines could read the routes without a login, so the exporter does not start, and says what to do."""
     address = f"0.0.0.0:{free_port()}"
     arguments = ("--stats", "file:///nowhere", "--routes", "--web.listen-address", address)

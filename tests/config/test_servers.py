@@ -1,15 +1,21 @@
-"""Default names of servers depend only on their addresses and on the configuration."""
+"""Servers of the configuration: their names, and how many are expected."""
 
 from __future__ import annotations
 
 import fnmatch
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uwsgi_headroom.arguments.commands import SETTING_FLAGS
+from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config import defaults, precedence
 from uwsgi_headroom.config.servers import GlobNames, address_name, default_name
-from uwsgi_headroom.source import Address, Http, Tcp, Unix
+from uwsgi_headroom.config.settings import Config
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source import Http, Tcp, Unix
 
 
 @pytest.mark.parametrize(
@@ -32,7 +38,7 @@ from uwsgi_headroom.source import Address, Http, Tcp, Unix
         (["/run/*/*.a", "/run/*/*/b"], "/run/x/shop.a", "x/shop.a"),
     ],
 )
-def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str) -> None:
+def test_what_the_patterns_leave_open(patterns, path, name):
     """The directory and the ending that all patterns share are left out."""
     assert GlobNames(patterns, []).name(path) == name
 
@@ -46,7 +52,7 @@ def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str)
         (["shop", "/run/shop.stats", "/run/shop.stats#2"], "/run/shop.stats#3"),
     ],
 )
-def test_a_name_that_the_configuration_gives_to_another(given: list[str], name: str) -> None:
+def test_a_name_that_the_configuration_gives_to_another(given, name):
     """If a configured server has the short name, the path is the name."""
     assert GlobNames(["/run/*.stats"], given).name("/run/shop.stats") == name
 
@@ -56,8 +62,7 @@ _PATHS = st.lists(st.lists(_PARTS, min_size=1, max_size=3).map(lambda parts: "/"
 
 
 @given(_PATHS, st.lists(st.sampled_from(["/*", "/a*", "/*.b", "/a/*", "/*/b", "/*/*.b", "/*/*/*"]), min_size=1))
-def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> None:
-    """Every match of the patterns has a unique name that is valid in a label."""
+def test_no_two_paths_have_one_name(paths, patterns):
     names = GlobNames(patterns, [])
     matched = {path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)}
     written = {names.name(path).encode() for path in matched}
@@ -74,15 +79,18 @@ def test_no_two_paths_have_one_name(paths: list[str], patterns: list[str]) -> No
         (Unix("/run/caf\udce9/shop.stats"), "/run/caf\\udce9/shop.stats"),
     ],
 )
-def test_a_server_that_was_found_without_a_pattern(address: Address, name: str) -> None:
-    """The server is named after its address, whichever others were found."""
+def test_a_server_that_was_found_without_a_pattern(address, name):
     assert address_name(address) == name
 
 
-def test_names_that_are_written_alike() -> None:
-    """Two paths with the same text, because a byte that is not UTF-8 is escaped, are two servers."""
+def test_names_that_are_written_alike_are_two():
+    """No name has a character that a terminal obeys."""
     alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
     assert len({address_name(address) for address in alike}) == 2
+    names = GlobNames(["/run/*.stats"])
+    assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
+    assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
+    assert default_name(Unix("/run/a\x1bb.stats")) == "a\\x1bb"
 
 
 @pytest.mark.parametrize(
@@ -100,16 +108,57 @@ def test_names_that_are_written_alike() -> None:
         (["/run/uwsgi/*.stats"], "a\\\\b", None),
     ],
 )
-def test_the_path_of_a_name(patterns: list[str], name: str, path: str | None) -> None:
-    """A name leads back to the only path that has it, if a glob can find that path."""
+def test_the_path_of_a_name(patterns, name, path):
     names = GlobNames(patterns)
     assert names.path(name, patterns[0]) == path
     assert path is None or names.name(path) == name
 
 
-def test_no_name_has_a_character_that_a_terminal_obeys() -> None:
-    """/metrics, logs and pages show names; two paths that differ in such a character keep different names."""
-    names = GlobNames(["/run/*.stats"])
-    assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
-    assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
-    assert default_name(Unix("/run/a\x1bb.stats")) == "a\\x1bb"
+def loaded(tmp_path: Path, servers: str, sampling: str = "{}") -> Config:
+    file = tmp_path / "headroom.yml"
+    file.write_text(f"servers:\n{servers}\nsampling: {sampling}\n")
+    parser = Parser(flags=SETTING_FLAGS)
+    return precedence.resolve_config(parser.parse_args(["--config", str(file)]), {})
+
+
+def refusal(tmp_path: Path, servers: str, sampling: str = "{}") -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, servers, sampling)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("expect", "names", "number"),
+    [("[shop, blog]", ("shop", "blog"), 0), ("shop", ("shop",), 0), ("3", (), 3), ("[shop, shop]", ("shop",), 0)],
+)
+def test_names_or_a_number(tmp_path, expect, names, number):
+    """A pattern takes either; a single name needs no list."""
+    (server,) = loaded(tmp_path, f"  - {{stats: '/run/*.stats', expect: {expect}}}").servers
+    assert (server.expect_names, server.expect_number) == (names, number)
+
+
+@pytest.mark.parametrize(
+    ("server", "part"),
+    [
+        ("{stats: '/run/*.stats', expect: 0}", "expected a number from 1"),
+        ("{stats: '/run/*.stats', expect: 100000}", "expected a number from 1"),
+        ("{stats: '/run/*.stats', expect: {shop: 1}}", "expected a list"),
+        ("{stats: '/run/*.stats', expect: [a/b]}", "no socket that /run/*.stats matches is named 'a/b'"),
+        ("{stats: '/run/shop*.stats', expect: [blog]}", "no socket that /run/shop*.stats matches is named 'blog'"),
+        ("{stats: '/run/shop.stats', expect: 1}", "expect belongs to a pattern"),
+    ],
+)
+def test_mistakes(tmp_path, server, part):
+    message = refusal(tmp_path, f"  - {server}")
+    assert part in message
+    assert "headroom.yml:2" in message
+
+
+def test_names_and_the_most_servers_of_patterns(tmp_path):
+    two = "  - {{stats: '/run/a/*.stats', expect: [{}]}}\n  - /run/b/*.stats"
+    assert loaded(tmp_path, two.format("a/shop")).servers[0].expect_names == ("a/shop",)
+    assert "named 'shop'" in refusal(tmp_path, two.format("shop"))
+    assert loaded(tmp_path, "  - /run/*.stats").settings.max_servers == defaults.MOST_SERVERS
+    assert loaded(tmp_path, "  - /run/*.stats", "{max_servers: 1000}").settings.max_servers == 1000
+    for wrong in ("0", "10001", "many"):
+        assert "expected a number from 1 to 10000" in refusal(tmp_path, "  - /run/*.stats", f"{{max_servers: {wrong}}}")

@@ -1,22 +1,23 @@
-"""The rows of the settings: each has its flag, its variable, its key, its default and its place in the documents."""
+"""Settings from flags, variables and the file: each has its row, and the order is fixed."""
 
 from __future__ import annotations
 
+import argparse
 import operator
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.config.test_precedence import resolved
 from tools.environments import ROOT
 from uwsgi_headroom.arguments.commands import SETTING_FLAGS
 from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.servers import ServerConfig
-from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, SettingRow, Settings
+from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, Settings
 from uwsgi_headroom.config.yaml_file import load_file
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Unix
 
 
@@ -53,8 +54,7 @@ SAMPLES = {
 }
 
 
-def test_every_flag_has_its_variable(tmp_path: Path) -> None:
-    """Each flag of the parser has an environment variable, named in its help, that does the same."""
+def test_every_setting_has_a_row_a_variable_and_a_default(tmp_path):
     path = tmp_path / "headroom.yml"
     path.write_text("log: {level: error}\n")
     assert set(vars(parser().parse_args([]))) == set(SAMPLES)
@@ -66,6 +66,16 @@ def test_every_flag_has_its_variable(tmp_path: Path) -> None:
         assert flag.names[0].lstrip("-").replace(".", "_").replace("-", "_") == flag.name
         assert look(resolved(**{name: value})) == expected
         assert look(resolved(flag.names[0], value)) == expected
+    ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
+    watching = {f"settings.{field.name}" for field in fields(Settings)}
+    rows = [setting.field for setting in SETTINGS if setting.field]
+    assert sorted(rows) == sorted(ours | watching)
+    servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
+    assert servers <= {field.name for field in fields(ServerConfig)}
+    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
+    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
+    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
+    assert resolved() == Config()
 
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
@@ -87,8 +97,7 @@ def get(config: Config, field: str) -> object:
 
 
 @pytest.mark.parametrize("setting", FLAGS, ids=lambda setting: setting.name)
-def test_the_default_of_the_documents_is_the_default(setting: SettingRow) -> None:
-    """Documents and help show the values that hold without the flag."""
+def test_the_default_of_the_documents_is_the_default(setting):
     shown = [(text, "docs") for text in re.findall("`([^`]+)`", setting.default)]
     if not setting.field:
         return
@@ -100,18 +109,7 @@ def test_the_default_of_the_documents_is_the_default(setting: SettingRow) -> Non
     assert value == get(Config(), setting.field)
 
 
-def test_every_field_has_a_row() -> None:
-    """A setting without a row could be given nowhere. The servers, and the targets of probes, are no plain values."""
-    ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
-    watching = {f"settings.{field.name}" for field in fields(Settings)}
-    rows = [setting.field for setting in SETTINGS if setting.field]
-    assert sorted(rows) == sorted(ours | watching)
-    servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
-    assert servers <= {field.name for field in fields(ServerConfig)}
-
-
-def test_the_file_of_the_documents_shows_every_key(tmp_path: Path) -> None:
-    """It is read, and has every key of the file and of a server."""
+def test_the_file_of_the_documents_shows_every_key(tmp_path):
     text = next(block for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL) if "servers:" in block)
     path = tmp_path / "headroom.yml"
     path.write_text(text)
@@ -123,3 +121,141 @@ def test_the_file_of_the_documents_shows_every_key(tmp_path: Path) -> None:
         assert not setting.key or (key in shown[section] if key else section in shown), setting.key
     servers = {key for server in shown["servers"] for key in server}
     assert servers == {setting.key for setting in SERVER_SETTINGS}
+
+
+# The variables that Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
+SERVICES = [
+    "SERVICE_HOST",
+    "SERVICE_PORT",
+    "SERVICE_PORT_WINDOW",
+    "PORT",
+    "PORT_9238_TCP",
+    "PORT_9238_TCP_PROTO",
+    "PORT_9238_TCP_PORT",
+    "PORT_9238_TCP_ADDR",
+    "STATS_PORT",
+    "STATS_SERVICE_HOST",
+    "LOG_LEVEL_PORT",
+    "LOG_LEVEL_SERVICE_PORT",
+    "LOG_LEVEL_PORT_80_TCP",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("STAT", "STATS"),
+        ("stats", "STATS"),
+        ("WINDOWS", "WINDOW"),
+        ("LISTEN_ADDRESS", "WEB_LISTEN_ADDRESS"),
+        ("LOGLEVEL", "LOG_LEVEL"),
+        ("SAMPLE_PER_SECOND", "SAMPLES_PER_SECOND"),
+        ("CPU_RESIDENCE", "CPU_RESIDENCY"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_right_one(name, meant):
+    with pytest.raises(ConfigError) as caught:
+        precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
+    assert str(caught.value) == (
+        f"unknown environment variable UWSGI_HEADROOM_{name}; did you mean UWSGI_HEADROOM_{meant}?"
+    )
+
+
+@pytest.mark.parametrize("name", [*SERVICES, "VERSION", "IMAGE", "CONFIG_DIR"])
+def test_names_of_orchestration_stop_nothing(name):
+    """Such variables change no setting, and are listed for the log."""
+    environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
+    assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
+    assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]
+
+
+def _nothing_given() -> argparse.Namespace:
+    return Parser(flags=SETTING_FLAGS).parse_args([])
+
+
+def resolved(*arguments: str, **environment: str) -> Config:
+    parser = Parser(flags=SETTING_FLAGS)
+    named = {f"UWSGI_HEADROOM_{name}": value for name, value in environment.items()}
+    return precedence.resolve_config(parser.parse_args(arguments), named)
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolved(*arguments, **environment)
+    return str(caught.value)
+
+
+def test_flags_go_before_variables_and_those_before_the_file(tmp_path):
+    """Servers of the file and of flags add up."""
+    path = tmp_path / "headroom.yml"
+    path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
+    given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
+    assert (given.log_level, given.listen, given.log_format) == ("debug", (("", 2),), "json")
+    given = resolved(CONFIG=str(path), LOG_LEVEL="warning")
+    assert (given.log_level, given.listen, given.log_format) == ("warning", (("", 1),), "json")
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers: [a=/a]\n")
+    given = resolved("--config", str(path), "--stats", "b=/b", "--stats", "/run/*.stats", STATS="c=/c")
+    assert [server.name or server.pattern for server in given.servers] == ["a", "b", "/run/*.stats"]
+    given = resolved("--config", str(path), STATS="b=/b  c=/c")
+    assert [server.name for server in given.servers] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where", "advice"),
+    [
+        (("--stats", "shop"), "--stats", "tcp://host:port"),
+        (("--stats", ""), "--stats", "tcp://host:port"),
+        (("--stats", "shop="), "--stats", "tcp://host:port"),
+        (("--stats", "shop=/run/*.stats"), "--stats", "is a glob"),
+        (("--web.listen-address", "9238"), "--web.listen-address", "host:port"),
+        (("--web.listen-address", "a:b"), "--web.listen-address", "host:port"),
+        (("--web.listen-address", "::1:80"), "--web.listen-address", "host:port"),
+        (("--web.listen-address", "h:65536"), "--web.listen-address", "host:port"),
+        (("--log.level", "loud"), "--log.level", "debug, info, warning, error"),
+        (("--log.format", "xml"), "--log.format", "logfmt, json"),
+        (("--config", "/nowhere.yml"), "/nowhere.yml", "No such file"),
+    ],
+)
+def test_a_mistake_names_its_flag(arguments, where, advice):
+    message = refusal(*arguments)
+    assert message.startswith(f"{where}: ")
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("LOG_FORMAT", "x")]
+)
+def test_a_mistake_names_its_variable(name, value):
+    assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
+
+
+def test_two_servers_of_one_name(tmp_path):
+    """They are refused with both origins and how to name them, also one of the file and one of a flag."""
+    message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
+    assert "'stats'" in message
+    assert "NAME=unix:///b/stats" in message
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers:\n  - a=/a\n  - b=/b\n  - a=/c\n")
+    message = refusal("--config", str(path))
+    assert message.startswith(f"{path}:4: ")
+    assert f"{path}:2" in message
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers: [a=/a]\n")
+    message = refusal("--config", str(path), "--stats", "a=/b")
+    assert message.startswith("--stats: ")
+    assert f"{path}:1" in message
+    assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
+
+
+def test_two_names_of_one_address(tmp_path):
+    """It would be read twice: refused with both origins, in any notation. A file may have several names."""
+    message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
+    assert "unix:///run/shop.stats" in message
+    assert "'a'" in message
+    path = tmp_path / "headroom.yml"
+    path.write_text("servers:\n  - a=127.0.0.1:1717\n  - b=/b\n")
+    message = refusal("--config", str(path), "--stats", "c=tcp://127.0.0.1:1717")
+    assert message.startswith("--stats: ")
+    assert f"{path}:2" in message
+    assert len(resolved("--stats", "a=file:///a.json", "--stats", "b=file:///a.json").servers) == 2

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.config.test_precedence import refusal, resolved
+from tests.config.test_settings import refusal, resolved
 from uwsgi_headroom.config.slo import Slo, parse_objective, parse_slo, parse_threshold
 from uwsgi_headroom.errors import ConfigError
 
@@ -21,7 +19,7 @@ from uwsgi_headroom.errors import ConfigError
         ("0.4s:.9", 0.4, 0.9),
     ],
 )
-def test_an_objective(text: str, threshold: float, objective: float) -> None:
+def test_an_objective(text, threshold, objective):
     """A response time with its unit, and a share of requests as a percentage or a fraction."""
     assert parse_slo(text, "--slo") == Slo(threshold, objective, "--slo")
 
@@ -30,7 +28,7 @@ def test_an_objective(text: str, threshold: float, objective: float) -> None:
     "text",
     ["1", "s", "1h", "0s", "-1s", "1.s", "1e3ms", "61s", "1.1m", "nan", "\N{ARABIC-INDIC DIGIT ONE}s", "", "1s2"],
 )
-def test_a_threshold_that_is_none(text: str) -> None:
+def test_a_threshold_that_is_none(text):
     """The message has the place, the text and an example."""
     with pytest.raises(ConfigError) as caught:
         parse_threshold(text, "here")
@@ -39,25 +37,27 @@ def test_a_threshold_that_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "%", "49%", "0.1", "100%", "1", "99", "-99%", "nan", "inf", "99 percent", "nan%"])
-def test_an_objective_that_is_none(text: str) -> None:
+def test_an_objective_that_is_none(text):
     """From half of the requests on, but not all."""
     with pytest.raises(ConfigError, match=r"^here: .* is not an objective; .* from 50% to 99.5%, such as 99%$"):
         parse_objective(text, "here")
 
 
 @pytest.mark.parametrize("text", ["99.6%", "99.9%", "0.999", "0.99999999"])
-def test_an_objective_too_high_for_samples(text: str) -> None:
+def test_an_objective_too_high_for_samples(text):
     """Above 99.5 %, the error of the estimate decides."""
     with pytest.raises(ConfigError) as caught:
         parse_objective(text, "here")
     assert str(caught.value) == f"here: an objective of {text} cannot be judged from samples; the highest is 99.5%"
 
 
-def test_flag_and_variable() -> None:
-    """The flag overrides its variable."""
+def test_flag_and_variable():
+    """The flag goes first. The shortest threshold is two times between samples."""
     assert resolved().settings.slo is None
     assert resolved(SLO="2s:95%").settings.slo == Slo(2.0, 0.95, "UWSGI_HEADROOM_SLO")
     assert resolved("--slo", "1s:99%", SLO="2s:95%").settings.slo == Slo(1.0, 0.99, "--slo")
+    assert resolved("--slo", "400ms:99%").settings.slo == Slo(0.4, 0.99, "--slo")
+    assert resolved("--slo", "667ms:99%", "--samples-per-second", "3").settings.slo
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,11 @@ def test_flag_and_variable() -> None:
         (("--slo", "1s:99%:5m"), {}, "--slo: '99%:5m' is not an objective"),
     ],
 )
-def test_the_message_names_the_place(arguments: tuple[str, ...], environment: dict[str, str], start: str) -> None:
-    """Flag or variable."""
+def test_the_message_names_the_place(arguments, environment, start):
     assert refusal(*arguments, **environment).startswith(start)
 
 
-def test_in_the_file(tmp_path: Path) -> None:
+def test_in_the_file(tmp_path):
     """A server's own objective goes before that of all servers."""
     path = tmp_path / "headroom.yml"
     path.write_text("servers:\n  - stats: /a\n    slo: {threshold: 800ms, objective: 99%}\n  - stats: /b\n")
@@ -97,8 +96,7 @@ def test_in_the_file(tmp_path: Path) -> None:
         ("{threshold: 100ms, objective: 99%}", "a threshold of 100ms cannot be judged with 5 samples per second"),
     ],
 )
-def test_mistakes_in_the_file(tmp_path: Path, slo: str, message: str) -> None:
-    """The message has the line, and what is wrong in it."""
+def test_mistakes_in_the_file(tmp_path, slo, message):
     path = tmp_path / "headroom.yml"
     path.write_text(f"servers:\n  - stats: /a\n    slo: {slo}\n")
     refused = refusal("--config", str(path))
@@ -115,16 +113,10 @@ def test_mistakes_in_the_file(tmp_path: Path, slo: str, message: str) -> None:
         ("600ms:99%", "3", "667ms"),
     ],
 )
-def test_a_threshold_too_short_for_the_samples(slo: str, samples: str, least: str) -> None:
+def test_a_threshold_too_short_for_the_samples(slo, samples, least):
     """Below two times between samples, these do not show how many requests are slower."""
     message = refusal("--slo", slo, "--samples-per-second", samples)
     assert message.startswith(
         f"--slo: a threshold of {slo.partition(':')[0].replace('1.9s', '1900ms')} cannot be judged"
     )
     assert f"the least is {least}, two times between samples" in message
-
-
-def test_the_shortest_threshold() -> None:
-    """Exactly two times between samples is enough."""
-    assert resolved("--slo", "400ms:99%").settings.slo == Slo(0.4, 0.99, "--slo")
-    assert resolved("--slo", "667ms:99%", "--samples-per-second", "3").settings.slo

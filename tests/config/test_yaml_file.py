@@ -18,7 +18,7 @@ from uwsgi_headroom.source import Http, Unix
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "headroom.yml"
 
 
@@ -33,8 +33,7 @@ def refusal(path: Path, text: str | bytes) -> str:
     return str(caught.value)
 
 
-def test_everything_there_is(path: Path) -> None:
-    """Every key is read."""
+def test_everything_there_is(path):
     read = loaded(
         path,
         """
@@ -63,12 +62,7 @@ log:
         300.0,
     )
     assert (globbed.address, globbed.pattern, globbed.timeout) == (None, "/run/uwsgi/*.stats", 1.0)
-    assert (api.name, api.address, api.timeout, api.size_cap) == (
-        "api",
-        Http("::1", 1717),
-        TIMEOUT_SECONDS,
-        SIZE_CAP,
-    )
+    assert (api.name, api.address, api.timeout, api.size_cap) == ("api", Http("::1", 1717), TIMEOUT_SECONDS, SIZE_CAP)
     assert read.listen == (("127.0.0.1", 9238), ("::1", 9238), ("", 9239))
     assert (read.log_level, read.log_format) == ("debug", "json")
 
@@ -76,8 +70,7 @@ log:
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# nothing\n", "---\n", "null\n", "{}\n", "servers:\nweb:\nlog:\n", "\ufeff"]
 )
-def test_a_file_that_says_nothing(path: Path, text: str) -> None:
-    """An empty configuration leaves the defaults: one address, on loopback."""
+def test_a_file_that_says_nothing(path, text):
     read = loaded(path, text)
     assert read == Config()
     assert read.listen == (("127.0.0.1", 9238),)
@@ -137,8 +130,7 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("routes:\n  templates:\n    - /a\n    - /b\n    - /a\n", 5, "is set twice"),
     ],
 )
-def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
-    """A mistake is reported with the file, the line and the expected value."""
+def test_a_mistake_is_reported_with_its_line(path, text, line, advice):
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: ")
     assert advice in message
@@ -162,21 +154,18 @@ def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, a
         (b"#" * 5000 + b"\nlog: \xff\n", 2),
     ],
 )
-def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str | bytes, line: int) -> None:
-    """A file that is not YAML is reported as such, with the line of the error, in one line."""
+def test_invalid_yaml_is_reported_with_its_line(path, text, line):
     message = refusal(path, text)
     assert message.startswith(f"{path}:{line}: not valid YAML: ")
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])
-def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
-    """Binary files are refused like any other mistake."""
+def test_bytes_that_are_no_text(path, body):
     assert refusal(path, body).startswith(str(path))
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """A missing file, and a directory, are reported by name."""
+def test_a_file_that_cannot_be_read(tmp_path):
     endless = Path("/dev/zero"), "larger than a megabyte"
     for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory"), endless):
         with pytest.raises(ConfigError) as caught:
@@ -184,9 +173,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: {why}")
 
 
-def test_relative_paths(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """They lie beside the file that names them, wherever the program runs; those of a pipe, which lies nowhere, in the
-    working directory. Absolute paths, abstract names and addresses of the network stay as they are."""
+def test_relative_paths(path, monkeypatch, tmp_path_factory):
+    """They lie beside the file that names them, wherever the program runs."""
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     here = path.parent
     (here / "bare.stats").touch()
@@ -207,18 +195,17 @@ web: {config_file: tls/web.yml}
         assert yaml_file.load_file(Path(f"/dev/fd/{reading}")).history == "h.sqlite"
 
 
-def test_values_are_texts_as_they_stand(path: Path) -> None:
-    """A name that YAML would convert to another type stays as written."""
+def test_values_are_texts_as_they_stand(path):
+    """Whatever YAML would make of them; a tag builds no object."""
     read = loaded(
         path, "servers:\n  - {name: 007, stats: /a}\n  - {name: yes, stats: /b}\n  - {name: 1e3, stats: /c}\n"
     )
     assert [server.name for server in read.servers] == ["007", "yes", "1e3"]
-
-
-def test_a_path_may_hold_what_a_flag_may_not(path: Path) -> None:
-    """A name in a file may be any text, including spaces and other scripts."""
     read = loaded(path, "servers:\n  - name: 店 shop\n    stats: /run/my shop.stats\n")
     assert (read.servers[0].name, read.servers[0].address) == ("店 shop", Unix("/run/my shop.stats"))
+    read = loaded(path, f"servers: !!python/object/apply:os.mkdir ['{path}.made']\n")
+    assert [str(server.address) for server in read.servers] == [f"unix://{path}.made"]
+    assert not os.path.exists(f"{path}.made")
 
 
 _YAML = st.recursive(
@@ -237,14 +224,6 @@ _YAML = st.recursive(
 
 @given(_YAML | st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_anything(path: Path, text: str) -> None:
-    """Any file is either read or refused with ConfigError."""
+def test_anything(path, text):
     with contextlib.suppress(ConfigError):
         loaded(path, text.encode("utf-8", "surrogatepass"))
-
-
-def test_nothing_is_run(path: Path) -> None:
-    """A tag that would build an object builds none: values are plain text."""
-    read = loaded(path, f"servers: !!python/object/apply:os.mkdir ['{path}.made']\n")
-    assert [str(server.address) for server in read.servers] == [f"unix://{path}.made"]
-    assert not os.path.exists(f"{path}.made")

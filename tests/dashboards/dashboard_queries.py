@@ -28,7 +28,6 @@ class Query:
 
 
 def board(name: str) -> dict[str, Any]:
-    """A dashboard's JSON."""
     document: dict[str, Any] = json.loads((OUT / f"{name}.json").read_text())
     return document
 
@@ -54,7 +53,7 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
     for variable in document["templating"]["list"]:
         if variable["type"] == "query":
             text = substituted(variable["query"]["query"], known)
-            series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+            series, label = re.fullmatch(r"label_values\((.*),\s*(\w+)\)", text, re.DOTALL).groups()
             yield Query(f"{name}: variable {variable['name']}", "values", series, step, label)
     for annotation in document["annotations"]["list"]:
         yield Query(f"{name}: mark {annotation['name']}", "range", substituted(annotation["expr"], known), step)

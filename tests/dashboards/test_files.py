@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,12 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foun
 
 
 def run(*arguments: str) -> int:
-    """Runs `python3 -m dashboards`; returns its status."""
     from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
 
     return main(list(arguments))
 
 
-def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` says which file differs."""
+def test_drift_is_named(tmp_path, capsys):
     assert run("--out", str(tmp_path)) == 0
     assert run("--check", "--out", str(tmp_path)) == 0
     (tmp_path / "fleet.json").write_text("{}")
@@ -28,8 +25,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
 
 
-def test_colours_change_where_alerts_do() -> None:
-    """Each threshold that an alert has is in its rule."""
+def test_colours_change_where_alerts_do():
     from dashboards import signal  # noqa: PLC0415  (as above)
 
     rules = (promtool.RULES / "alerts.yaml").read_text() + (promtool.RULES / "recording.yaml").read_text()

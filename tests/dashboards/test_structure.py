@@ -24,7 +24,7 @@ KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline",
 
 
 @pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
+def name(request):
     value: str = request.param
     return value
 
@@ -40,25 +40,65 @@ def variables(name: str) -> dict[str, dict[str, Any]]:
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
-def test_there_is_no_other_file() -> None:
-    """A renamed dashboard leaves no old file behind. Beside them is only what kustomize reads them by."""
+def test_there_is_no_other_file():
     expected = sorted([*(f"{name}.json" for name in NAMES), "kustomization.yaml"])
     assert sorted(path.name for path in OUT.iterdir()) == expected
 
 
-def test_grafana_9_can_load_it(name: str) -> None:
-    """A dashboard has the old schema and old panels, the uid that links use, and no id, which Grafana assigns."""
+def test_all_is_never_passed_to_one_server():
+    for name in ("fleet", "capacity"):
+        for link in board(name)["links"]:
+            one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
+            assert link["includeVars"] is not one
+
+
+def test_labels_and_pages_as_newer_grafanas_take_them():
+    by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
+    assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
+    assert by_type["state-timeline"]["perPage"] == 0
+
+
+def test_the_heat_map_ends_at_all_threads():
+    (expression,) = [
+        target["expr"]
+        for panel in panels(board("server"))
+        if panel["title"] == "How often how full"
+        for target in panel["targets"]
+    ]
+    assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
+
+
+def test_alerts_lead_to_dashboards_that_there_are():
+    line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    assert line, "no such line"
+    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+    done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
+    alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
+    urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
+    assert len(urls) == len([rule for rule in alerts if "runbook_url" in rule["annotations"]])
+    for url in urls:
+        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]
+        assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
+
+
+def test_every_grafana_from_9_on_can_load_it(name):
+    """The old schema and panels, the uid that links use, no id."""
     document = board(name)
     assert document["uid"] == UIDS[name]
     assert document["schemaVersion"] == OLD_ENOUGH
     assert document.get("id") is None
     assert {panel["type"] for panel in document["panels"]} <= KINDS
     assert document["graphTooltip"] == 1, "no shared crosshair"
+    for panel in panels(board(name)):
+        for override in panel["fieldConfig"]["overrides"]:
+            values = {value["id"]: value["value"] for value in override["properties"]}
+            assert ("custom.displayMode" in values) is ("custom.cellOptions" in values), panel["title"]
+            if "custom.displayMode" in values:
+                assert values["custom.cellOptions"]["type"] == CELLS[values["custom.displayMode"]], panel["title"]
 
 
-def test_every_panel_says_what_it_is(name: str) -> None:
-    """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
-    shows the part of its description that says why. The values of lines across a graph stand in its description."""
+def test_every_panel_says_what_it_is(name):
+    """A panel has a title, a unit and a description; no two have the same title or number."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
@@ -74,8 +114,8 @@ def test_every_panel_says_what_it_is(name: str) -> None:
     assert len({panel["id"] for panel in every}) == len(every)
 
 
-def test_panels_do_not_overlap(name: str) -> None:
-    """Each panel has its own place within the 24 columns."""
+def test_panels_are_drawn_as_people_read_them(name):
+    """No overlaps, kept columns, shown thresholds, units in words."""
     taken: dict[tuple[int, int], str] = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
@@ -83,9 +123,25 @@ def test_panels_do_not_overlap(name: str) -> None:
         for x in range(at.get("x", 0), at.get("x", 0) + at["w"]):
             for y in range(at.get("y", 0), at.get("y", 0) + at["h"]):
                 assert taken.setdefault((x, y), panel["title"]) == panel["title"]
+    for panel in panels(board(name)):
+        if panel["type"] in ("table", "barchart"):
+            for target in panel["targets"]:
+                kept = re.search(r"\bby \(|\)\[\$__range:|^1 / count\(|^topk\(16, sum by", target["expr"])
+                assert kept, (panel["title"], target["refId"])
+    for panel in panels(board(name)):
+        for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
+            values = {value["id"]: value["value"] for value in override["properties"]}
+            words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
+            if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
+                assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
+    units = {
+        node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
+    }
+    assert units
+    assert units.isdisjoint({"cps", "cpm"})
 
 
-def test_no_data_source_is_written_in(name: str) -> None:
+def test_no_data_source_is_written_in(name):
     """Every query uses the data source of the variable: a Prometheus, and at first the default one."""
     document = board(name)
     datasources = [node["datasource"] for node in below(document) if isinstance(node, dict) and "datasource" in node]
@@ -99,24 +155,23 @@ def test_no_data_source_is_written_in(name: str) -> None:
     assert variables(name)["datasource"]["current"]["value"] == "default"
 
 
-def test_variables_are_the_same_everywhere(name: str) -> None:
-    """Dashboards have a data source, a free service label and the labels of a server, in the order of narrowing."""
+def test_variables_are_the_same_everywhere(name):
+    """Queries use only those, and all of them. Only the capacity review needs rules."""
     names = list(variables(name))
     assert names[:6] == ["datasource", "service_label", "service", "job", "instance", "server"]
     assert variables(name)["service_label"]["current"]["value"] == "server"
     many = name in ("fleet", "capacity")
     for variable in ("job", "instance", "server"):
         assert variables(name)[variable]["includeAll"] is many
-
-
-def test_every_query_knows_its_variables(name: str) -> None:
-    """Queries use only variables that Grafana or the dashboard defines, and use all of the dashboard's variables."""
     own = {variable: f"the_{variable}" for variable in variables(name)}
     text = " ".join(query.expression for query in queries(name, {**own, "__from": "0"}, 3600))
     assert [variable for variable in own if variable != "datasource" and f"the_{variable}" not in text] == []
+    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
+    recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
+    assert bool(recorded) is (name == "capacity")
 
 
-def test_every_metric_exists(name: str) -> None:
+def test_every_metric_exists(name):
     """The exporter exports each metric (docs/metrics.md is tested against the exporter), or a rule records it."""
     known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
     for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
@@ -132,32 +187,15 @@ def test_every_metric_exists(name: str) -> None:
             assert re.sub("_(bucket|count)$", "", metric) in known, query.where
 
 
-def test_only_the_capacity_review_needs_rules(name: str) -> None:
-    """The other dashboards work without this project's rules."""
-    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
-    recorded = [query.where for query in queries(name, own, 3600) if ":uwsgi_" in query.expression]
-    assert bool(recorded) is (name == "capacity")
-
-
-def test_tables_keep_their_columns(name: str) -> None:
-    """Queries of tables name the labels to keep, so that no label that Prometheus adds becomes a column."""
-    for panel in panels(board(name)):
-        if panel["type"] in ("table", "barchart"):
-            for target in panel["targets"]:
-                kept = re.search(r"\bby \(|\)\[\$__range:|^1 / count\(|^topk\(16, sum by", target["expr"])
-                assert kept, (panel["title"], target["refId"])
-
-
 def _links(document: dict[str, Any]) -> list[str]:
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
 
-def test_links_lead_somewhere(name: str) -> None:
-    """Links lead to existing dashboards, with variables that these have, and to each of the other dashboards."""
+def test_links_lead_somewhere(name):
     by_uid = {uid: other for other, uid in UIDS.items()}
     links = set()
     for url in _links(board(name)):
-        uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]  # type: ignore[index]
+        uid = re.fullmatch(r"/d/([\w-]+)(\?.*)?", url)[1]
         links.add(uid)
         for variable in re.findall(r"var-(\w+)=|\$\{(\w+):queryparam\}", url):
             assert "".join(variable) in variables(by_uid[uid])
@@ -166,30 +204,7 @@ def test_links_lead_somewhere(name: str) -> None:
         assert link["keepTime"] is (UIDS["capacity"] not in (UIDS[name], link["url"].partition("/d/")[2]))
 
 
-def test_all_is_never_passed_to_one_server() -> None:
-    """On a dashboard of many servers All may be chosen, which is not a server: its links omit the server."""
-    for name in ("fleet", "capacity"):
-        for link in board(name)["links"]:
-            one = link["url"].startswith((f"/d/{UIDS['server']}", f"/d/{UIDS['affinity']}"))
-            assert link["includeVars"] is not one
-
-
-def test_alerts_lead_to_dashboards_that_there_are() -> None:
-    """The line of docs/alerts.md that adds links to Grafana gives each alert about a server one, with variables that
-    the dashboard has."""
-    line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
-    assert line, "no such line"
-    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
-    done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
-    alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
-    urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
-    assert len(urls) == len([rule for rule in alerts if "runbook_url" in rule["annotations"]])
-    for url in urls:
-        uid = re.match(r"https://grafana.example.org/d/uwsgi-headroom-(\w+)\?", url)[1]  # type: ignore[index]
-        assert set(re.findall(r"var-(\w+)=", url)) <= set(variables(uid))
-
-
-def test_marks_are_at_their_own_time(name: str) -> None:
+def test_marks_are_at_their_own_time(name):
     """Every dashboard marks alerts; an event has one mark, however long the time range is."""
     marks = {mark["name"]: mark for mark in board(name)["annotations"]["list"]}
     assert "Alerts" in marks
@@ -204,34 +219,16 @@ CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid":
 """Grafana 10's names for the cell types of Grafana 9."""
 
 
-def test_cells_are_drawn_alike_in_every_grafana(name: str) -> None:
-    """Grafana 10 and later drop the older setting if a table sets it per column, so the newer one is set as well."""
-    for panel in panels(board(name)):
-        for override in panel["fieldConfig"]["overrides"]:
-            values = {value["id"]: value["value"] for value in override["properties"]}
-            assert ("custom.displayMode" in values) is ("custom.cellOptions" in values), panel["title"]
-            if "custom.displayMode" in values:
-                assert values["custom.cellOptions"]["type"] == CELLS[values["custom.displayMode"]], panel["title"]
-
-
-def test_verdicts_and_bars_are_drawn(name: str) -> None:
-    """A column with thresholds or coloured words shows them."""
-    for panel in panels(board(name)):
-        for override in panel["fieldConfig"]["overrides"] if panel["type"] == "table" else ():
-            values = {value["id"]: value["value"] for value in override["properties"]}
-            words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
-            if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
-                assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
-
-
-def test_figures_are_of_now(name: str) -> None:
-    """A figure is that of the end of the time range: a server that is down has none, instead of its last one."""
+def test_figures_are_of_now(name):
+    """A server that is down has none, instead of its last one. Keys of the file are sorted."""
     for panel in panels(board(name)):
         if panel["type"] in ("stat", "bargauge"):
             assert all(target.get("instant") for target in panel["targets"]), panel["title"]
+    text = (OUT / f"{name}.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def test_no_column_is_cut_off(name: str) -> None:
+def test_no_column_is_cut_off(name):
     """The columns of a table fit into its panel on a screen of 1440 pixels. One without a width takes 150 or more."""
     for panel in panels(board(name)):
         renamed = {
@@ -247,8 +244,7 @@ def test_no_column_is_cut_off(name: str) -> None:
         assert panel["type"] != "table" or wide <= (1440 - 32) * panel["gridPos"]["w"] / 24 - 24, panel["title"]
 
 
-def test_graphs_beside_each_other_have_the_same_series() -> None:
-    """Grafana colours series by their order, so adjacent graphs have the same series, with or without a figure."""
+def test_graphs_beside_each_other_have_the_same_series():
     drawn = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(board("fleet"))}
     for titles in (
         ("Headroom over time", "Threads busy over time"),
@@ -262,44 +258,9 @@ def test_graphs_beside_each_other_have_the_same_series() -> None:
         assert one == two
 
 
-def test_labels_and_pages_as_newer_grafanas_take_them() -> None:
-    """From Grafana 11 on, a length of 0 shortens every label to dots, and a page size shows a pager even for few
-    rows."""
-    by_type = {panel["type"]: panel["options"] for name in NAMES for panel in panels(board(name)) if "options" in panel}
-    assert by_type["barchart"]["xTickLabelMaxLength"] >= 10
-    assert by_type["state-timeline"]["perPage"] == 0
-
-
-def test_units_are_words_that_people_read(name: str) -> None:
-    """Units are not c/s and c/m, Grafana's units for counts per second and per minute."""
-    units = {
-        node["unit"] for node in below(board(name)) if isinstance(node, dict) and isinstance(node.get("unit"), str)
-    }
-    assert units
-    assert units.isdisjoint({"cps", "cpm"})
-
-
-def test_the_heat_map_ends_at_all_threads() -> None:
-    """The last band is named 1, not +Inf."""
-    (expression,) = [
-        target["expr"]
-        for panel in panels(board("server"))
-        if panel["title"] == "How often how full"
-        for target in panel["targets"]
-    ]
-    assert re.search(r'label_replace\(.*, "le", "1", "le", "\[\+\]Inf"\)', expression)
-
-
-def test_it_is_json_as_written(name: str) -> None:
-    """Keys are sorted, so that diffs are small."""
-    text = (OUT / f"{name}.json").read_text()
-    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-
-
 @pytest.mark.parametrize("name", ["fleet", "server"])
-def test_the_first_screen_is_the_answer(name: str) -> None:
-    """Verdict, title and act stand in the first row, or in the table below it; a dashboard for a page has its first
-    figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
+def test_the_first_screen_is_the_answer(name):
+    """Verdict, title and act stand in the first row, or in the table below it."""
     document = board(name)
     shown = [panel for panel in document["panels"] if panel["type"] != "row"]
     assert any({"verdict", "title", "act"} <= _columns(panel) for panel in shown)
@@ -313,7 +274,7 @@ def test_the_first_screen_is_the_answer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fleet", "server"])
-def test_a_verdict_has_the_words_of_the_other_faces(name: str) -> None:
+def test_a_verdict_has_the_words_of_the_other_faces(name):
     """Every code that a verdict can have is shown in words, whatever the exporter finds tomorrow."""
     (verdict,) = [panel for panel in panels(board(name)) if "verdict" in _columns(panel)]
     words = {

@@ -18,7 +18,6 @@ OURS = ("container", "compose", "kubernetes", "grafana", "prometheus")
 
 
 def load(path: Path) -> Any:
-    """Returns the only document of a YAML file."""
     return yaml.safe_load(path.read_text())
 
 
@@ -31,7 +30,6 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 
 
 def last_stage(path: Path) -> list[tuple[str, str]]:
-    """Returns the instructions of the last stage."""
     found = instructions(path)
     start = max(number for number, (name, _) in enumerate(found) if name == "FROM")
     return found[start:]

@@ -10,7 +10,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -25,8 +24,6 @@ TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
 def _loaded() -> ModuleType:
     """The script, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
-    assert spec
-    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -75,14 +72,14 @@ def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tup
         (b"", False),
     ],
 )
-def test_what_counts_as_healthy(answer: bytes, healthy: bool) -> None:
+def test_what_counts_as_healthy(answer, healthy):
     """An answer of the exporter counts, also a refusal: no password, no certificate, too many requests."""
     with server(answer) as address:
         assert healthcheck.is_healthy(address) is healthy
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl, to make a certificate")
-def test_an_exporter_with_tls_is_healthy(tmp_path: Path) -> None:
+def test_an_exporter_with_tls_is_healthy(tmp_path):
     """It refuses plain HTTP with a 400, and the check, which has no password, with a 401."""
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=headroom", "-days", "1"]
@@ -95,7 +92,7 @@ def test_an_exporter_with_tls_is_healthy(tmp_path: Path) -> None:
         assert not healthcheck.is_healthy(address)
 
 
-def test_nobody_listens() -> None:
+def test_nobody_listens():
     """A refused connection is unhealthy, not an error."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -114,13 +111,13 @@ def test_nobody_listens() -> None:
         ("nonsense", ("127.0.0.1", 9238)),
     ],
 )
-def test_the_address_is_that_of_the_variable(listen: str, address: tuple[str, int]) -> None:
+def test_the_address_is_that_of_the_variable(listen, address):
     """A wildcard is asked on loopback; of several addresses the first."""
     assert healthcheck.address(listen) == address
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1", "::", "::1"])
-def test_an_exporter_that_listens_on_any_address_is_healthy(host: str) -> None:
+def test_an_exporter_that_listens_on_any_address_is_healthy(host):
     """The address that is asked is one that the exporter's own listener accepts: `[::]` is IPv6 alone."""
     if ":" in host and not _has_ipv6_loopback():
         pytest.skip("this machine has no IPv6")

@@ -1,43 +1,41 @@
-"""The images have one base, no build tools in the last stage, and run without root."""
+"""Container images, compose, and a machine without either."""
 
 from __future__ import annotations
 
+import configparser
+import importlib.util
+import json
 import re
-from pathlib import Path
+import socket
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from tests.deploy.files import APP_CONTAINERFILE, CONTAINERFILE, ROOT, instructions, last_stage
+from app import load
+from tests.deploy.files import APP_CONTAINERFILE, COMPOSE, CONTAINERFILE, DEPLOY, ROOT, instructions, last_stage
+from tests.deploy.files import load as load_yaml
+from uwsgi_headroom.service.systemd import take_sockets, watchdog_seconds
 
 images = pytest.mark.parametrize("path", [CONTAINERFILE, APP_CONTAINERFILE], ids=["exporter", "app"])
 
 
 @images
-def test_the_base_is_the_official_slim_image(path: Path) -> None:
-    """Its name is complete, so that no registry is guessed, and it is the same for both images and all stages."""
+def test_an_image_is_small_and_not_root(path):
+    """The base has a complete name; pip runs in the first stage; the last user is a number; no shell is needed."""
     found = instructions(path)
     assert ("ARG", "BASE=docker.io/library/python:3.13-slim-trixie") in found
     assert {argument.partition(" ")[0] for name, argument in found if name == "FROM"} == {"${BASE}"}
-
-
-@images
-def test_the_last_stage_installs_nothing_and_is_not_root(path: Path) -> None:
-    """pip runs in the first stage only; the last instruction about users names one by number."""
     stage = last_stage(path)
     assert not [argument for name, argument in stage if name == "RUN" and re.search(r"\b(pip3?|apt-get) ", argument)]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", [argument for name, argument in stage if name == "USER"][-1])
-
-
-@images
-def test_health_check_and_start_need_no_shell(path: Path) -> None:
-    """Both are lists of words."""
     stage = dict(last_stage(path))
     assert " CMD [" in stage["HEALTHCHECK"]
     assert stage["ENTRYPOINT"].startswith("[")
 
 
 @images
-def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
+def test_links_lead_to_files_that_are_copied_too(path):
     """COPY copies a link as a link. The exporter's runbooks are one: without its target, their pages are errors."""
     copied = [
         ROOT / source
@@ -50,6 +48,106 @@ def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
     assert not lost
 
 
-def test_packages_have_the_extras_for_top_and_login() -> None:
-    """`top` works in the image, and passwords are checked."""
+def test_what_services_run_and_share():
     assert any("'.[top,login]'" in argument for name, argument in instructions(CONTAINERFILE) if name == "RUN")
+    ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])
+    assert address == ("app", 8000)
+    assert requests.rate > 0
+    for name, service in SERVICES.items():
+        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
+            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
+    app, exporter = SERVICES["app"], SERVICES["exporter"]
+    assert exporter["pid"] == f"container:{app['container_name']}"
+    assert exporter["network_mode"] == "service:app"
+    assert "run:/run/uwsgi" in app["volumes"]
+    assert "run:/run/uwsgi" in exporter["volumes"]
+
+
+DOCUMENT: dict[str, Any] = load_yaml(COMPOSE)
+SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
+
+services = pytest.mark.parametrize("name", SERVICES)
+
+
+@services
+def test_mounts_exist(name):
+    for mount in SERVICES[name].get("volumes", ()):
+        source, _, mode = mount.split(":", 2) if mount.count(":") > 1 else (*mount.split(":"), "rw")
+        if source.startswith("."):
+            assert (COMPOSE.parent / source).exists(), mount
+            assert mode == "ro", mount
+        else:
+            assert source in DOCUMENT["volumes"], mount
+
+
+@services
+def test_services_are_locked_down(name):
+    """Ports on loopback, read-only, no capabilities, and images that do not change without notice."""
+    for port in SERVICES[name].get("ports", ()):
+        assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+", port)
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    image = SERVICES[name]["image"]
+    assert image in ("uwsgi-headroom", "uwsgi-headroom-demo-app") or re.fullmatch(r"docker\.io/\w+/\w+:v?[\d.]+", image)
+    if build := SERVICES[name].get("build"):
+        assert (COMPOSE.parent / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_grafana_finds_what_is_mounted():
+    """The provider reads the directory that compose mounts; the data source takes the variable that compose sets."""
+    provider = load_yaml(DEPLOY / "grafana" / "provisioning" / "dashboards" / "uwsgi-headroom.yaml")["providers"][0]
+    mounts = dict(mount.split(":")[:2] for mount in SERVICES["grafana"]["volumes"])
+    assert mounts["../../dashboards/out"] == provider["options"]["path"]
+    assert json.dumps(SERVICES["grafana"]["environment"]).count("PROMETHEUS_URL") == 1
+    source = load_yaml(DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yaml")["datasources"][0]
+    assert source["url"] == "$PROMETHEUS_URL"
+
+
+FOLDER = DEPLOY / "standalone"
+LOADER, PROGRAM = 4711, 4712
+
+
+def _loaded() -> ModuleType:
+    """The entry point, which is not part of a package."""
+    spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+launcher = _loaded()
+
+
+def test_variables_of_systemd_for_the_loader_are_for_the_program():
+    """systemd sets WATCHDOG_PID and LISTEN_PID to the process that it starts. Variables for another process stay."""
+    environment = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(LOADER)}
+    assert watchdog_seconds(environment, PROGRAM) is None
+    launcher.take_over(environment, PROGRAM, LOADER)
+    assert watchdog_seconds(environment, PROGRAM) == 30
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        environment = {"LISTEN_FDS": "1", "LISTEN_PID": str(LOADER)}
+        assert take_sockets(environment, PROGRAM, first=listener.fileno()) == []
+        launcher.take_over(environment, PROGRAM, LOADER)
+        (taken,) = take_sockets(environment, PROGRAM, first=listener.fileno())
+        assert taken.detach() == listener.fileno()
+    environment = {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
+    launcher.take_over(environment, PROGRAM, LOADER)
+    assert environment == {"WATCHDOG_PID": "1", "LISTEN_PID": "1"}
+
+
+def test_the_drop_in_changes_the_program_alone():
+    """The command is that of the unit, and messages of the child are accepted."""
+    text = (FOLDER / "one-file.conf").read_text()
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str
+    parser.read_string(text)
+    unit = (DEPLOY / "systemd/uwsgi-headroom.service").read_text()
+    command = parser["Service"]["ExecStart"]
+    assert "ExecStart=\n" in text  # a second command instead of another one is an error for Type=notify
+    assert f"ExecStart={command.replace('/usr/local/bin', '/opt/uwsgi-headroom/bin')}\n" in unit
+    assert parser["Service"]["NotifyAccess"] == "all"
+    readme = (FOLDER / "README.md").read_text()
+    assert "/usr/local/bin/uwsgi-headroom " in readme
+    assert " deploy/standalone/one-file.conf /etc/systemd/system/uwsgi-headroom.service.d/" in readme

@@ -1,9 +1,10 @@
-"""The chart and the kustomize base have the rules and dashboards of the repository, and agree with each other."""
+"""The Helm chart and the folder of kustomize, with their autoscaling."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from tests.deploy.files import CHART, KUSTOMIZE, ROOT, load, sidecar_patch
+from tests.support import promtool
 from tools import kubernetes_files
 from tools.kubernetes_files import DASHBOARDS
 from tools.release.distributions import lay_out
@@ -32,7 +34,6 @@ needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl: apt-get i
 
 
 def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Values with others on top, as helm merges them."""
     result = dict(base)
     for name, value in change.items():
         old = result.get(name)
@@ -41,7 +42,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(tmp_path_factory):
     """The folder of the chart as it is packed for a release."""
     folder = tmp_path_factory.mktemp("packed") / "uwsgi-headroom"
     lay_out(ROOT, folder)
@@ -49,7 +50,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kustomize(tmp_path_factory):
     """The folder of kustomize, with the PrometheusRules that `make kubernetes-rules` writes, below a root with the
     dashboards."""
     root = tmp_path_factory.mktemp("clone")
@@ -63,7 +64,7 @@ def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: Path) -> None:
+def test_rules_are_those_of_the_repository(path, packed, kustomize):
     """The chart has the rule file byte for byte, and a PrometheusRule has its groups word for word."""
     assert (packed / "files" / "rules" / path.name).read_bytes() == path.read_bytes()
     if path.stem not in VALUES["rules"]["except"]:
@@ -72,35 +73,27 @@ def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: 
         assert rule["kind"] == "PrometheusRule"
 
 
-def test_no_rule_is_left_over(packed: Path, kustomize: Path) -> None:
-    """A rule file that was removed is not in the chart either; kustomize has all but those for a migration."""
+def test_rules_and_dashboards_are_those_of_the_repository(packed, kustomize):
+    """None is left over, and each that kustomize names exists."""
     names = {path.name for path in RULES}
     assert {path.name for path in (packed / "files" / "rules").iterdir()} == names
     listed = set(load(kustomize / "rules" / "kustomization.yaml")["resources"])
     assert {path.name for path in (kustomize / "rules").iterdir()} == {*listed, "kustomization.yaml"}
     assert listed == names - {f"{name}.yaml" for name in VALUES["rules"]["except"]}
-
-
-def test_dashboards_are_those_of_the_repository(packed: Path) -> None:
-    """Byte for byte, and kustomize lists each."""
     made = {path.name: path.read_bytes() for path in DASHBOARDS.glob("*.json")}
     assert {path.name: path.read_bytes() for path in (packed / "files" / "dashboards").iterdir()} == made
     maps = load(DASHBOARDS / "kustomization.yaml")["configMapGenerator"]
     assert {part["files"][0].partition("=")[2] for part in maps} == set(made)
-
-
-def test_the_chart_in_a_checkout_has_the_rules_and_dashboards() -> None:
-    """Through relative links in a clone; as copies in a source distribution."""
-    for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
-        folder = CHART / "files" / name
-        assert not folder.is_symlink() or not folder.readlink().is_absolute()
-        found = {path.name: path.read_bytes() for path in folder.iterdir()}
-        assert found == {path.name: path.read_bytes() for path in target.iterdir()}
+    for path in kustomize.rglob("kustomization.yaml"):
+        document = load(path)
+        names = [*document.get("resources", ()), *document.get("components", ())]
+        names += [patch["path"] for patch in document.get("patches", ())]
+        assert all((path.parent / name).exists() for name in names), path
 
 
 @needs_kubectl
 @pytest.mark.parametrize(("name", "others"), [("base", 2), ("example", 3)])
-def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) -> None:
+def test_kustomize_builds_every_object(kustomize, name, others):
     """Each rule file and each dashboard is an object, beside the PodMonitor, the policy and the example."""
     assert KUBECTL
     ran = subprocess.run([KUBECTL, "kustomize", str(kustomize / name)], capture_output=True, text=True, check=True)
@@ -110,15 +103,41 @@ def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) 
     assert kinds.total() - kinds["PrometheusRule"] - kinds["ConfigMap"] == others
 
 
-def test_the_version_is_that_of_the_exporter() -> None:
-    """The default tag of the image is the chart's appVersion."""
+def test_the_version_is_that_of_the_exporter():
     chart = load(CHART / "Chart.yaml")
     assert chart["appVersion"] == chart["version"] == __version__
 
 
+def test_the_policy_and_the_monitor_select_the_pods_of_the_component():
+    labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
+    monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
+    assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert labels == VALUES["selector"]
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
+
+
+def test_the_chart_in_a_checkout_has_the_rules_and_dashboards():
+    for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
+        folder = CHART / "files" / name
+        assert not folder.is_symlink() or not folder.readlink().is_absolute()
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert found == {path.name: path.read_bytes() for path in target.iterdir()}
+
+
+def test_every_value_is_in_the_schema():
+    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
+        known = schema.get("properties")
+        if known is None:
+            return []
+        lacking = [f"{path}.{name}" for name in values if name not in known]
+        inner = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in known]
+        return lacking + [found for name, value in inner for found in missing(value, known[name], f"{path}.{name}")]
+
+    assert missing(VALUES, SCHEMA, "") == []
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_values_fit_the_schema(path: Path) -> None:
-    """The schema accepts the shipped values and each example of others."""
+def test_values_fit_the_schema(path):
     jsonschema.validate(merged(VALUES, load(path)), SCHEMA)
 
 
@@ -140,14 +159,13 @@ def test_values_fit_the_schema(path: Path) -> None:
         {"unknown": {}},
     ],
 )
-def test_the_schema_refuses(change: dict[str, Any]) -> None:
-    """Misspelt names and values that cannot work."""
+def test_the_schema_refuses(change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(VALUES, change), SCHEMA)
 
 
 @pytest.mark.parametrize("path", ["selector", "networkPolicy.from", "podMonitor.scheme", "podMonitor.job", "example"])
-def test_the_schema_refuses_a_value_that_is_removed(path: str) -> None:
+def test_the_schema_refuses_a_value_that_is_removed(path):
     """helm removes what is set to null: a policy would then admit everyone, or apply to every pod of the namespace."""
     *outer, name = path.split(".")
     values = merged(VALUES, {})
@@ -158,22 +176,8 @@ def test_the_schema_refuses_a_value_that_is_removed(path: str) -> None:
         jsonschema.validate(values, SCHEMA)
 
 
-def test_every_value_is_in_the_schema() -> None:
-    """A value without a line in the schema could be misspelt unnoticed."""
-
-    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
-        known = schema.get("properties")
-        if known is None:
-            return []
-        lacking = [f"{path}.{name}" for name in values if name not in known]
-        inner = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in known]
-        return lacking + [found for name, value in inner for found in missing(value, known[name], f"{path}.{name}")]
-
-    assert missing(VALUES, SCHEMA, "") == []
-
-
-def test_the_component_is_the_sidecar_of_the_chart() -> None:
-    """The same socket, port, resources, and limits of rights."""
+def test_the_component_is_the_sidecar_of_the_chart():
+    """The same socket, port, resources and limits of rights; other settings of a pod are the application's."""
     patch, sidecar = sidecar_patch(), VALUES["sidecar"]
     assert patch["resources"] == sidecar["resources"]
     directory = sidecar["directory"]
@@ -181,31 +185,9 @@ def test_the_component_is_the_sidecar_of_the_chart() -> None:
     assert patch["volumeMounts"] == [{"name": "uwsgi-headroom-run", "mountPath": directory}]
     assert patch["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "readinessProbe" not in patch
-
-
-def test_the_component_changes_only_what_the_sidecar_needs() -> None:
-    """Other settings of a pod are the application's, such as the variables that it gets for services."""
     spec = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]
     assert set(spec) == {"shareProcessNamespace", "securityContext", "containers", "volumes"}
     assert set(spec["securityContext"]) == {"fsGroup"}
-
-
-def test_files_that_kustomize_names_exist(kustomize: Path) -> None:
-    """Resources, components and patches."""
-    for path in kustomize.rglob("kustomization.yaml"):
-        document = load(path)
-        names = [*document.get("resources", ()), *document.get("components", ())]
-        names += [patch["path"] for patch in document.get("patches", ())]
-        assert all((path.parent / name).exists() for name in names), path
-
-
-def test_the_policy_and_the_monitor_select_the_pods_of_the_component() -> None:
-    """Otherwise the exporter would run unseen, or unprotected."""
-    labels = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["metadata"]["labels"]
-    monitor, policy = (load(KUSTOMIZE / "base" / name) for name in ("podmonitor.yaml", "networkpolicy.yaml"))
-    assert monitor["spec"]["selector"]["matchLabels"] == policy["spec"]["podSelector"]["matchLabels"] == labels
-    assert labels == VALUES["selector"]
-    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
 
 
 def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, Any]]:
@@ -217,13 +199,19 @@ def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, A
 
 
 @needs_helm
-def test_nothing_is_installed_unasked() -> None:
-    """As shipped, the chart has no object: its parts are switched on one by one."""
+def test_nothing_is_installed_unasked():
+    """An autoscaler that cannot work is an error."""
     assert rendered(CHART / "ci" / "default-values.yaml") == []
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
+    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
+    assert "autoscaling.target.name" in error.value.stderr
 
 
 @needs_helm
-def test_helm_renders_everything(packed: Path) -> None:
+def test_helm_renders_everything(packed):
     """Each kind is there, rules are word for word, and pods do not carry a token; a packed chart has the same."""
     objects = rendered(CHART / "ci" / "all-values.yaml")
     assert rendered(CHART / "ci" / "all-values.yaml", chart=packed) == objects
@@ -243,7 +231,7 @@ def test_helm_renders_everything(packed: Path) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", ["selector", "networkPolicy.from"])
-def test_a_policy_without_limits_is_an_error(name: str) -> None:
+def test_a_policy_without_limits_is_an_error(name):
     """`null` takes the shipped limit away."""
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
@@ -252,7 +240,7 @@ def test_a_policy_without_limits_is_an_error(name: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", ["rules", "dashboards"])
-def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path: Path) -> None:
+def test_a_chart_without_its_files_is_an_error(name, packed, tmp_path):
     """A copy whose links lead nowhere would install no rule, and no alert would ever fire."""
     chart = tmp_path / "uwsgi-headroom"
     shutil.copytree(packed, chart, ignore=shutil.ignore_patterns(name))
@@ -262,7 +250,7 @@ def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path
 
 
 @needs_helm
-def test_an_exporter_of_its_own() -> None:
+def test_an_exporter_of_its_own():
     """It reads the servers that are named, with TLS, never as root; names and labels are those of the installation."""
     objects = rendered(CHART / "ci" / "deployment-values.yaml")
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
@@ -286,14 +274,6 @@ def test_an_exporter_of_its_own() -> None:
 
 
 @needs_helm
-def test_fewer_replicas_than_the_least_are_an_error() -> None:
-    """No autoscaler could obey."""
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
-    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
-
-
-@needs_helm
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -302,9 +282,8 @@ def test_fewer_replicas_than_the_least_are_an_error() -> None:
         ("waits", "There is no PodMonitor"),
     ],
 )
-def test_the_notes_are_true(values: str, said: str, packed: Path, tmp_path: Path) -> None:
-    """They say what was installed, and promise no monitoring that nobody does. `helm template` leaves notes out, so a
-    copy of the chart has them as an object."""
+def test_the_notes_are_true(values, said, packed, tmp_path):
+    """They say what was installed, and promise no monitoring that nobody does."""
     chart = tmp_path / "uwsgi-headroom"
     shutil.copytree(packed, chart)
     shutil.move(chart / "templates" / "NOTES.txt", chart / "files" / "notes.txt")
@@ -317,9 +296,54 @@ def test_the_notes_are_true(values: str, said: str, packed: Path, tmp_path: Path
     assert ("Prometheus scrapes" in notes) == (values == "all")
 
 
-@needs_helm
-def test_a_target_is_required() -> None:
-    """An autoscaler without a Deployment is an error."""
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
-    assert "autoscaling.target.name" in error.value.stderr
+LABELS = 'namespace="shop",server="app"'
+POD = f"{LABELS},pod="
+
+
+def expression() -> str:
+    text = (CHART / "templates" / "_autoscaling.tpl").read_text()
+    found = re.search(r'define "uwsgi-headroom.utilization" -}}\n.*? -}}\n(.*?){{- end }}', text, re.DOTALL)
+    return re.sub(r" ?{{- \$labels -?}} ?", LABELS, found[1])
+
+
+def pod(name: str, *, headroom: dict[str, float], busy: float, wait: float | None, rate: float) -> dict[str, float]:
+    """The samples of a pod with 32 threads."""
+    labels = f'{POD}"{name}"'
+    window = f'{labels},window="1m"'
+    samples = {f'uwsgi_headroom_ratio{{{window},limit="{limit}"}}': factor for limit, factor in headroom.items()}
+    samples |= {
+        f"uwsgi_up{{{labels}}}": 1.0,
+        f"uwsgi_threads_available{{{labels}}}": 32.0,
+        f'uwsgi_concurrency{{{window},method="observed"}}': busy,
+        f'uwsgi_concurrency{{{window},method="littles_law"}}': busy,
+        f"uwsgi_throughput_requests_per_second{{{window}}}": rate,
+    }
+    return samples | ({} if wait is None else {f"uwsgi_queue_wait_seconds{{{window}}}": wait})
+
+
+CALM = pod("a", headroom={"threads": 4, "cpu": 2, "hottest_interpreter": 1.25}, busy=8, wait=0, rate=100)
+OVERLOADED = pod("b", headroom={"threads": 1, "interpreters": 2}, busy=32, wait=0.16, rate=100)
+IDLE = pod("c", headroom={}, busy=0.1, wait=None, rate=0.5)
+STUCK = pod("d", headroom={"threads": 1}, busy=32, wait=None, rate=0)
+DOWN = {f'uwsgi_up{{{POD}"e"}}': 0.0}
+OTHER = {'uwsgi_up{namespace="shop",server="other",pod="f"}': 1.0}
+
+
+@pytest.mark.parametrize(
+    ("samples", "utilization"),
+    [
+        (CALM, {"a": 0.5}),
+        (OVERLOADED, {"b": 1.5}),
+        (IDLE, {"c": 0.0}),
+        (STUCK, {"d": 1.0}),
+        (CALM | DOWN | OTHER, {"a": 0.5}),
+        (DOWN, {}),
+    ],
+    ids=["calm", "overloaded", "idle", "stuck", "another is down", "all are down"],
+)
+def test_utilization_of_pods(tmp_path, samples, utilization):
+    """The first limit counts, but not an uneven spread; a queue counts beyond 1; a pod without data has none."""
+    wanted = [{"labels": f'{{namespace="shop", pod="{name}"}}', "value": value} for name, value in utilization.items()]
+    series = {name: f"{value}x8" for name, value in samples.items()}
+    asked = {"expr": expression(), "eval_time": "1m", "exp_samples": wanted}
+    assert promtool.evaluate(tmp_path, series, "15s", [asked]) == ""

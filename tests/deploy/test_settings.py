@@ -1,8 +1,9 @@
-"""Every flag, variable, user and port in a file below deploy/ is one that the exporter has, and the same everywhere."""
+"""Settings and pages of the deployment are those that the exporter and its tools understand."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.deploy.files import (
     load,
     sidecar_patch,
 )
+from tests.support import promtool
+from tests.support.monitoring import find
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.settings import FLAGS, PREFIX
@@ -39,29 +42,22 @@ def variables(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_variables_exist(path: Path) -> None:
-    """The exporter would ignore or refuse any other."""
+def test_variables_exist(path):
     assert variables(path) <= {setting.name for setting in FLAGS}
 
 
-def test_flags_exist() -> None:
-    """Flags that compose and the chart give to the exporter are understood."""
+def test_flags_exist():
     line = make_command_line()
     compose = load(COMPOSE)["services"]["exporter"]["command"]
     chart = ["--stats", "app=/run/uwsgi/stats", *load(CHART / "ci" / "tls-values.yaml")["sidecar"]["args"]]
     for words in (compose, chart, sidecar_patch()["args"]):
         assert line.parse(words).command == "serve"
     assert "- --stats\n" in (CHART / "templates" / "_sidecar.tpl").read_text()
-
-
-def test_something_is_read() -> None:
-    """The search finds the variables that are there."""
     assert variables(COMPOSE) == {"stats", "web_listen_address", "history"}
     assert len(FILES) > 30
 
 
-def test_the_port_is_the_same() -> None:
-    """The exporter's default, the image, the health check, compose and Kubernetes have one port."""
+def test_the_port_and_the_user_are_the_same():
     assert defaults.LISTEN_ADDRESS.endswith(f":{PORT}")
     assert ("EXPOSE", str(PORT)) in last_stage(CONTAINERFILE)
     assert f"DEFAULT_PORT = {PORT}\n" in (DEPLOY / "container" / "healthcheck.py").read_text()
@@ -72,10 +68,6 @@ def test_the_port_is_the_same() -> None:
     patch = sidecar_patch()
     assert patch["env"] == [{"name": "UWSGI_HEADROOM_WEB_LISTEN_ADDRESS", "value": f":{PORT}"}]
     assert patch["ports"] == [{"name": "headroom", "containerPort": PORT}]
-
-
-def test_the_user_is_the_same() -> None:
-    """Both images, the chart and the component have one user: the exporter needs that of uWSGI."""
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         assert ("USER", f"{USER}:{USER}") in last_stage(path)
     values, context = load(CHART / "values.yaml")["sidecar"], sidecar_patch()["securityContext"]
@@ -83,17 +75,87 @@ def test_the_user_is_the_same() -> None:
     assert {context["runAsUser"], context["runAsGroup"]} == {int(USER)}
 
 
-def test_the_path_of_the_health_check_is_in_the_image() -> None:
-    """The chart executes the file that the Containerfile copies."""
+def test_files_of_an_image_exist():
     place = "/opt/uwsgi-headroom/healthcheck.py"
     assert ("COPY", f"deploy/container/healthcheck.py {place}") in last_stage(CONTAINERFILE)
     assert place in dict(last_stage(CONTAINERFILE))["HEALTHCHECK"]
     assert place in (CHART / "templates" / "_sidecar.tpl").read_text()
-
-
-def test_files_that_an_image_copies_exist() -> None:
-    """Sources of COPY are in the repository."""
     for path in (CONTAINERFILE, APP_CONTAINERFILE):
         for line in re.findall(r"^COPY (?!--from)(.+)$", path.read_text(), re.MULTILINE):
             *sources, _ = line.split()
             assert all((ROOT / source).exists() for source in sources), line
+
+
+CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
+
+
+@pytest.mark.parametrize("folder", OURS)
+def test_the_chapters_are_in_order(folder):
+    assert re.findall(r"^## (.+)$", (DEPLOY / folder / "README.md").read_text(), re.MULTILINE) == CHAPTERS
+
+
+@pytest.mark.parametrize("folder", OURS)
+def test_links_lead_somewhere(folder):
+    text = (DEPLOY / folder / "README.md").read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert links
+    assert all((DEPLOY / folder / link).exists() for link in links), links
+
+
+@pytest.mark.parametrize("folder", OURS)
+def test_it_says_what_was_not_tried(folder):
+    assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
+
+
+PROMETHEUS = ("prometheus/prometheus.yml", "compose/prometheus.yml")
+ALERTMANAGER = ("prometheus/alertmanager.yml", "compose/alertmanager.yml")
+
+
+@pytest.mark.parametrize("name", PROMETHEUS)
+def test_promtool_accepts(name):
+    assert promtool.complaints("check", "config", "--syntax-only", DEPLOY / name) == ""
+
+
+@pytest.mark.parametrize("name", ALERTMANAGER)
+def test_amtool_accepts(name):
+    ran = subprocess.run([find("amtool"), "check-config", DEPLOY / name], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("name", [*PROMETHEUS, "prometheus/kubernetes.yml"])
+def test_jobs_have_names_that_the_rules_expect(name):
+    """UwsgiExporterDown asks for jobs that begin with uwsgi."""
+    jobs = [job["job_name"] for job in load(DEPLOY / name)["scrape_configs"]]
+    assert jobs
+    assert all(job.startswith("uwsgi") for job in jobs)
+    assert 'up{job=~"uwsgi.*"}' in (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+
+
+def test_snippets_fit_what_they_are_for():
+    """Pods are found by the sidecar's port; links in alerts lead to compose's; rules for a migration are left out."""
+    (job,) = load(DEPLOY / "prometheus" / "kubernetes.yml")["scrape_configs"]
+    assert job["relabel_configs"][0]["regex"] == sidecar_patch()["ports"][0]["name"]
+    assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/alerts.yaml").read_text()
+    (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
+    ports = load(DEPLOY / "compose/compose.yaml")["services"]["app"]["ports"]
+    host, _, port = job["static_configs"][0]["labels"]["instance"].rpartition(":")
+    assert host == "localhost"
+    assert any(published.endswith(f"{port}}}:{port}") for published in ports)
+    folder = ROOT / "alerts" / "rules"
+    patterns = [name.rpartition("/")[2].replace("[^", "[!") for name in load(DEPLOY / PROMETHEUS[1])["rule_files"]]
+    matched = {path.name for pattern in patterns for path in folder.glob(pattern)}
+    assert {path.name for path in folder.glob("*.yaml")} - matched == {"compat-uwsgi-exporter.yaml"}
+
+
+def test_the_route_takes_every_alert():
+    names = {
+        rule["alert"]
+        for path in (ROOT / "alerts" / "rules").glob("*.yaml")
+        for group in load(path)["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    route = load(DEPLOY / "prometheus" / "alertmanager.yml")["route"]["routes"][0]
+    pattern = re.fullmatch(r'alertname =~ "(.+)"', route["matchers"][0])
+    assert len(names) > 10
+    assert all(re.fullmatch(pattern[1], name) for name in names)

@@ -1,10 +1,11 @@
-"""The results of discovery for prepared processes; the end-to-end tests run it for real."""
+"""What `discover` finds, its document, and its report."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,15 +18,17 @@ from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import discover
-from uwsgi_headroom.discover import FoundMaster, find
-from uwsgi_headroom.discover.report import render_report
+from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.discover import FoundMaster, find, report
+from uwsgi_headroom.discover.report import choose_names, render_report
+from uwsgi_headroom.discover.steps import list_options
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.processes import list_children
-from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.source import Address, Tcp, Unix
 
 
-def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
+def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path):
     """The epoll of a process that constantly opens and closes descriptors is still found."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
@@ -38,8 +41,7 @@ def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> No
 
 
 @pytest.mark.integration
-def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
-    """Discovery never connects to a listener that is not a uWSGI master's."""
+def test_a_listener_that_is_no_uwsgi_is_not_touched():
     connections: list[object] = []
     with bad_servers.serving("tcp", lambda connection, _: connections.append(connection)):
         asyncio.run(discover.find_masters())
@@ -50,7 +52,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched() -> None:
 
 @as_root
 @pytest.mark.integration
-def test_another_users_uwsgi_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_uwsgi_is_reported(monkeypatch):
     """A master whose sockets this user may not inspect is reported, with advice."""
     # The other user may be unable to start this Python, and so the child process.
     monkeypatch.setattr(aside, "ask", lambda question, *arguments, seconds: question(*arguments))
@@ -62,7 +64,7 @@ def test_another_users_uwsgi_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @as_root
 @pytest.mark.integration
-def test_a_network_of_its_own(tmp_path: Path) -> None:
+def test_a_network_of_its_own(tmp_path):
     """The stats server of a uWSGI in another network namespace is found, unless its address means another one here."""
     ini = f"[uwsgi]\nmaster = true\nsocket = {tmp_path}/app\nwsgi-file = {APP}\nstats = "
     for address, is_found in ((f"{tmp_path}/stats", True), ("127.0.0.1:1717", False)):
@@ -70,7 +72,7 @@ def test_a_network_of_its_own(tmp_path: Path) -> None:
         command = ["unshare", "--net", "sh", "-c", f"ip link set lo up; exec {uwsgi_binary()} {tmp_path}/shop.ini"]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
-                wait_until(lambda pid=process.pid: masters_of(pid), what="the workers")  # type: ignore[misc]
+                wait_until(lambda pid=process.pid: masters_of(pid), what="the workers")
                 (master,) = masters_of(process.pid)
             finally:
                 process.terminate()
@@ -83,19 +85,19 @@ SERVING = ("--master", "--processes", "1", "--wsgi-file", str(APP), "--socket", 
 
 
 @pytest.mark.integration
-def test_a_relative_path_is_that_of_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_that_of_its_master(monkeypatch):
     """A relative path of a stats socket is one in the working directory of its master, wherever discovery runs."""
     with bare(*SERVING, "--stats", "stats") as shop, bare(*SERVING, "--stats", "stats") as blog:
         monkeypatch.chdir(shop.directory)
         for server in (shop, blog):
-            wait_until(lambda pid=server.pid: masters_of(pid), what="the worker")  # type: ignore[misc]
+            wait_until(lambda pid=server.pid: masters_of(pid), what="the worker")
             (master,) = masters_of(server.pid)
             assert (master.address, master.trouble) == (Unix(server.stats), "")
             assert master.what.endswith("1 worker of 1 thread")
 
 
 @pytest.mark.integration
-def test_a_socket_that_another_has_replaced() -> None:
+def test_a_socket_that_another_has_replaced():
     """Of two uWSGIs with the same path of the stats, only the later one can be reached."""
     port = free_port()
     later = (*SERVING, "--http-socket", f"127.0.0.1:{port}", "--stats")
@@ -114,11 +116,11 @@ def masters_of(pid: int) -> list[FoundMaster]:
     return [master for master in masters if master.pid == pid and master.role == "master"]
 
 
-def test_processes_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_are_hidden(monkeypatch):
     """With `hidepid`, a user sees no uWSGI of others: the report does not say that there is none without saying so."""
     assert "hidepid" not in " ".join(render_report([]))
 
-    def refuse(_path: Path) -> str:
+    def refuse(_path):
         raise PermissionError
 
     monkeypatch.setattr(Path, "read_text", refuse)
@@ -137,8 +139,8 @@ def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Addres
     return [server.address for server in discover.discover_servers()]
 
 
-def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a master may hang, and is watched beside the others; one that this user may not read is left out."""
+def test_a_master_that_does_not_answer_is_watched(monkeypatch):
+    """What is silent beside a master's stats is an application."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(2, "root", address=Unix("/b"), trouble="no answer", silent=True)
     refused = FoundMaster(3, "root", address=Unix("/c"), trouble="permission denied")
@@ -146,18 +148,13 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(HeadroomError, match="none was found") as caught:
         found(monkeypatch, refused)
     assert "permission denied" in "\n".join(caught.value.details)
-
-
-def test_what_is_silent_beside_a_masters_stats_is_an_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In cheap mode a master itself waits for requests."""
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
     assert found(monkeypatch, answers, silent) == [Unix("/a")]
 
 
 @pytest.mark.integration
-def test_a_vassal_is_one_with_its_file_and_directory() -> None:
-    """An emperor's vassal is reported with its emperor, its configuration file and its working directory."""
+def test_a_vassal_is_one_with_its_file_and_directory():
     ini = "[uwsgi]\nmaster = true\nstats = {directory}/shop.stats\nneed-app = false\nsocket = {directory}/shop.sock\n"
     options = ("--emperor", "{directory}/vassals", "--emperor-stats-server", "{directory}/stats")
     with bare(*options, files={"vassals/empty": ""}) as emperor:
@@ -177,8 +174,7 @@ def test_a_vassal_is_one_with_its_file_and_directory() -> None:
 
 
 @pytest.mark.integration
-def test_workers_are_no_masters() -> None:
-    """A server with several workers is found once."""
+def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:
         masters = [
             master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
@@ -188,7 +184,7 @@ def test_workers_are_no_masters() -> None:
 
 
 @pytest.mark.integration
-def test_without_a_master_there_are_no_stats() -> None:
+def test_without_a_master_there_are_no_stats():
     """A uWSGI that runs as a single process is reported, with the option that it lacks."""
     command = [uwsgi_binary(), "--http-socket", f"127.0.0.1:{free_port()}", "--wsgi-file", str(APP), "--need-app"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
@@ -215,12 +211,11 @@ def test_without_a_master_there_are_no_stats() -> None:
         ("uwsgi_exporter", False),
     ],
 )
-def test_names_of_uwsgi(name: str, taken: bool) -> None:
+def test_names_of_uwsgi(name, taken):
     """uWSGI is recognized by the names of its processes; similar names, such as this exporter's, are not."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
         finally:
@@ -228,7 +223,7 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
 
 
 @pytest.mark.integration
-def test_workers_of_python_3_14(tmp_path: Path) -> None:
+def test_workers_of_python_3_14(tmp_path):
     """A master is found whose workers have the name that Python 3.14 gives to their first thread."""
     app = tmp_path / "app.py"
     name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
@@ -244,7 +239,7 @@ def test_workers_of_python_3_14(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_process_that_only_has_the_name() -> None:
+def test_a_process_that_only_has_the_name():
     """A process that is only called uwsgi, with a child of that name, is skipped without harm."""
     code = (
         "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
@@ -252,9 +247,119 @@ def test_a_process_that_only_has_the_name() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
             assert masters[process.pid].address is None
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+ADVICE = ("README.md", "SECURITY.md", "docs", "deploy", "alerts")
+EXPLAINS = {"docs/turn-on-stats.md", "docs/security.md", "docs/settings.md"}
+"""The pages that say what `chmod-socket` does."""
+
+
+def documents() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", *ADVICE], cwd=ROOT, capture_output=True, text=True, check=True)
+    endings = (".md", ".yml", ".yaml", ".service", ".txt", ".Debian")
+    return [name for name in listed.stdout.split("\0") if name.endswith(endings) and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("name", documents())
+def test_stats_lines_are_those_that_were_tried(name):
+    """A `stats` line stands within its guard, and no page advises `chmod-socket` or an address that all can read."""
+    lines = [line.strip() for line in (ROOT / name).read_text(errors="replace").splitlines()]
+    assert name in EXPLAINS or not [line for line in lines if "chmod-socket" in line]
+    for number, line in enumerate(lines):
+        if match := re.fullmatch(r"stats = (/\S+|DIRECTORY)/\w+", line):
+            expected = [f"{key} = {value}".rstrip() for key, value in list_options(Path(match[1]))]
+            assert lines[number - 1 : number + 3] == expected
+        else:
+            assert not re.fullmatch(r"stats = \S+", line), line
+
+
+SHOP = FoundMaster(
+    10,
+    "www-data",
+    address=Unix("/run/shop.stats"),
+    what="uWSGI 2.0.31, 4 workers of 8 threads",
+    configuration="/etc/uwsgi/shop.ini",
+    directory="/srv/shop",
+    emperor=9,
+)
+
+
+def test_a_reason_is_given_once_and_one_command_serves_all():
+    assert "uwsgi-headroom --stats tcp://HOST:PORT" in render_report([])[0]
+    masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
+    assert render_report(masters) == [
+        "Cannot be read: not allowed",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
+    ]
+    masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
+    lines = render_report(masters)
+    command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
+    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
+        "shop=unix:///run/shop.stats",
+        "wiki=unix:///run/it's here/stats",
+    ]
+
+
+def test_each_finding_says_what_to_do():
+    """Readable masters come with the command, unreadable ones with the reason, others with the missing option."""
+    masters = [
+        SHOP,
+        FoundMaster(11, "www-data", address=Unix("/run/api.stats"), trouble="permission denied: run as uWSGI's user"),
+        FoundMaster(12, "nobody", trouble="this user may not inspect its sockets"),
+        FoundMaster(13, "root", configuration="mute.ini"),
+    ]
+    assert render_report(masters) == [
+        "shop: uWSGI 2.0.31, 4 workers of 8 threads",
+        "  master 10 of user www-data, /etc/uwsgi/shop.ini, in /srv/shop, vassal of 9",
+        "  unix:///run/shop.stats",
+        "",
+        "Cannot be read: permission denied: run as uWSGI's user",
+        "  master 11 of user www-data: unix:///run/api.stats",
+        "",
+        "Cannot be read: this user may not inspect its sockets",
+        "  PID 12 of user nobody",
+        "",
+        "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:",
+        "  master 13 of user root, mute.ini",
+        "",
+        "To watch it:",
+        "  uwsgi-headroom --stats shop=unix:///run/shop.stats",
+    ]
+
+
+def test_names_differ():
+    def master(address: Unix | Tcp, configuration: str = "", directory: str = "") -> FoundMaster:
+        return FoundMaster(1, "root", address=address, configuration=configuration, directory=directory)
+
+    assert choose_names(
+        [
+            master(Unix("/run/shop.stats"), directory="/srv/old-shop"),
+            master(Unix("/run/a/stats"), "shop.ini"),
+            master(Unix("/run/b/stats"), "uwsgi.ini", "/srv/blog"),
+            master(Tcp("127.0.0.1", 1717), "uwsgi.ini", "/srv/app"),
+            master(Unix("/run/c/api.stats"), "x.ini"),
+            master(Unix("/run/d/api.stats"), "x.ini"),
+        ]
+    ) == ["old-shop", "shop", "b", "tcp-127.0.0.1-1717", "unix-run-c-api.stats", "unix-run-d-api.stats"]
+
+
+def test_names_of_others_do_nothing_to_a_terminal(capsys, monkeypatch):
+    """No escape sequence or line break in names of users, versions, files or sockets is printed."""
+    evil = "\x1b]0;pwned\x07\nTo watch it:\u202e\x9b2J"
+
+    async def find_masters():
+        return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
+
+    monkeypatch.setattr(report, "find_masters", find_masters)
+    assert report.run() == 0
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.splitlines())
+    assert out.count("\nTo watch it:\n") == 1
+    assert "user eve\\x1b]0;pwned\\x07\\nTo watch it:" in out

@@ -48,8 +48,6 @@ def hostile(**does: Any) -> Iterator[int]:
     """Run `hostile_master.py`; the PID of the master."""
     command = [sys.executable, hostile_master.__file__, json.dumps(does)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
             yield int(process.stdout.readline())
         finally:
@@ -64,22 +62,16 @@ def discovered() -> str:
         [sys.executable, "-c", DISCOVER], env=environment, capture_output=True, text=True, check=True, timeout=120
     )
     peak = re.search(r"PEAK (\d+)", done.stdout)
-    assert peak
     assert int(peak[1]) < MOST_MEGABYTES << 10
     return " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
     "does",
-    [
-        {"claims": {"arg": GIGABYTES}},
-        {"claims": {"env": GIGABYTES}},
-        {"claims": {"arg": 0}},
-        {"epoll": (400, 400)},
-    ],
+    [{"claims": {"arg": GIGABYTES}}, {"claims": {"env": GIGABYTES}}, {"claims": {"arg": 0}}, {"epoll": (400, 400)}],
     ids=["command line", "environment", "empty command line", "epolls"],
 )
-def test_what_a_process_claims_costs_nothing(does: dict[str, Any]) -> None:
+def test_what_a_process_claims_costs_nothing(does):
     """A huge command line, a huge environment, no command line or large epolls neither take the memory of `discover`
     nor end it: the others are found."""
     with uwsgi() as good, hostile(**does) as pid:
@@ -88,24 +80,25 @@ def test_what_a_process_claims_costs_nothing(does: dict[str, Any]) -> None:
     assert f"master {pid} of user" in printed
 
 
-def test_any_process_may_have_a_long_name() -> None:
-    """A process of another name costs nothing either: psutil reads a whole command line for a name of 15 characters."""
+def test_what_has_no_end_is_left(tmp_path):
+    """A long name, sockets whose documents do not end, a file that does not answer."""
     with uwsgi() as good, hostile(name="a-name-of-15-ch", claims={"arg": GIGABYTES}) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
     assert str(pid) not in printed
-
-
-def test_stats_sockets_without_end(tmp_path: Path) -> None:
-    """Of a master that waits on many sockets, each with a large document that does not end, few are read at once."""
     tmp_path.chmod(0o755)
     with uwsgi() as good, hostile(documents=(str(tmp_path), 40)) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
     assert len(re.findall(rf"master {pid} of user", printed)) == find._MOST_SOCKETS
+    os.mkfifo(tmp_path / "cmdline")
+    with pytest.raises(TimeoutError, match="were not readable within 1 s"):
+        find.ask_in_time(time.monotonic() + 60, procfs.read_begin, 100, str(tmp_path / "cmdline"))
+    with pytest.raises(TimeoutError, match="took all the time that there is"):
+        find.ask_in_time(time.monotonic() - 1, procfs.read_begin, 100, "/proc/self/cmdline")
 
 
-def test_each_epoll_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_epoll_is_bounded(tmp_path, monkeypatch):
     """Of many epolls, each with many members, the first are read, up to a number of bytes."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
@@ -119,16 +112,7 @@ def test_each_epoll_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert find._MOST_EPOLL_BYTES / 80 < len(found) < find._MOST_EPOLL_BYTES / 50
 
 
-def test_a_file_that_does_not_answer(tmp_path: Path) -> None:
-    """A file of another process that never answers is left after a second, with the reason."""
-    os.mkfifo(tmp_path / "cmdline")
-    with pytest.raises(TimeoutError, match="were not readable within 1 s"):
-        find.ask_in_time(time.monotonic() + 60, procfs.read_begin, 100, str(tmp_path / "cmdline"))
-    with pytest.raises(TimeoutError, match="took all the time that there is"):
-        find.ask_in_time(time.monotonic() - 1, procfs.read_begin, 100, "/proc/self/cmdline")
-
-
-def test_a_master_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_master_that_hangs_is_named(monkeypatch, capsys):
     """A master whose files do not answer, or whose facts raise anything, is named with the reason; others are found."""
     ask = aside.ask
 
@@ -146,11 +130,11 @@ def test_a_master_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert re.search(rf"could not be looked at \(ZeroDivisionError\('a fault'\)\) PID {broken} of", printed)
 
 
-def test_a_fault_in_one_plan_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
     """Steps that cannot be found for one uWSGI, for whatever reason, cost no other its steps."""
     plan = report.plan
 
-    def fail(launch: Any, *args: Any, **named: Any) -> Any:
+    def fail(launch, *args, **named):
         if launch.master.pid == first:
             raise ValueError("a fault")
         return plan(launch, *args, **named)
@@ -164,9 +148,8 @@ def test_a_fault_in_one_plan_is_its_own(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @as_root
-def test_users_take_turns() -> None:
+def test_users_take_turns():
     """The masters of one user, however many, come after the first one of each other user."""
-
     many, one = (((uid,) * 3, (NOBODY,) * 3) for uid in (NOBODY - 7, NOBODY - 8))
     with hostile(ids=many) as first, hostile(ids=many) as second, hostile(ids=one) as good:
         order = [master.pid for master, _ in find._list_uwsgis()]
@@ -178,7 +161,7 @@ def test_users_take_turns() -> None:
 @pytest.mark.parametrize(
     "ids", [((NOBODY, 0, 0), (NOBODY,) * 3), ((NOBODY,) * 3, (NOBODY, 42, 42))], ids=["set-user-ID", "set-group-ID"]
 )
-def test_a_set_user_id_program_is_no_master(ids: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_user_id_program_is_no_master(ids, capsys):
     """A process that runs with the rights of another user or group than the one who started it gets no trial, and no
     step: its user chose its words and its directory."""
     with hostile(ids=ids) as pid:
@@ -191,7 +174,7 @@ def test_a_set_user_id_program_is_no_master(ids: Any, capsys: pytest.CaptureFixt
 
 
 @as_root
-def test_a_link_in_place_of_the_trials_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
     """The owner of the directory puts a link to a file of root's where the trial has just bound its socket: that file
     keeps its mode, owner and content, and so does what the link was exchanged for."""
     victim, directory = tmp_path / "victim", tmp_path / "own"
@@ -204,7 +187,7 @@ def test_a_link_in_place_of_the_trials_socket(tmp_path: Path, monkeypatch: pytes
     before = victim.stat()
 
     class Exchanged(socket.socket):
-        def bind(self, address: Any) -> None:
+        def bind(self, address):
             super().bind(address)
             os.rename(address, "kept")
             os.symlink(victim, address)
@@ -220,10 +203,10 @@ def test_a_link_in_place_of_the_trials_socket(tmp_path: Path, monkeypatch: pytes
 
 
 @as_root
-def test_the_trial_is_the_user() -> None:
+def test_the_trial_is_the_user():
     """The child of the trial has no id, no right and no descriptor of root's."""
 
-    def describe() -> str:
+    def describe():
         status = Path("/proc/self/status").read_text()
         fields = re.findall(r"^(?:Uid|Gid|Groups|CapEff|CapPrm):\s*(.*?)\s*$", status, re.MULTILINE)
         descriptors = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
@@ -236,7 +219,7 @@ def test_the_trial_is_the_user() -> None:
 
 
 @as_root
-def test_root_looks_at_nothing_that_others_may_exchange(tmp_path: Path) -> None:
+def test_root_looks_at_nothing_that_others_may_exchange(tmp_path):
     """For a uWSGI of root's, the trial runs as root: only where the directory and all above it are root's alone."""
     root = Ids(0, 0)
     with pytest.raises(TrialError, match="others than root may write in it or above it"):

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-f
 
 
 @pytest.fixture
-def tmp_path() -> Iterator[Path]:
+def tmp_path():
     """A directory with a short path that other users may enter; of root's, nobody else may write above it."""
     with tempfile.TemporaryDirectory(prefix="headroom-", dir="/run" if os.geteuid() == 0 else None) as directory:
         os.chmod(directory, 0o755)
@@ -46,7 +46,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_systemd(tmp_path, monkeypatch):
     """On this machine, directories for stats sockets are made below the test's own directory."""
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path / "no systemd")
     monkeypatch.setattr(steps, "LASTING", tmp_path / "lasting")
@@ -67,23 +67,19 @@ def without_stats(ini: str = INI, *options: str) -> Iterator[Uwsgi]:
 
 
 def found(server: Uwsgi) -> FoundMaster:
-    """What discovery finds about a running uWSGI."""
     (master,) = [master for master in asyncio.run(find_masters()) if master.pid == server.pid]
     return master
 
 
 def launched(server: Uwsgi) -> Launch:
-    """How a running uWSGI was started."""
     return read_launch(found(server), time.monotonic() + 60)
 
 
 def planned(server: Uwsgi, reader: Reader = ME) -> Plan:
-    """The steps for a running uWSGI."""
     return plan(launched(server), "shop", reader, alike=1)
 
 
 def follow(made: Plan) -> None:
-    """Do what the steps say, to the letter."""
     for step in made.steps:
         if step.heading.startswith("Add at the end of "):
             file = Path(step.heading.removeprefix("Add at the end of ").rstrip(":"))
@@ -94,7 +90,6 @@ def follow(made: Plan) -> None:
 
 
 def answer(server: Uwsgi) -> int:
-    """The status with which the application answers."""
     with urlopen(f"http://127.0.0.1:{server.http}/", timeout=60) as response:
         return int(response.status)
 
@@ -110,7 +105,7 @@ def answer(server: Uwsgi) -> int:
         "for = a\nenv = %(_)=1\n",
     ],
 )
-def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: Path) -> None:
+def test_the_steps_turn_on_stats_and_change_nothing_else(ending, tmp_path):
     """After the steps, uWSGI has a stats server that only its group may read; its application's socket is as before."""
     with without_stats(INI.format(directory=tmp_path) + ending) as server:
         before = os.stat(tmp_path / "app").st_mode
@@ -126,18 +121,12 @@ def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: 
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_two_names_of_one_file(
-    link: Callable[[Path, Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two uWSGIs that load one file under two names get no line: the second would take the socket of the first. So it
-    is if one of them has stats by its command line."""
+def test_two_names_of_one_file(link, tmp_path, capsys):
+    """Two uWSGIs that load one file under two names get no line: the second would take the socket of the first."""
     first, second = tmp_path / "shop.ini", tmp_path / "blog.ini"
     first.write_text(INI.format(directory=tmp_path).replace("/app", "/%n"))
     link(first, second)
-    with (
-        without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)),
-        without_stats("", "--ini", str(second)),
-    ):
+    with without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)), without_stats("", "--ini", str(second)):
         run()
         printed = " ".join(capsys.readouterr().out.split())
     assert f"2 uWSGIs use {second}, under this name or another" in printed
@@ -145,8 +134,7 @@ def test_two_names_of_one_file(
 
 
 @as_root
-def test_a_directory_that_everybody_may_write(tmp_path: Path) -> None:
-    """Where every user may write, a file of another user would end uWSGI at its next start."""
+def test_a_directory_that_everybody_may_write(tmp_path):
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     directory.chmod(0o1777)
@@ -154,8 +142,7 @@ def test_a_directory_that_everybody_may_write(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path: Path) -> None:
-    """A socket at the proposed path, which the file does not name, may be of another uWSGI of this name."""
+def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path):
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
@@ -164,7 +151,7 @@ def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_tmpfile_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
     """A file in tmpfiles.d that is not the proposed one is never written over: a web server may need its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
     (tmp_path / "app" / "shop").mkdir(parents=True)
@@ -186,7 +173,7 @@ def test_a_tmpfile_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert f"d {tmp_path}/own/shop 2750 " in commands[0]
 
 
-def test_names_in_commands_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_commands_are_quoted(tmp_path, monkeypatch):
     """Local users choose the names of directories, and systemd escapes names of units: a shell takes them as they
     are."""
     monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
@@ -204,7 +191,7 @@ def test_names_in_commands_are_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
 
 
-def test_debians_reload_names_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debians_reload_names_the_application(monkeypatch):
     """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
     monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
     launch = replace(LAUNCH, file=Path("/etc/uwsgi/apps-enabled/shop.ini"), text="[uwsgi]\n", is_debian=True)
@@ -212,13 +199,13 @@ def test_debians_reload_names_the_application(monkeypatch: pytest.MonkeyPatch) -
     assert "service uwsgi reload shop" in commands
 
 
-def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
+def test_a_missing_directory_leaves_it_without_stats(tmp_path):
     """If the directory is gone at a later reload, uWSGI serves without stats instead of ending."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         made = planned(server)
         follow(made)
         wait_until(lambda: found(server).address, what="the stats server")
-        path = Path(found(server).address.path)  # type: ignore[union-attr]
+        path = Path(found(server).address.path)
         path.unlink()
         path.parent.rmdir()
         os.kill(server.pid, signal.SIGHUP)
@@ -228,7 +215,7 @@ def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
         assert server.process.poll() is None
 
 
-def test_the_command_line_gets_options() -> None:
+def test_the_command_line_gets_options():
     """A uWSGI without a file gets options for its command line, with which a new start has stats."""
     words = ("--master", "--need-app", "--wsgi-file", str(APP))
     with without_stats("", *words) as server:
@@ -241,9 +228,8 @@ def test_the_command_line_gets_options() -> None:
         wait_until(lambda: found(server).address, what="the stats server")
 
 
-def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:
-    """The proposed lines that are there already are not proposed again. A `stats` of another address is not tried: its
-    directory may be another user's."""
+def test_lines_that_wait_for_a_reload(tmp_path):
+    """The proposed lines that are there already are not proposed again."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         file, made = server.directory / "shop.ini", planned(server)
         text = file.read_text()
@@ -258,23 +244,22 @@ def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:
     assert not (tmp_path / "own.stats").exists()
 
 
-def test_an_overwritten_command_line(tmp_path: Path) -> None:
-    """With `auto-procname`, the configuration file is unknown: there are no lines, and the reason says so."""
+def test_reasons_for_other_steps(tmp_path):
     with without_stats((INI + "auto-procname = true\n").format(directory=tmp_path)) as server:
         wait_until(lambda: b"master" in Path(f"/proc/{server.pid}/cmdline").read_bytes(), what="its new name")
         made = planned(server)
     assert made.steps == ()
     assert "auto-procname" in made.why_none
-
-
-def test_an_option_that_ends_it_at_a_reload(tmp_path: Path) -> None:
-    """With `exit-on-reload`, a reload ends uWSGI: a restart is advised instead."""
     with without_stats(INI.format(directory=tmp_path) + "exit-on-reload = true\n") as server:
         *_, restart, _ = planned(server).steps
         assert "do not reload it: it has `exit-on-reload`" in restart.heading
         assert restart.lines == []
         os.kill(server.pid, signal.SIGHUP)
         server.process.wait(60)
+    with pytest.raises(TrialError, match="No such file"):
+        try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
+    long = replace(LAUNCH, text="[uwsgi]\n")
+    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
 
 
 @as_root
@@ -291,7 +276,7 @@ def test_an_option_that_ends_it_at_a_reload(tmp_path: Path) -> None:
         ("uid = me\ncache2 = name=a,store=/var/a\n  include = more.ini\n", "`cache2`, `include`"),
     ],
 )
-def test_what_root_opened_at_the_start(lines: str, reason: str, tmp_path: Path) -> None:
+def test_what_root_opened_at_the_start(lines, reason, tmp_path):
     """Where uWSGI has given up root, a reload is advised only with options that are known to survive one."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         server.directory.chmod(0o755)
@@ -321,16 +306,15 @@ LAUNCH = Launch(FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "
         (replace(LAUNCH, master=FoundMaster(1, "me", emperor=2), why_no_reload="it would end"), 1, "as soon as"),
     ],
 )
-def test_no_lines_without_certainty(launch: Launch, alike: int, reason: str) -> None:
+def test_no_lines_without_certainty(launch, alike, reason):
     """Where something decisive is not known, there are no steps, only the reason."""
     made = plan(launch, "shop", ME, alike)
     assert made.steps == ()
     assert reason in made.why_none
 
 
-def test_what_lies_at_the_path_is_never_touched(tmp_path: Path) -> None:
-    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards; a socket
-    that nobody listens on is free."""
+def test_what_lies_at_the_path_is_never_touched(tmp_path):
+    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards."""
     path = tmp_path / "stats"
     try_directory(ME.ids, tmp_path, "stats", ME.ids)
     path.write_text("precious")
@@ -350,16 +334,8 @@ def test_what_lies_at_the_path_is_never_touched(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["stats"]
 
 
-def test_why_a_directory_does_not_do(tmp_path: Path) -> None:
-    """A missing directory and a path that is too long are refused with the reason."""
-    with pytest.raises(TrialError, match="No such file"):
-        try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
-    long = replace(LAUNCH, text="[uwsgi]\n")
-    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
-
-
 @as_root
-def test_other_users(tmp_path: Path) -> None:
+def test_other_users(tmp_path):
     """The trial binds with uWSGI's ids, and asks the kernel with the exporter's, also when root runs it."""
     nobody, other = Ids(NOBODY, NOBODY), Ids(NOBODY - 1, NOBODY - 1)
     with pytest.raises(TrialError, match=r"cannot bind a socket in it: Permission denied") as refused:
@@ -378,11 +354,10 @@ def test_other_users(tmp_path: Path) -> None:
 
 
 @as_root
-def test_mounts_of_its_own() -> None:
+def test_mounts_of_its_own():
     """A process with mounts of its own is seen to have them: a trial from here would prove nothing."""
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             assert launching._read(FoundMaster(process.pid, "root"), None).has_own_files
         finally:
@@ -390,10 +365,10 @@ def test_mounts_of_its_own() -> None:
     assert not launching._read(FoundMaster(os.getpid(), "root"), None).has_own_files
 
 
-def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
     """If only the exporter cannot connect, a step puts it into uWSGI's group: its unit by a drop-in, else its user."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise TrialError("Permission denied", reads=True)
 
     monkeypatch.setattr(steps, "try_directory", refuse)
@@ -414,7 +389,7 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "its group 65429 has no name" in made.why_none
 
 
-def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads(monkeypatch):
     """The reader is the user that was named, else the one behind sudo, else the present one."""
     monkeypatch.delenv("SUDO_USER", raising=False)
     assert find_reader(None).ids.uid == os.geteuid()
@@ -426,7 +401,7 @@ def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @as_root
-def test_a_directory_that_others_use_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
     """Where systemd runs, it makes the directory at each boot; one that somebody else made keeps its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
@@ -443,7 +418,7 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch: pytest.MonkeyPat
 
 
 @as_root
-def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path: Path) -> None:
+def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
     """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed, if uWSGI's
     user is in that group itself."""
     stranger, path = Reader("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
@@ -466,7 +441,7 @@ def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path: Path) -> None:
         assert plan_reader(launch, stranger) == Plan()
 
 
-def test_a_guard_whose_directory_is_gone(tmp_path: Path) -> None:
+def test_a_guard_whose_directory_is_gone(tmp_path):
     """Guarded lines that have no effect, because their directory is missing, need the directory only."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         directory, configure, *_ = planned(server).steps
@@ -478,7 +453,7 @@ def test_a_guard_whose_directory_is_gone(tmp_path: Path) -> None:
         wait_until(lambda: found(server).address, what="the stats server")
 
 
-def test_the_emperor_looks_at_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_emperor_looks_at_the_link(tmp_path, monkeypatch):
     """An Emperor reloads a vassal when the file changes in its own directory: for a link, the link."""
     monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
     file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
@@ -492,7 +467,7 @@ def test_the_emperor_looks_at_the_link(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @as_root
-def test_a_runtime_directory_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_runtime_directory_of_others(monkeypatch, tmp_path):
     """If somebody else than root may write above the directory, another one is taken: systemd-tmpfiles refuses it."""
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
     monkeypatch.setattr(steps, "RUNTIME", tmp_path / "uwsgi" / "app")
@@ -505,7 +480,7 @@ def test_a_runtime_directory_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @as_root
-def test_a_file_that_only_root_may_read(tmp_path: Path) -> None:
+def test_a_file_that_only_root_may_read(tmp_path):
     """A uWSGI that gave up root could not read its configuration again: it is not reloaded, but restarted."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         server.directory.chmod(0o755)

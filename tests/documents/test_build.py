@@ -38,7 +38,7 @@ def loaded(server: Server, seconds: int = 70) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, seconds, second)
 
 
-def test_a_server_under_load() -> None:
+def test_a_server_under_load():
     """Every figure covers the window, every level is that of the last reading."""
     document = loaded(Server()).document()
     assert (document.state, document.status, document.error) == ("up", "ok", None)
@@ -46,15 +46,12 @@ def test_a_server_under_load() -> None:
     assert document.verdict == (
         "Headroom 1.4x until requests wait; 2.5x until the hottest worker's interpreter saturates."
     )
-    assert document.flow is not None
     assert document.flow.requests == 1500
     assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
     assert (document.flow.littles_law, document.flow.observed) == (pytest.approx(2.5), pytest.approx(4))
-    assert document.headroom is not None
     assert (document.headroom.factor, document.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
     assert (document.headroom.by_limit.threads, document.headroom.ceiling) == (pytest.approx(8), "cpu")
     assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0, mean=32.0)
-    assert document.balance is not None
     assert (document.balance.active, document.balance.even_share, document.balance.hottest) == (4, 0.25, 1)
     assert document.balance.hot_ratio == pytest.approx(3.2)
     first, second, *_ = document.workers
@@ -63,22 +60,19 @@ def test_a_server_under_load() -> None:
     assert (first.interpreter_load, first.concurrency) == (pytest.approx(0.4), pytest.approx(3))
     assert (first.state, first.busy_threads, first.threads, first.pid) == ("busy", 3, 8, 101)
     assert (first.age, first.affinity, first.last_cpu) == (70, (0, 1, 2, 3), 0)
-    assert document.host is not None
     assert (document.host.cpus, document.host.limited_by) == (4, "host")
     assert [finding.code for finding in document.findings] == ["unevenness_harmless"]
 
 
-def test_memory() -> None:
+def test_memory():
     """The document has a worker's size, available memory, how many more workers fit, and each one's unique memory."""
     server = Server()
     reading = server.read(1.0)
     unknown = ScriptedWatch().read(reading).document()
-    assert unknown.host is not None
     assert (unknown.host.memory, unknown.workers[0].unique_bytes) == (None, None)
 
     memory = Memory(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host is not None
     assert document.host.memory == schema.Memory(
         available=719, limited_by="cgroup", per_worker=180, source="uss", more_workers=3
     )
@@ -86,14 +80,13 @@ def test_memory() -> None:
 
     memory = Memory(None, AvailableMemory(719, "host"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host is not None
     assert document.host.memory == schema.Memory(
         available=719, limited_by="host", per_worker=None, source=None, more_workers=None
     )
 
 
-def test_setup() -> None:
-    """Options have uWSGI's names and the place where each is set; options not known to be set are left out."""
+def test_setup_windows_queues_and_identities():
+    """Options have uWSGI's names, and the place where each is set."""
     options = Options(harakiri=30, async_cores=10, source={"harakiri": "app.ini", "async_cores": "command line"})
     built = build_setup(Setup(options, 4096, "async", {"web": (1, 2)}, mapped=False))
     assert built.options == {
@@ -103,66 +96,44 @@ def test_setup() -> None:
     assert (built.options_complete, built.options_changed) == (False, False)
     assert (built.somaxconn, built.concurrency_kind, built.mapped) == (4096, "async", False)
     assert built.socket_holders == {"web": (1, 2)}
-
-
-def test_the_window_asked_for_and_what_there_was_of_it() -> None:
-    """The document says which window its figures cover, and how much history each window to choose from has."""
     document = loaded(Server()).document(300.0)
-    assert document.window is not None
     assert (document.window.asked, document.window.seconds) == (300, 70)
     assert [(covered.asked, covered.seconds) for covered in document.windows] == [(60, 60), (300, 70)]
     assert document.sampling.history_seconds == 70
+    server = Server(queue=7)
+    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
+    (socket,) = document.sockets
+    assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
+    assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
+    identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
+    assert identity
+    assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
+    assert ScriptedWatch().document().identity is None
 
 
-def test_occupancy_is_a_share_of_the_time_at_each_level() -> None:
+def test_occupancy_is_a_share_of_the_time_at_each_level():
     """Every thread is busy for a quarter of the window, one of eight for the rest."""
     server = Server(2, 4)
     watch = ScriptedWatch().seconds(
         server, 61, lambda second: server.busy(4, 4) if second % 4 == 0 else server.busy(1, 0)
     )
     occupancy = watch.document().occupancy
-    assert occupancy is not None
     assert sum(occupancy.shares) == pytest.approx(1)
     assert occupancy.shares[-1] == pytest.approx(0.25, abs=0.02)
     assert occupancy.shares[occupancy.up_to.index(0.2)] == pytest.approx(0.75, abs=0.02)
     assert occupancy.full == pytest.approx(0.25, abs=0.02)
 
 
-def test_before_there_are_figures() -> None:
-    """After one reading the document has levels but no figures, and says why."""
+def test_figures_come_and_stay():
+    """After one reading there are none; when the server goes down, they stay with their age."""
     document = ScriptedWatch().read(Server().read(5.0)).document()
     assert (document.state, document.status) == ("up", "unknown")
     assert "No figures yet" in document.verdict
     assert (document.window, document.flow, document.headroom) == (None, None, None)
     assert (document.balance, document.occupancy, document.findings) == (None, None, ())
-    assert document.threads is not None
     assert document.threads.configured == 32
     assert {worker.share for worker in document.workers} == {None}
     assert "figures" in {unknown.what for unknown in document.unknown}
-
-
-def test_before_the_first_reading() -> None:
-    """A server that was not read yet is not a failure."""
-    document = ScriptedWatch().document()
-    assert (document.state, document.status) == ("stale", "unknown")
-    assert (document.kind, document.age, document.error) == (None, None, None)
-    assert document.verdict == "Not read yet: the first reading is under way."
-
-
-def test_down_from_the_start() -> None:
-    """Nothing is known except the reason."""
-    document = ScriptedWatch().read(REFUSED, 1.0).document()
-    assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
-    assert document.error
-    assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
-    assert "Start uWSGI" in document.error.change
-    assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
-    assert document.verdict == "Down: nobody listens at /run/shop.stats."
-    assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
-
-
-def test_a_server_that_went_down_keeps_its_last_figures() -> None:
-    """Figures stay, with their age, and the verdict is about the present."""
     watch = loaded(Server())
     before = watch.document()
     document = watch.read(REFUSED, watch.now + 40).document()
@@ -173,7 +144,25 @@ def test_a_server_that_went_down_keeps_its_last_figures() -> None:
     assert (up.state, up.error, up.age) == ("up", None, 0)
 
 
-def test_a_reading_that_grows_old_is_stale() -> None:
+def test_never_read():
+    """Before the first reading, a server is no failure."""
+    document = ScriptedWatch().document()
+    assert (document.state, document.status) == ("stale", "unknown")
+    assert (document.kind, document.age, document.error) == (None, None, None)
+    assert document.verdict == "Not read yet: the first reading is under way."
+    document = ScriptedWatch().read(REFUSED, 1.0).document()
+    assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
+    assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
+    assert "Start uWSGI" in document.error.change
+    assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
+    assert document.verdict == "Down: nobody listens at /run/shop.stats."
+    assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
+    watch = ScriptedWatch().read(REFUSED, 1.0)
+    (listed,) = build.build_server_list([watch.document()], watch.clock).servers
+    assert listed.act == "Start uWSGI, or wait until it has loaded its application"
+
+
+def test_a_reading_that_grows_old_is_stale():
     """A server is stale after five seconds, or after three intervals of slow sampling."""
     watch = loaded(Server())
     watch.now += 4.9
@@ -190,7 +179,7 @@ def test_a_reading_that_grows_old_is_stale() -> None:
     assert watch.document().state == "stale"
 
 
-def test_no_cores_and_no_host_facts() -> None:
+def test_no_cores_and_no_host_facts():
     """An unknown value is null and not 0, with the reason."""
     server = Server(cores=False, host=False, queue=None)
     document = ScriptedWatch().seconds(server, 5, lambda _: server.serve(1, 10)).document()
@@ -198,31 +187,17 @@ def test_no_cores_and_no_host_facts() -> None:
     assert document.occupancy is None
     assert {(worker.threads, worker.busy_threads, worker.concurrency) for worker in document.workers} == {(None,) * 3}
     assert {(worker.interpreter_load, worker.affinity, worker.last_cpu) for worker in document.workers} == {(None,) * 3}
-    assert document.flow is not None
     assert document.flow.throughput is not None
     assert document.flow.observed is None
     (socket,) = document.sockets
     assert (socket.queue, socket.measurable, socket.reason, socket.mean_queue) == (None, False, "hidden", None)
     assert {
         (unknown.what, unknown.why, unknown.socket) for unknown in document.unknown if unknown.what != "threads"
-    } == {
-        ("processes", "another host", None),
-        ("queue", "hidden", "app.sock"),
-    }
+    } == {("processes", "another host", None), ("queue", "hidden", "app.sock")}
     assert "stats-no-cores" in next(unknown.why for unknown in document.unknown if unknown.what == "threads")
 
 
-def test_a_queue_that_fills() -> None:
-    """The document has the queue's length now and over the window; with one socket, its wait is the server's."""
-    server = Server(queue=7)
-    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 14)).document()
-    (socket,) = document.sockets
-    assert (socket.queue, socket.limit, socket.mean_queue) == (7, 100, pytest.approx(7))
-    assert document.flow is not None
-    assert socket.queue_wait == document.flow.queue_wait == pytest.approx(0.5, rel=0.1)
-
-
-def test_requests_in_service_have_ages() -> None:
+def test_requests_in_service_have_ages():
     """Requests are listed oldest first; requests of a killed worker are gone with it."""
     server = Server()
     server.busy(2, 1, 0, 0)
@@ -233,16 +208,14 @@ def test_requests_in_service_have_ages() -> None:
     assert (document.workers[0].oldest_request_age, document.workers[0].request_ages) == (50, (50, 10))
     killed = document.workers[1]
     assert (killed.oldest_request_age, killed.request_ages, killed.busy_threads) == (None, (), 0)
-    assert document.threads is not None
     assert (document.threads.stuck, document.threads.stuck_seconds) == (1, 30.0)
     watch = ScriptedWatch().read(server.read(100.0))
     watch.watch.stuck_seconds = 5.0
     document = watch.document()
-    assert document.threads is not None
     assert (document.threads.stuck, document.threads.stuck_seconds) == (2, 5.0)
 
 
-def test_workers_that_were_never_spawned_or_left() -> None:
+def test_workers_that_were_never_spawned_or_left():
     """Such workers have no process and no age, count as capacity, and are not compared."""
     server = Server(spawned=2)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 5))
@@ -251,16 +224,13 @@ def test_workers_that_were_never_spawned_or_left() -> None:
     assert [worker.state for worker in document.workers] == ["idle", "cheap", "never_spawned", "never_spawned"]
     assert [worker.active for worker in document.workers] == [True, False, False, False]
     assert {(worker.pid, worker.age) for worker in document.workers[1:]} == {(None, None)}
-    assert document.threads is not None
     assert (document.threads.configured, document.threads.available) == (32, 8)
 
 
-def test_an_emperor_and_a_router() -> None:
-    """Each has a section of its own, and none of a server's."""
+def test_an_emperor_and_a_router():
     document = replayed("emperor").document()
     assert (document.kind, document.router) == ("emperor", None)
     assert (document.threads, document.workers, document.host) == (None, (), None)
-    assert document.emperor is not None
     assert len(document.emperor.vassals) == 2
     assert all(vassal.pid > 1 and vassal.age is not None for vassal in document.emperor.vassals)
     assert (document.status, document.verdict) == ("warning", "1 vassal of the emperor fails to start.")
@@ -268,13 +238,12 @@ def test_an_emperor_and_a_router() -> None:
     alone = replayed("emperor_alone").document()
     assert (alone.status, alone.verdict, alone.findings) == ("ok", "Emperor with 0 vassals; none is throttled.", ())
     document = replayed("router_http_subscriptions").document()
-    assert document.router is not None
     assert (document.kind, document.emperor, document.status) == ("router", None, "ok")
     assert [len(key.nodes) for key in document.router.subscriptions]
 
 
 @pytest.mark.parametrize("other", [emperor, router])
-def test_an_address_that_changes_its_kind(other) -> None:
+def test_an_address_that_changes_its_kind(other):
     """If an emperor or a router replaces a server, the server's figures are not shown."""
     document = loaded(Server()).read(other(200.0)).document()
     assert (document.flow, document.workers, document.threads) == (None, (), None)
@@ -282,15 +251,14 @@ def test_an_address_that_changes_its_kind(other) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_captured_document(name: str) -> None:
-    """Every document encodes and decodes to the same value, so every field has its declared type."""
+def test_every_captured_document(name):
     document = replayed(name).document()
     assert document.state == "up"
     assert document.kind == kind(name)
     assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
 
 
-def test_names_that_are_paths_or_worse() -> None:
+def test_names_that_are_paths_or_worse():
     """A path in the API works for any name; bytes that no JSON string can contain are escaped."""
     assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
     watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
@@ -300,11 +268,11 @@ def test_names_that_are_paths_or_worse() -> None:
     assert b"no such file: /run/caf\\\\udce9" in msgspec.json.encode(watch.document())
 
 
-def test_the_list_begins_with_what_needs_attention() -> None:
+def test_the_list_begins_with_what_needs_attention():
     """Servers that cannot be read come first, then the least headroom; idle ones come last, by name."""
     busy, busier = Server(), Server()
 
-    def load(server: Server, requests: int) -> ScriptedWatch:
+    def load(server, requests):
         return ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
 
     watches = {
@@ -323,8 +291,6 @@ def test_the_list_begins_with_what_needs_attention() -> None:
 def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.Server:
     """A document with these advices, each of the host or not, on a host of two CPUs of which none is idle."""
     document = loaded(Server()).document()
-    assert document.host
-    assert document.identity
     host = structs.replace(document.host, cpus=2.0, limited_by="host")
     found = [
         schema.Finding(
@@ -350,9 +316,8 @@ def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: f
     )
 
 
-def test_the_list_sorts_by_what_can_be_changed() -> None:
-    """A server that its own settings can help comes before one that only lacks what its host lacks. The list has the
-    first act for each, and says once what the host lacks."""
+def test_the_list_sorts_by_what_can_be_changed():
+    """A server that its own settings can help comes before one that only lacks what its host lacks."""
     get_cpu = ("Find out who has the CPUs. Then move it.", True)
     documents = [
         judged("starved", "critical", get_cpu),
@@ -372,30 +337,21 @@ def test_the_list_sorts_by_what_can_be_changed() -> None:
         "programs 0.8. Add CPUs, or move load to another host."
     )
     room = documents[3].headroom
-    assert room
     idle = structs.replace(documents[3], headroom=structs.replace(room, factor=1.1, first="cpu"))
     assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
 
 
-def test_a_server_that_is_down_says_what_to_do_first() -> None:
-    """By the reason why it cannot be read; the message says the rest."""
-    watch = ScriptedWatch().read(REFUSED, 1.0)
-    (listed,) = build.build_server_list([watch.document()], watch.clock).servers
-    assert listed.act == "Start uWSGI, or wait until it has loaded its application"
-
-
-def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_about_a_server(monkeypatch):
     """If building a server's document fails, its document says so, and the list has it beside the others."""
     broken, well = loaded(Server()), loaded(Server())
     words = "hunter2"
 
-    def fails(*_arguments: object) -> list[object]:
+    def fails(*_arguments):
         raise ZeroDivisionError(words)
 
     monkeypatch.setattr(broken.watch, "figures", fails)
     document = broken.document()
     assert (document.state, document.status, document.workers) == ("down", "unknown", ())
-    assert document.error is not None
     assert document.error.reason == "internal"
     assert words not in str(document)
     listed = build.build_server_list([document, well.document()], well.clock)
@@ -417,7 +373,7 @@ def identified(reading: Reading, *mountpoints: str, options: Options | None = No
     return identity
 
 
-def test_which_server_it_is() -> None:
+def test_which_server_it_is():
     """The master's PID comes from uWSGI, the rest from the kernel and the options."""
     options = Options(application="shop:app", configuration_files=("/etc/shop.ini",))
     reading = Server().read(1.0)
@@ -428,38 +384,26 @@ def test_which_server_it_is() -> None:
         configuration_file="/etc/shop.ini",
         working_directory="/srv/shop",
         started=EPOCH - 100.0,
-        uptime=pytest.approx(101.0),  # type: ignore[arg-type]  # equal to a float
+        uptime=pytest.approx(101.0),
         emperor_pid=5,
     )
 
 
 @pytest.mark.parametrize(
-    ("mountpoints", "application"),
-    [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)],
+    ("mountpoints", "application"), [(("/shop",), "/shop"), (("", "/"), None), (("/a", "/b"), None), ((), None)]
 )
-def test_an_application_that_no_option_names(mountpoints: tuple[str, ...], application: str | None) -> None:
-    """The application is named after its mountpoint, if there is only one and not `/`."""
+def test_an_application_that_no_option_names(mountpoints, application):
     assert identified(Server().read(1.0), *mountpoints).application == application
 
 
-def test_a_server_elsewhere_has_a_pid_alone() -> None:
-    """Nothing is visible of a server on another host, and nothing at all before the first reading."""
-    identity = ScriptedWatch().read(Server(host=False).read(1.0)).document().identity
-    assert identity
-    assert {name for name, value in structs.asdict(identity).items() if value is not None} == {"pid"}
-    assert ScriptedWatch().document().identity is None
-
-
-def test_the_list_says_who_waits_and_whose_vassal_it_is() -> None:
+def test_the_list_says_who_waits_and_whose_vassal_it_is():
     """The list shows waits that users notice, and the PIDs that identify an emperor's vassals."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
     reading = watch.watch.reading
-    assert reading
     watch.read(replace(reading, at=reading.at + 0.5, host=replace(reading.host, identity=FACTS)))
     document = watch.document()
     (listed,) = build.build_server_list([document], watch.clock).servers
-    assert document.flow
     assert (listed.queue_wait, listed.waiting) == (document.flow.queue_wait, "severe")
     assert listed.queue_wait == pytest.approx(2, rel=0.02)
     assert (listed.pid, listed.emperor_pid) == (reading.snapshot.pid, 5)

@@ -1,19 +1,34 @@
-"""The columns of a server's last hour, after all kinds of events."""
+"""The documents of a history, in memory and in a file."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.store.test_codec import full_record
+from tests.store.test_database import minute
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
-from uwsgi_headroom.documents.history import MOST_POINTS, History, build_history, slice_seconds
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.documents.history import (
+    MOST_POINTS,
+    History,
+    build_history,
+    build_stored_history,
+    choose_tier,
+    slice_seconds,
+)
+from uwsgi_headroom.errors import HistoryFileError, ReadError
 from uwsgi_headroom.record import Options, Setup
+from uwsgi_headroom.store.database import Database
+from uwsgi_headroom.store.file import open_to_write
+from uwsgi_headroom.store.record import DAY, HOURS, MINUTES, QUARTERS, Minute
+from uwsgi_headroom.store.writer import HistoryWriter
 
 
 def columns(value: object) -> Iterator[list[object]]:
@@ -40,8 +55,7 @@ def steady(seconds: int, server: Server | None = None) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, seconds, lambda _: busy(server, 2, 1))
 
 
-def test_every_column_is_as_long_as_the_time() -> None:
-    """Every column has a value for each slice."""
+def test_every_column_is_as_long_as_the_time():
     history = steady(120).history(120, 12)
     assert history.step == 10
     assert len(history.time) == 11
@@ -56,15 +70,23 @@ def test_every_column_is_as_long_as_the_time() -> None:
     assert set(history.occupancy.shares[history.occupancy.up_to.index(0.4)]) == {1}
 
 
-def test_percentiles_cover_half_a_minute() -> None:
-    """In slices of 10 s, a percentile is that of the requests of 30 s, as far as these are known."""
+def test_parts_of_a_history():
+    """Percentiles of 30 s, the mean length and the wait of a queue, and a stretch of the past."""
     times = steady(120).history(120, 12).response_times
     assert times.requests == [30, 60] + [90] * 9  # 3 per second, from the first reading on
     assert set(times.finest) == {0.8}
+    server = Server(2, 4, queue=6)
+    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
+    assert set(history.sockets[0].mean_queue) == {6}
+    assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
+    watch = steady(100)
+    history = watch.history(20, 20, until=EPOCH + 50)
+    assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
+    assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
+    assert watch.history(20, 20, until=EPOCH - 5000).time == []
 
 
-def test_no_history_yet() -> None:
-    """Without history, columns are missing or empty."""
+def test_no_history_yet():
     for watch in (
         ScriptedWatch(),
         ScriptedWatch().read(ReadError("refused", "nobody")),
@@ -75,8 +97,7 @@ def test_no_history_yet() -> None:
         assert msgspec.json.decode(msgspec.json.encode(history), type=History) == history
 
 
-def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
-    """A later request returns the same slices and new ones, so that a page can append them."""
+def test_asked_again_it_has_the_same_slices_and_new_ones():
     server = Server(2, 4)
     watch = steady(63, server)
     before = watch.history(60, 20)
@@ -90,7 +111,7 @@ def test_asked_again_it_has_the_same_slices_and_new_ones() -> None:
     assert tail.time == after.time[-2:]
 
 
-def test_an_outage_is_a_gap() -> None:
+def test_an_outage_is_a_gap():
     """Columns are null from the last reading before an outage to the first one after; no figure covers that time."""
     server = Server(2, 4)
     watch = steady(20, server)
@@ -110,28 +131,20 @@ def test_an_outage_is_a_gap() -> None:
     assert set(history.throughput) == {3, None}
 
 
-def test_a_full_reload_in_the_middle() -> None:
-    """The reload is counted, and no column drops below 0 or jumps."""
+def test_a_reload_in_the_middle():
+    """It is counted, and no column jumps; capacity before it stays."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now)
     history = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
     assert sum(count or 0 for count in history.events.reloads) == 1
     assert {value for value in history.throughput if value is not None} == {3}
-
-
-def test_a_reload_into_other_threads() -> None:
-    """Capacity before and after the reload stays as it was."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.threads = 2
     server.reload(watch.now)
     history = watch.seconds(server, 30, lambda _: busy(server, 2, 1)).history(60, 60)
     assert [count for count in history.threads.configured if count][::57] == [8, 4]
-
-
-def test_a_reload_into_other_workers_begins_anew() -> None:
-    """Figures of two different sets of workers are never in one column."""
     server = Server(2, 4)
     watch = steady(30, server)
     server.reload(watch.now, processes=3)
@@ -140,7 +153,7 @@ def test_a_reload_into_other_workers_begins_anew() -> None:
     assert len(history.time) < 11
 
 
-def test_cheaper_adds_a_worker() -> None:
+def test_cheaper_adds_a_worker():
     """Available capacity grows, configured capacity does not; the new worker's share starts when it starts."""
     server = Server(2, 4, spawned=1)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
@@ -153,7 +166,7 @@ def test_cheaper_adds_a_worker() -> None:
     assert sum(count or 0 for count in history.events.respawns) == 1
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_what_is_not_known_is_null():
     """Without cores, host facts and queue, their columns are null, and all others are complete."""
     server = Server(2, 4, cores=False, host=False, queue=None)
     history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
@@ -168,15 +181,7 @@ def test_what_is_not_known_is_null() -> None:
     assert set(history.throughput) == {3}
 
 
-def test_queues() -> None:
-    """Each queue has its mean length, and a single queue also its wait."""
-    server = Server(2, 4, queue=6)
-    history = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3)).history(20, 20)
-    assert set(history.sockets[0].mean_queue) == {6}
-    assert set(history.sockets[0].queue_wait) == set(history.queue_wait) == {2}
-
-
-def test_queues_outlive_the_server() -> None:
+def test_queues_outlive_the_server():
     """If the last reading cannot measure the queue, or a server starts anew, earlier measurements stay."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 20, lambda _: server.serve(1, 3))
@@ -196,34 +201,29 @@ def test_queues_outlive_the_server() -> None:
     assert again.sockets[0].mean_queue[-1] == 0
 
 
-def test_until() -> None:
-    """`until` returns a stretch of the past, for a paused page."""
-    watch = steady(100)
-    history = watch.history(20, 20, until=EPOCH + 50)
-    assert (history.since, history.until) == (EPOCH + 30, EPOCH + 50)
-    assert history.time
-    assert EPOCH + 29 <= history.time[0] <= history.time[-1] <= EPOCH + 50
-    assert watch.history(20, 20, until=EPOCH - 5000).time == []
+@pytest.fixture(scope="module")
+def steady_minutes():
+    return steady(700)
 
 
 @pytest.mark.parametrize(("seconds", "points"), [(3600, 600), (3600, 1), (2, 600), (300, 7), (3599.5, 599)])
-def test_never_more_points_than_asked_for(seconds: float, points: int) -> None:
+def test_never_more_points_than_asked_for(steady_minutes, seconds, points):
     """Slices have whole seconds and cover the requested range."""
     step = slice_seconds(seconds, points)
     assert step == int(step) >= 1
     assert step * points >= seconds
-    assert len(steady(700).history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
+    assert len(steady_minutes.history(seconds, points).time) <= points + 1 <= MOST_POINTS + 1
 
 
-def test_others_have_their_turn_while_a_large_one_is_made() -> None:
+def test_others_have_their_turn_while_a_large_one_is_made():
     """Building an hour of 64x16 does not delay a loop that reads servers, even if that loop adds to the history."""
     server = Server(64, 16)
     watch = steady_large(server)
 
-    async def run() -> int:
+    async def run():
         turns = 0
 
-        async def other() -> None:
+        async def other():
             nonlocal turns
             while True:
                 turns += 1
@@ -244,13 +244,13 @@ def steady_large(server: Server) -> ScriptedWatch:
     return ScriptedWatch().seconds(server, 60, lambda _: server.serve(1, 3))
 
 
-def test_a_reload_while_it_is_made() -> None:
+def test_a_reload_while_it_is_made():
     """A requested history is completed from the data at its start."""
     server = Server(64, 4)
     watch = steady_large(server)
 
-    async def run() -> History:
-        async def reload() -> None:
+    async def run():
+        async def reload():
             server.reload(watch.now, processes=2)
             watch.read(server.read(watch.now + 0.5))
 
@@ -264,23 +264,22 @@ def test_a_reload_while_it_is_made() -> None:
     assert len(watch.watch.integrals.totals.workers) == 2
 
 
-def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
+def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit():
     """The chart of the headroom has the limit that the verdict has: 4 threads of the worker, not all 8."""
     watch = steady(120)
     assert set(watch.history(120, 12).headroom.threads) == {2.66667}
     reading = watch.watch.reading
-    assert reading
     mapped = Setup(Options(), 4096, "threads", {"a.sock": (1,), "b.sock": (2,)}, True)
     watch.watch.reading = replace(reading, host=replace(reading.host, setup=mapped))
     assert set(watch.history(120, 12).headroom.threads) == {2.0}
 
 
-def test_nothing_contradicts_the_present_figures() -> None:
+def test_nothing_contradicts_the_present_figures():
     """No wait where a queue hardly moves, and no headroom of resources while the verdict is that something else limits
     the server."""
     server, watch = Server(2, 4, queue=60), ScriptedWatch()
 
-    def fill(_second: int) -> None:
+    def fill(_second):
         server.serve(1, 3, each=1.0, cpu=0.01)
         server.busy(4, 4)
 
@@ -297,3 +296,117 @@ def test_nothing_contradicts_the_present_figures() -> None:
     ends = [watch.now - (time - EPOCH) for time in history.time]
     assert known == [not 25 < ago <= 55 for ago in ends]
     assert set(history.concurrency.observed) == {8}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.sqlite"
+
+
+def opened(path: Path) -> Database:
+    return Database(open_to_write(path), path, 10**9)
+
+
+def test_it_is_the_history_in_memory(path):
+    """For a steady load, every column from the file has the value of the column from memory."""
+    writer = HistoryWriter(path, 10**9, lambda: EPOCH + 600.0)
+    watch, server = ScriptedWatch(writer=writer), Server(2, 4)
+    watch.seconds(server, 600, lambda _: busy(server, 2, 1))
+    writer.close(10)
+    until = EPOCH + 600
+    remembered = watch.history(300, 5)
+    kept = build_stored_history(path, "shop", 60.0, until - 300, until, until)
+    assert (kept.step, kept.since, kept.until) == (60, until - 300, until)
+    assert len(kept.time) == 5
+    assert {len(column) for column in columns(msgspec.to_builtins(kept))} == {5}
+    middle = {
+        name: value for name, value in msgspec.to_builtins(kept).items() if name not in ("time", "since", "until")
+    }
+    compared = 0
+    for one, other in zip(
+        columns(middle), columns({name: msgspec.to_builtins(remembered)[name] for name in middle}), strict=True
+    ):
+        if set(other) == {other[0]} and isinstance(other[0], float):
+            assert one == pytest.approx(other, rel=0.001), (one, other)
+            compared += 1
+    assert compared > 20
+    assert kept.response_times.requests == [180] * 5
+
+
+def test_slices_are_sums_of_minutes(path):
+    """Where only quarters are kept, slices are quarters; an unknown server has none."""
+    now = time.time() // 300 * 300
+    database = opened(path)
+    first = int(now) // 60 - 20
+    database.write([minute_at(first + number, 60 * number) for number in range(1, 18)], now)
+    kept = build_stored_history(path, "shop", 300.0, now - 1200, now, now)
+    assert kept.time == [now - 900, now - 600, now - 300]
+    assert kept.throughput == [3.0, 8.0, 13.0]
+    now = time.time() // 3600 * 3600
+    first = int(now - 20 * DAY) // 60
+    opened(path).write([minute_at(first + number, 60) for number in range(1, 61)], now - 20 * DAY + 3600)
+    kept = build_stored_history(path, "shop", 60.0, first * 60, first * 60 + 3600, now)
+    assert kept.step == 900
+    assert len(kept.time) == 4
+    opened(path)
+    assert build_stored_history(path, "nobody", 60.0, 0, time.time(), time.time()).time == []
+    with pytest.raises(HistoryFileError, match=r"missing\.sqlite: No such file"):
+        build_stored_history(path.with_name("missing.sqlite"), "shop", 60.0, 0, 1, 1)
+
+
+def minute_at(number: int, requests: int) -> Minute:
+    """The minute that ends `number` minutes after the epoch."""
+    made = minute(0, requests)
+    window = replace(made.record.window, until=number * 60.0)
+    return Minute("shop", number, replace(made.record, until=number * 60.0, window=window))
+
+
+def test_a_gap_is_empty(path):
+    """Minutes that the exporter missed have no slices; a record over an outage has no figures."""
+    now = time.time() // 60 * 60
+    number = int(now) // 60
+    outage = minute_at(number - 5, 600)
+    window = replace(outage.record.window, seconds=600.0, observed_seconds=60.0, gap_seconds=540.0, reloads=1)
+    opened(path).write(
+        [minute_at(number - 20, 60), Minute("shop", number - 5, replace(outage.record, window=window))], now
+    )
+    kept = build_stored_history(path, "shop", 60.0, now - 3600, now, now)
+    assert kept.time == [now - 1200, now - 300]
+    assert kept.throughput == [1.0, None]
+    assert kept.events.reloads == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("step", "age", "tier"),
+    [
+        (60, DAY, MINUTES),
+        (300, 13 * DAY, MINUTES),
+        (60, 20 * DAY, QUARTERS),
+        (900, DAY, QUARTERS),
+        (1800, 7 * DAY, QUARTERS),
+        (7200, 30 * DAY, HOURS),
+        (60, 200 * DAY, HOURS),
+        (60, 3000 * DAY, HOURS),
+    ],
+)
+def test_the_tier(step, age, tier):
+    now = 1_800_000_000.0
+    assert choose_tier(step, now - age, now) == tier
+
+
+def test_names_of_all_parts(path):
+    """Workers, sockets, backends and routes of any part have a column; it is null where they were not."""
+    now = time.time() // 60 * 60
+    number = int(now) // 60
+    full = replace(full_record(), until=now - 60)
+    opened(path).write([minute_at(number - 2, 60), Minute("shop", number - 1, full)], now)
+    kept = build_stored_history(path, "shop", 60.0, now - 600, now, now)
+    assert [worker.worker_id for worker in kept.workers] == [1, 2]
+    assert kept.workers[1].share[0] is None
+    assert kept.workers[1].share[1] == pytest.approx(2 / 3, abs=1e-4)
+    assert kept.waits.backend_names == ("db",)
+    assert kept.waits.backends == [[None, 1.0]]
+    assert kept.routes.routes == ("GET /", "other")
+    assert kept.routes.threads[0] == [None, 0.2]
+    assert [socket.name for socket in kept.sockets] == ["socket"]
+    assert {len(column) for column in columns(msgspec.to_builtins(kept))} == {2}

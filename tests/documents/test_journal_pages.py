@@ -23,7 +23,7 @@ KNOWN = 7
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """A history file with events of an earlier run of the exporter; one of them is damaged."""
     path = tmp_path / "history.sqlite"
     events = [
@@ -46,8 +46,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[Journal]:
-    """All pages, as a client requests them."""
-
     async def find_earlier(since: float, before: Cursor, count: int) -> list[Event]:
         with HistoryFile(path, EPOCH) as file:
             return file.latest_events("shop", since, before, count)
@@ -65,7 +63,7 @@ def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[Journal]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, KNOWN, KNOWN + 1, 1000])
-def test_every_event_once(path: Path, limit: int) -> None:
+def test_every_event_once(path, limit):
     """Whatever the size of a page, the pages together are the journal: newest first, without a damaged event."""
     watch = ScriptedWatch()
     for number in range(KNOWN):
@@ -77,7 +75,7 @@ def test_every_event_once(path: Path, limit: int) -> None:
     assert [event.workers[0] for event in events[KNOWN:]] == [n for n in range(STORED, 0, -1) if n != 7]
 
 
-def test_without_a_limit_that_matters(path: Path) -> None:
+def test_without_a_limit_that_matters(path):
     """A journal that fits in one page has no next one."""
     (page,) = pages(ScriptedWatch(), path, 1000)
     assert (len(page.events), page.next) == (STORED - 1, None)

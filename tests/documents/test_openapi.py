@@ -20,7 +20,6 @@ from uwsgi_headroom.errors import ReadError
 
 @cache
 def described() -> Any:
-    """The description as a client reads it."""
     return json.loads(openapi.render())
 
 
@@ -35,8 +34,7 @@ def sent(document: object) -> Any:
     return json.loads(msgspec.json.encode(document))
 
 
-def test_every_schema_is_a_schema() -> None:
-    """Every schema is valid JSON Schema, and every reference in the description resolves."""
+def test_every_schema_is_a_schema():
     description = described()
     schemas = description["components"]["schemas"]
     for schema in schemas.values():
@@ -48,15 +46,14 @@ def test_every_schema_is_a_schema() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_captured_documents_are_what_it_says(name: str) -> None:
-    """Every captured document matches the description."""
+def test_captured_documents_are_what_it_says(name):
     document = replayed(name).document()
     validate(sent(document), "Server")
     validate(sent(build.build_server_list([document], replayed(name).clock)), "Servers")
     validate(sent(build.extract_findings(document)), "Findings")
 
 
-def test_documents_with_figures_and_without_are_what_it_says() -> None:
+def test_documents_with_figures_and_without_are_what_it_says():
     """Documents under load, idle, without cores and host facts, down from the start, and down later match."""
     for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
         watch = ScriptedWatch().seconds(server, 20, lambda _, server=server: server.serve(1, 50, cpu=0.01))
@@ -70,8 +67,7 @@ def test_documents_with_figures_and_without_are_what_it_says() -> None:
     validate(sent(ScriptedWatch().history()), "History")
 
 
-def test_a_wrong_document_is_found_out() -> None:
-    """A missing key, a wrong null or a wrong type is detected."""
+def test_a_wrong_document_is_found_out():
     document = sent(ScriptedWatch().seconds(Server(), 5).document())
     for wrong in (
         {**document, "state": "fine"},

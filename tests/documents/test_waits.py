@@ -1,4 +1,4 @@
-"""The document about what requests spend their time on."""
+"""Documents about what requests wait for, and on which routes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.record import Waits
+from uwsgi_headroom.routes.book import ServedRoutes
 
 FIGURES = WaitFigures(
     threads={"cpu": 1.0, "sleep": 0.5, "backend": 4.0},
@@ -21,8 +24,7 @@ FIGURES = WaitFigures(
 )
 
 
-def test_most_threads_come_first() -> None:
-    """States and backends are sorted by their threads; a backend has its address."""
+def test_most_threads_come_first():
     waits = build_waits(FIGURES, Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
     assert [(row.state, row.threads, row.per_request) for row in waits.states] == [
         ("backend", 4, 0.4),
@@ -37,7 +39,7 @@ def test_most_threads_come_first() -> None:
 
 
 @pytest.mark.parametrize("now", [None, Waits(off="not permitted any more")])
-def test_unknown_at_the_end(now: Waits | None) -> None:
+def test_unknown_at_the_end(now):
     """Without addresses, the names and figures remain; without requests, times per request are null."""
     figures = replace(FIGURES, per_request=None, backends_per_request=None)
     document = msgspec.to_builtins(build_waits(figures, now))
@@ -45,8 +47,43 @@ def test_unknown_at_the_end(now: Waits | None) -> None:
     assert {row["address"] for row in document["backends"]} == {""}
 
 
-def test_nothing_in_service() -> None:
-    """An idle server has no states, and no threads."""
+def test_nothing_in_service():
     idle = WaitFigures({}, {}, {}, {}, 0.0, 0.0)
     waits = build_waits(idle, Waits())
     assert (waits.states, waits.backends, waits.total) == ((), (), 0)
+
+
+SECONDS = 20
+
+
+def watched(names: tuple[str, ...] | None, seconds: int = SECONDS) -> ScriptedWatch:
+    """A server with three busy threads of the first worker: two of the last route, one of `other`."""
+    watch, server = ScriptedWatch(), Server(2, 4)
+    for place in range(2 * seconds + 1):
+        server.busy(3, 0)
+        reading = server.read(place / 2)
+        if names:
+            last = len(names) - 1
+            numbers = {1: {0: last, 1: 0, 2: last}}
+            reading = replace(reading, routes=ServedRoutes(names, (1,) * len(names), numbers))
+        watch.read(reading)
+    return watch
+
+
+def test_routes_are_listed_most_threads_first():
+    """One without busy threads is left out; each has a column of the history. Off, both are null."""
+    routes = watched(("other", "GET /idle", "POST /export")).document().routes
+    assert routes
+    assert [(row.route, row.threads, round(row.share, 3), row.in_service) for row in routes] == [
+        ("POST /export", 2.0, 0.667, 2),
+        ("other", 1.0, 0.333, 1),
+    ]
+    assert {row.oldest_seconds for row in routes} == {None}
+    watch = watched(None)
+    assert watch.document().routes is None
+    assert watch.history().routes is None
+    watch = watched(("other", "GET /idle", "POST /export"))
+    history = watch.history(SECONDS, 5)
+    assert history.routes.routes == ("other", "GET /idle", "POST /export")
+    assert [len(column) for column in history.routes.threads] == [len(history.time)] * 3
+    assert [set(column) for column in history.routes.threads] == [{1.0}, {0.0}, {2.0}]

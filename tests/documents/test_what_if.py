@@ -35,7 +35,7 @@ def _predict(watch: ScriptedWatch, *settings: Setting, seconds: float = 60.0) ->
     return asyncio.run(predict_what_if(watch.watch, watch.clock, seconds, settings))
 
 
-def test_the_document() -> None:
+def test_the_document():
     """It has the settings in the order of the request, the observed one, the error, and what the model cannot know."""
     document = _predict(_watch(), Setting(8, 4), Setting(2, 8), Setting(4, 4))
     validate(sent(document), "WhatIf")
@@ -50,25 +50,19 @@ def test_the_document() -> None:
     assert document.today == document.predictions[2]
     assert [at.load for at in document.predictions[0].loads] == [1.0, 1.5]
     assert document.predictions[0].loads[0].total_time == pytest.approx(0.09, rel=0.2)
-    assert document.check
     assert document.check.response_time == pytest.approx(0.1)
     assert document.check.response_time_error is not None
     assert "backends" in document.cautions[0]
 
 
-def test_settings_around_the_observed_one() -> None:
-    """Without a request for settings, there is a grid."""
+def test_the_grid_and_its_load():
+    """Without a request for settings there is a grid. The load is the peak of the last hour, not that of the window."""
     document = _predict(_watch(70))
     assert 8 <= len(document.predictions) <= 12
     assert any(row.is_observed for row in document.predictions)
-
-
-def test_the_load_is_that_of_the_busiest_minute() -> None:
-    """Predictions are for the peak of the last hour, not for the window."""
     document = _predict(_watch(400, each=lambda second: 30 if 60 <= second < 200 else 10), Setting(8, 2))
     assert document.peak == pytest.approx(120, rel=0.02)
     assert document.predictions[0].loads[1].throughput == pytest.approx(180, rel=0.02)
-    assert document.check
     assert document.check.throughput == pytest.approx(120, rel=0.02)
 
 
@@ -86,8 +80,7 @@ def test_the_load_is_that_of_the_busiest_minute() -> None:
     ],
     ids=["no requests", "never read", "one reading", "no cores", "no CPU", "down", "emperor", "replayed"],
 )
-def test_refusals(watch: ScriptedWatch, why: str) -> None:
-    """A sentence says why nothing can be predicted."""
+def test_refusals(watch, why):
     document = _predict(watch, Setting(8, 4))
     validate(sent(document), "WhatIf")
     assert why in (document.refusal or "")
@@ -103,7 +96,7 @@ def test_refusals(watch: ScriptedWatch, why: str) -> None:
         (None, None, "its error is not known"),
     ],
 )
-def test_the_error_in_words(response_time_error: float | None, throughput_error: float | None, words: str) -> None:
+def test_the_error_in_words(response_time_error, throughput_error, words):
     """The error stands beside the predictions, as what the model says and what was observed."""
     check = Check(
         observed=Observed(throughput=50.0, response_time=0.1),

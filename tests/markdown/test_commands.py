@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -55,7 +54,7 @@ def refusal(arguments: list[str]) -> str:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_commands_are_understood(path: Path) -> None:
+def test_commands_are_understood(path):
     """Each command of this program that a document shows, by the parser that the program has."""
     shown = [
         arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None
@@ -64,24 +63,21 @@ def test_commands_are_understood(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ABOUT_THE_PROGRAM, ids=name_of)
-def test_flags_exist(path: Path) -> None:
-    """A flag between backticks, with or without a value, is one of some command."""
+def test_flags_exist(path):
     known = {flag for parser in COMMANDS.values() for flag in parser.options}
     named = {code.split()[0] for code in inline_code(path.read_text()) if code.startswith("--")}
     assert named <= known
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_targets_of_make_exist(path: Path) -> None:
-    """`make NAME` is a target of the Makefile, and `SCENE=` one of the demo's."""
+def test_targets_of_make_exist(path):
     words = [word for command in commands(path.read_text()) if command[0] == "make" for word in command[1:]]
     assert {word for word in words if re.fullmatch(r"[a-z-]+", word)} <= TARGETS
     assert {word.removeprefix("SCENE=") for word in words if word.startswith("SCENE=")} <= SCENE_NAMES
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_modules_exist(path: Path) -> None:
-    """`python3 -m NAME` finds it."""
+def test_modules_exist(path):
     for command in commands(path.read_text()):
         if re.fullmatch(r"python(3(\.\d+)?)?", command[0].rpartition("/")[2]) and "-m" in command:
             module = command[command.index("-m") + 1]
@@ -89,7 +85,7 @@ def test_modules_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_yaml_can_be_read(path: Path, tmp_path: Path) -> None:
+def test_yaml_can_be_read(path, tmp_path):
     """Every block of YAML; one for `uwsgi-headroom --config` by the program itself."""
     for block in blocks(path.read_text()):
         if block.language != "yaml":
@@ -101,7 +97,7 @@ def test_yaml_can_be_read(path: Path, tmp_path: Path) -> None:
             assert load_file(file).servers
 
 
-def test_what_the_test_reads() -> None:
+def test_what_the_test_reads():
     """Commands in blocks and between backticks are found, whatever stands before, behind and around them."""
     text = """
 ```sh
@@ -129,8 +125,7 @@ $ uwsgi-headroom check /e | head
     assert list(split_commands("systemctl edit uwsgi-headroom")) == [["systemctl", "edit", "uwsgi-headroom"]]
 
 
-def test_every_command_is_shown_somewhere() -> None:
-    """The documents have an example of each command, so the tests above read what they should."""
+def test_every_command_is_shown_somewhere():
     found = [arguments for path in DOCUMENTS for arguments in shown_arguments(path.read_text())]
     shown = {arguments[0] for arguments in found if arguments and arguments[0] in COMMANDS}
     assert shown == set(COMMANDS)

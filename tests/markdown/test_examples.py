@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import pytest
 
-from tools.examples import DOCUMENT, EXAMPLES, Example, form, run_all, run_example
+from tools.examples import DOCUMENT, EXAMPLES, form, run_all, run_example
 
 pytestmark = pytest.mark.integration
 
@@ -15,12 +14,12 @@ TRIES = 2
 
 
 @pytest.fixture(scope="module")
-def printed() -> Mapping[str, str]:
+def printed():
     """What each prints now; they run at the same time."""
     return run_all()
 
 
-def test_every_block_is_an_example() -> None:
+def test_every_block_is_an_example():
     """No output in the document was typed: each stands between the marks of an example that is run."""
     text = DOCUMENT.read_text()
     marked = re.findall(r"^<!-- example (\S+) -->\n```console\n(.*?)```\n<!-- /example \1 -->$", text, re.M | re.S)
@@ -29,7 +28,7 @@ def test_every_block_is_an_example() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_it_prints_what_the_document_shows(example: Example, printed: Mapping[str, str]) -> None:
+def test_it_prints_what_the_document_shows(example, printed):
     """The same words in the same order. If they changed: `.venv/bin/python -m tools.examples` writes them anew."""
     section = DOCUMENT.read_text().partition(f"<!-- example {example.name} -->")[2].partition("<!-- /")[0]
     command, _, shown = section.partition("```console\n")[2].rpartition("```")[0].partition("\n")
@@ -42,7 +41,7 @@ def test_it_prints_what_the_document_shows(example: Example, printed: Mapping[st
     assert form(now) == form(shown)
 
 
-def test_forms() -> None:
+def test_forms():
     """Figures, bars and line breaks do not count; words do."""
     first = "time   1,249 ms per request: 204 ms postgres,\n   under 3.5 s lock; 8x4 >100x 83 % ███▉ 32.7/s"
     second = "time   2.1 s per request: 1 ms postgres, under 9 ms lock; 16x2 1.0x\n   7 % █ 9/s"

@@ -1,4 +1,4 @@
-"""What documents say of the program is so: numbers, tables of flags, paths and keys, texts of alerts."""
+"""Facts and tables of the documents are those of the program."""
 
 from __future__ import annotations
 
@@ -30,46 +30,32 @@ def text_of(name: str) -> str:
 
 
 def rows(name: str, first: str) -> list[list[str]]:
-    """The rows of the table whose head begins with a cell."""
     _, found, table = (ROOT / name).read_text().partition(f"| {first} |")
     assert found, f"{name} has no table that begins with {first}"
     lines = [line for line in table.partition("\n\n")[0].splitlines()[2:] if line.startswith("|")]  # not a mark
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
 
 
-def test_the_readme_counts_the_alerts() -> None:
-    """All of them, and those that page."""
+def test_what_the_readme_shows():
+    """The number of alerts and of dashboards, an alert word for word, and what the judge says of the incident."""
     alerts = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     names = {alert["alert"] for alert in alerts}
     paging = {alert["alert"] for alert in alerts if "critical" in alert["labels"]["severity"]}
     counted = f"{len(names)} [alerts](docs/alerts.md) for Prometheus. {len(paging)} of these alerts can page you"
     assert counted in text_of("README.md")
-
-
-def test_the_alert_that_is_shown_is_what_the_rules_say() -> None:
-    """Word for word, as the rules' own tests expect it."""
     case = yaml.safe_load((ROOT / "alerts" / "tests" / "judge.test.yaml").read_text())["tests"][0]
     *_, shown = [fired["exp_annotations"] for asked in case["alert_rule_test"] for fired in asked["exp_alerts"]]
     assert " ".join(f"{shown['summary']} {shown['description']}".split()) in text_of("docs/alerts.md")
-
-
-def test_the_readme_shows_what_the_judge_says_of_the_incident() -> None:
-    """Title, act and evidence of the alert on the hot worker."""
     page = (ROOT / "tests" / "frozen" / "pages" / "evenness.txt").read_text().partition("\n\n")[0]
     title, said = page.splitlines()[2].removeprefix("CRITICAL "), page.rpartition("/metrics: ")[2]
     act_and_evidence = said.removeprefix(f"{title} ")
     assert title in text_of("README.md").replace("> ", "")
     assert act_and_evidence in text_of("README.md").replace("> ", "")
-
-
-def test_there_are_four_dashboards() -> None:
-    """As many files as the documents say, and a row for each."""
     assert len(list((ROOT / "dashboards" / "out").glob("*.json"))) == len(rows("docs/dashboards.md", "dashboard")) == 4
     assert "[four dashboards]" in text_of("README.md")
 
 
-def test_versions_of_python_and_uwsgi() -> None:
-    """Those of the package's classifiers, and those from which documents were captured."""
+def test_versions_of_python_and_uwsgi():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     pythons = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
@@ -80,7 +66,52 @@ def test_versions_of_python_and_uwsgi() -> None:
     assert f"| uWSGI | {uwsgis[0]} to {uwsgis[-1]}" in text_of("docs/installation.md")
 
 
-def test_the_cost_in_the_readme_is_what_was_measured() -> None:
+def test_findings_of_each_limit():
+    text = (ROOT / "docs" / "limits.md").read_text()
+    known = {row.code for row in list_rows()}
+    named = [
+        code
+        for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)
+        for code in _codes(part)
+    ]
+    assert len(named) > 30
+    assert set(named) <= known
+    shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
+    assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
+
+
+def test_ranges_of_settings():
+    configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
+    least, most = defaults.SAMPLES_PER_SECOND_RANGE
+    assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
+    assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
+    assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
+    assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
+    assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
+    assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+
+
+def test_flags_with_their_variables():
+    shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
+    options = make_command_line().commands["serve"].options
+    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
+    assert set(shown.values()) == {setting.variable for setting in FLAGS}
+    assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
+
+
+def test_scenarios():
+    assert len(ROWS) > 150
+    assert "over 150 tested situations" in text_of("README.md")
+    assert "over 150 situations" in text_of("docs/check.md")
+
+
+def test_series_of_a_worker():
+    names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
+    each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
+    assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
+
+
+def test_the_cost_in_the_readme_is_what_was_measured():
     """The share of a CPU and the memory, from the rows of the evidence."""
     measured = [row for row in rows("docs/evidence.md", "question") if row[1].endswith(" series")]
     for size, words in (
@@ -95,82 +126,53 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
         assert words.format(share=share, memory=memory) in text_of("README.md")
 
 
-def test_scenarios() -> None:
-    """There are over 150 situations."""
-    assert len(ROWS) > 150
-    assert "over 150 tested situations" in text_of("README.md")
-    assert "over 150 situations" in text_of("docs/check.md")
-
-
-def test_series_of_a_worker() -> None:
-    """The most that one worker costs, without CPU residency."""
-    names = [key for key in series(watched(proven("threads_4x8_busy"))) if "cpu_residency" not in key]
-    each = Counter(match[1] for key in names if (match := re.search(r'worker_id="(\d+)"', key)))
-    assert f"A worker costs at most {max(each.values())} series" in text_of("docs/metrics.md")
-
-
-def test_ranges_of_settings() -> None:
-    """The least and the most of what can be set, and what holds if nothing is."""
-    configuration, check = text_of("docs/configuration.md"), text_of("docs/check.md")
-    least, most = defaults.SAMPLES_PER_SECOND_RANGE
-    assert f"`--samples-per-second` is from {least:g} to {most:g}" in configuration
-    assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
-    assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
-    assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
-    assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
-    assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
-
-
-def test_wait_states() -> None:
-    """The table has every state, in the order of the program."""
+def test_tables_have_every_row():
+    """Wait states in the order of the program, thresholds of `check`, paths of the API, and the keys of `top` with
+    those that sort."""
     shown = [row[0].strip("`") for row in rows("docs/waits.md", "state")]
     assert tuple(shown) == STATES
-
-
-def test_flags_with_their_variables() -> None:
-    """The table has every flag of `serve`, with the variable that stands in for it."""
-    shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
-    options = make_command_line().commands["serve"].options
-    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
-    assert set(shown.values()) == {setting.variable for setting in FLAGS}
-    assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
-
-
-def test_thresholds_of_check() -> None:
-    """The table has the flags that take a threshold."""
     options = make_command_line().commands["check"].options
     shown = {row[0].strip("`").split()[0] for row in rows("docs/check.md", "flag")}
     assert shown == {option for option in options if option.startswith(("--min-", "--max-"))}
-
-
-def test_paths_of_the_api() -> None:
-    """The table has those of the description, and no others."""
     shown = {path for row in rows("docs/api.md", "path") for path in re.findall(r"`([^`]+)`", row[0])}
     assert shown == set(describe_api()["paths"])
-
-
-def test_keys_of_top() -> None:
-    """The table has the keys of the program's own help, and those that sort."""
     shown = {key for row in rows("docs/top.md", "key") for key in re.findall(r"`([^`]+)`", row[0])}
     known = {key for binding in BINDINGS for key in binding.label.split()}
     sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
     assert shown == known | sorting
 
 
-def test_findings_of_each_limit() -> None:
-    """docs/limits.md names findings that there are, and every limit of the headroom."""
-    text = (ROOT / "docs" / "limits.md").read_text()
-    known = {row.code for row in list_rows()}
-    named = [
-        code
-        for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)
-        for code in _codes(part)
-    ]
-    assert len(named) > 30
-    assert set(named) <= known
-    shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
-    assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
-
-
 def _codes(text: str) -> list[str]:
     return re.findall(r"`([a-z]+(?:_[a-z]+)+|saturation|harakiri)`", text)
+
+
+READERS = (
+    "alerts/rules/*.yaml",
+    "dashboards/out/*.json",
+    "exporter/uwsgi_headroom/report/sources/prometheus_queries.py",
+)
+NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1"}
+"""The package, the beginning of other names, and a directive of nginx."""
+
+
+def test_lists_by_hand():
+    """Names to keep are those that queries read; dependencies are those of setup.cfg."""
+    needed: set[str] = set()
+    for pattern in READERS:
+        files = [file for file in ROOT.glob(pattern) if not file.name.startswith("compat-")]
+        assert files, pattern
+        for file in files:
+            needed.update(re.findall(r"(?<![\w:])(?:uwsgi|process)_\w+(?![\w:])", file.read_text()))
+    kept = re.search(r"regex: (process_start_time_seconds\S+)", (ROOT / "docs" / "fleet.md").read_text())
+    assert set(kept[1].split("|")) == {name for name in needed - NO_METRICS if not name.endswith("_")}
+    setup = configparser.RawConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    listed = {"all": setup["options"]["install_requires"]}
+    listed |= {f"`[{extra}]`": setup["options.extras_require"][extra] for extra in ("top", "login", "report")}
+    expected = {
+        match[1]: (use, f"≥ {match[2]}, < {match[3]}")
+        for use, lines in listed.items()
+        for match in re.finditer(r"^([\w-]+) *>= *([\d.]+), *< *([\d.]+)$", lines, re.MULTILINE)
+    }
+    assert len(expected) > 10
+    assert {row[0]: (row[1], row[2]) for row in rows("docs/how-to-add.md", "package")} == expected

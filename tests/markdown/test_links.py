@@ -1,10 +1,9 @@
-"""What documents refer to is there: files, headings, and documents that the code names."""
+"""Links lead somewhere, and every claim about safety to a test."""
 
 from __future__ import annotations
 
 import re
 import urllib.parse
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,7 @@ _DOCUMENT = re.compile(r"\b(?:docs|alerts|dashboards|deploy)/[\w./-]*\.md\b")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_relative_links_lead_somewhere(path: Path) -> None:
+def test_relative_links_lead_somewhere(path):
     """To a file or a folder, and where the link names an anchor, to a heading of that document."""
     broken = []
     for link in links(path.read_text()):
@@ -42,32 +41,41 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_paths_in_code_exist(path: Path) -> None:
-    """A path of this repository between backticks is one, with `*` for any name."""
+def test_paths_in_code_exist(path):
     named = [code for code in inline_code(path.read_text()) if _PATH.fullmatch(code)]
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
 
 
-def test_documents_that_other_files_name_exist() -> None:
-    """A document that a docstring, a comment, a message, a runbook or the changelog names is there."""
+def test_documents_are_where_they_are_looked_for():
     named = {(name, name_of(path)) for path in SOURCES for name in _DOCUMENT.findall(path.read_text())}
     assert named
     assert sorted((name, where) for name, where in named if not (ROOT / name).is_file()) == []
-
-
-def test_the_readme_leads_to_every_document() -> None:
-    """Each page of docs/ is linked from the README, so that nobody has to search for one."""
     linked = set(links((ROOT / "README.md").read_text()))
     assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= linked
 
 
-def test_a_heading_makes_the_anchor_that_github_makes() -> None:
-    """Punctuation goes, spaces become hyphens, and a second heading of the same words has a number."""
+def test_what_the_test_reads():
+    """Anchors are those that GitHub makes. Links, pictures and HTML are links, but not in code."""
     text = "# A `b`, c\n\n```sh\n# no heading\n```\n## [Link](x.md): d-e_f\n## Twice\n## Twice\n"
     assert anchors(text) == {"a-b-c", "link-d-e_f", "twice", "twice-1"}
-
-
-def test_links_in_code_are_none() -> None:
-    """Links, pictures, pictures that are links, and HTML; not code."""
     text = '[a](b.md#c) ![d](e.png "f") [![g](h.png)](i.md) `[j](k.md)`\n```\n[l](m.md)\n```\n<a href="n.md">\n'
     assert links(text) == ["b.md#c", "e.png", "h.png", "i.md", "n.md"]
+
+
+TEXT = (ROOT / "SECURITY.md").read_text()
+
+
+def test_every_claim_names_a_test_that_exists():
+    """Each row of the tables of attackers has a test, or leads to the chapter that names them."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)
+    assert len(named) > 30
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).is_file() or f"def {name}(" not in (ROOT / path).read_text()
+    ]
+    assert missing == []
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith("| can try")]
+    assert len(rows) > 15
+    for row in rows:
+        assert "`tests/" in row or "docs/security.md#tls-and-login" in row, row

@@ -32,14 +32,7 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.littles_law import (
-    IDLE_WHILE_WAITING,
-    LEAST_WAIT,
-    MOST_WAIT,
-    SEVERE,
-    STANDING,
-    WAIT_RATIO,
-)
+from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, LEAST_WAIT, MOST_WAIT, SEVERE, STANDING, WAIT_RATIO
 from uwsgi_headroom.analysis.objective import FAST_BURN, SLOW_BURN
 from uwsgi_headroom.analysis.shortages import CPU_FULL, CPU_WAIT
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
@@ -188,7 +181,7 @@ def shown_rows() -> dict[str, set[float]]:
     return found
 
 
-def test_the_numbers_are_those_of_the_code() -> None:
+def test_the_numbers_are_those_of_the_code():
     """Each number in the row of a finding or of a word is a constant, and each of these constants is in the row."""
     shown = {name: found for name, found in shown_rows().items() if found}
     assert shown == {name: of_code(row) for name, row in ROWS.items()}
@@ -196,8 +189,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert all(numbers(re.findall(rf"`{code}`[^)]*", text)[0]) >= set(found) for code, found in BY_TEXT.items())
 
 
-def test_every_finding_that_warns_has_a_row() -> None:
-    """Those that may be a warning or critical, and no others."""
+def test_every_finding_that_warns_has_a_row():
     first_cells = [line.split(" | ")[0] for line in (ROOT / PAGE).read_text().splitlines() if line.startswith("| `")]
     listed = {code for cell in first_cells for code in re.findall(r"`([a-z_]+)`", cell)}
     warning = {row.code for row in list_rows() if row.severity != "info"}
@@ -223,19 +215,10 @@ def repeated(pages: Iterable[Path]) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_no_other_page_has_a_number_of_the_list() -> None:
-    """It links to the row. (What changed from one version to the next, in upgrading.md, is no list.)"""
+def test_numbers_stand_once():
     pages = {*(ROOT / "docs").glob("*.md"), ROOT / "README.md"} - {ROOT / PAGE, ROOT / "docs" / "upgrading.md"}
     assert repeated(sorted(pages)) == []
-
-
-def test_runbooks_have_numbers_beside_queries_alone() -> None:
-    """Somebody on call compares these with a query. A number that is no longer that of the code is missing."""
     found = repeated(sorted((ROOT / "alerts" / "runbooks").glob("*.md")))
     assert {(runbook, name) for runbook, name, _ in found} == ON_CALL
-
-
-def test_the_live_page_has_the_burn_rates_of_the_code() -> None:
-    """They stand in its script once more, because it judges the present minute itself."""
     script = (ROOT / "exporter/uwsgi_headroom/web/static/objective.js").read_text()
     assert f"const [FAST, SLOW] = [{FAST_BURN:g}, {SLOW_BURN:g}];" in script

@@ -10,8 +10,7 @@ from tools.scenarios.run import VARIATIONS, Result, count, estimate, plan, rende
 from tools.scenarios.scenario import Twin
 
 
-def test_each_sick_row_has_a_healthy_twin() -> None:
-    """One that is a row is healthy, and one that is made differs from its row."""
+def test_each_sick_row_has_a_healthy_twin():
     for row in ROWS:
         twin = find_twin(row)
         assert (twin is None) == (row.expected.outcome == "ok"), row.name
@@ -24,7 +23,7 @@ def test_each_sick_row_has_a_healthy_twin() -> None:
             )
 
 
-def test_the_table_counts_rows_twins_and_variations() -> None:
+def test_the_table_counts_rows_twins_and_variations():
     """A row that is not as expected, and one that cannot run, are counted apart; the estimate leaves the latter out."""
     sick = next(row for row in ROWS if isinstance(row.twin, Twin) and not row.twin.name)
     absent = replace(ROWS[0], name="1x1 at 40 %", skip=lambda: "no such server")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from tests.support.other_namespaces import as_root
 from tools.scenarios.rows import ROWS
-from tools.scenarios.run import Result, run_rows
+from tools.scenarios.run import run_rows
 from tools.scenarios.scenario import OUTCOMES
 
 QUICK = [row for row in ROWS if row.quick]
@@ -20,14 +19,14 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def results() -> Mapping[str, Result]:
+def results():
     """The results of all quick scenarios, run in parallel: one after the other they would take minutes."""
     rows = [replace(row, seconds=min(row.seconds, SECONDS)) for row in QUICK]
     return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}
 
 
 @pytest.mark.parametrize("name", [pytest.param(row.name, marks=[as_root] if row.as_nobody else []) for row in QUICK])
-def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None:
+def test_is_judged_as_expected(name, results):
     """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may become critical."""
     result = results[name]
     assert result.seen, result.skipped
@@ -38,9 +37,8 @@ def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None
     assert result.seen.exit_status >= OUTCOMES.index(expected)
 
 
-def test_there_are_a_dozen() -> None:
-    """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for; and no more of them:
-    they take a minute."""
+def test_there_are_a_dozen():
+    """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for."""
     codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}
     assert 12 <= len(QUICK) <= 14
     assert {"saturation", "clients_refused", "harakiri", "requests_lost", "exceptions", "reloaded"} <= codes

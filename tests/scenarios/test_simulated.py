@@ -179,7 +179,7 @@ def see(row: Scenario, seed: int) -> Seen:
 
 
 @pytest.mark.parametrize("row", SIMULATED, ids=lambda row: row.name)
-def test_variations_are_judged_as_their_row(row: Scenario) -> None:
+def test_variations_are_judged_as_their_row(row):
     """Other sizes, service times and arrivals at the same share of the load do not change the verdict."""
     for number in range(VARIATIONS):
         varied = vary(row, number)
@@ -187,7 +187,7 @@ def test_variations_are_judged_as_their_row(row: Scenario) -> None:
         assert not list(differences(varied, seen)), (varied.server, varied.loads, seen)
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough():
     """The simulated scenarios include quiet, busy and full servers with one thread and with several."""
     assert len(SIMULATED) >= 8
     assert {row.expected.outcome for row in SIMULATED} == {"ok", "warning", "critical"}

@@ -32,7 +32,6 @@ class Manager:
     messages: list[dict[str, str]] = field(default_factory=list)
 
     def states(self, name: str) -> list[str]:
-        """The values of this assignment in all messages."""
         return [message[name] for message in list(self.messages) if name in message]
 
     def await_state(self, name: str, value: str, count: int = 1) -> None:

@@ -42,7 +42,7 @@ def unix_listener(path: Path) -> socket.socket:
 
 
 @pytest.mark.parametrize("kind", ["tcp", "tcp6", "unix"])
-def test_a_listening_socket_is_taken(tmp_path: Path, kind: str) -> None:
+def test_a_listening_socket_is_taken(tmp_path, kind):
     """A TCP or UNIX socket accepts connections afterwards, and programs that this one starts do not get it."""
     makers: dict[str, Callable[[], socket.socket]] = {
         "tcp": lambda: socket.create_server(("127.0.0.1", 0)),
@@ -59,8 +59,7 @@ def test_a_listening_socket_is_taken(tmp_path: Path, kind: str) -> None:
             listener.accept()[0].close()
 
 
-def test_several_sockets_in_their_order() -> None:
-    """All passed sockets are taken; names may be missing."""
+def test_several_sockets_in_their_order():
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         first = 200
         os.dup2(one.fileno(), first)
@@ -82,7 +81,7 @@ def test_several_sockets_in_their_order() -> None:
     ],
     ids=["udp", "unix datagrams", "not listening", "connected"],
 )
-def test_another_socket_is_refused(make: Callable[[], socket.socket], what: str) -> None:
+def test_another_socket_is_refused(make, what):
     """The message names the descriptor, its name and what the unit needs; the descriptor stays open."""
     with passed(make()) as descriptor:
         with pytest.raises(ConfigError, match=rf"descriptor {descriptor} \(web\) is {what}; .*Accept=no"):
@@ -90,8 +89,7 @@ def test_another_socket_is_refused(make: Callable[[], socket.socket], what: str)
         os.fstat(descriptor)
 
 
-def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
-    """A file and a closed descriptor are refused."""
+def test_what_is_no_socket_is_refused(tmp_path):
     descriptor = os.open(tmp_path / "file", os.O_CREAT)
     with pytest.raises(ConfigError, match=rf"descriptor {descriptor} is not a socket"):
         taken(descriptor)
@@ -101,13 +99,12 @@ def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", ["", "-1", "many", "1000000", "9" * 5000])
-def test_a_wrong_number_is_refused(count: str) -> None:
-    """LISTEN_FDS has to be a number that a service manager could pass."""
+def test_a_wrong_number_is_refused(count):
     with pytest.raises(ConfigError, match="LISTEN_FDS"):
         taken(3, LISTEN_FDS=count)
 
 
 @pytest.mark.parametrize("environment", [{}, {"LISTEN_FDS": "1"}, {"LISTEN_PID": "8", "LISTEN_FDS": "1"}])
-def test_sockets_of_another_process_are_left_alone(environment: dict[str, str]) -> None:
+def test_sockets_of_another_process_are_left_alone(environment):
     """Variables that the parent of this process was given are not for this process."""
     assert take_sockets(environment, PID) == []

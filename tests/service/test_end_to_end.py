@@ -27,7 +27,7 @@ def write(path: Path, **servers: str) -> None:
     path.write_text(json.dumps({"servers": [{"name": name, "stats": stats} for name, stats in servers.items()]}))
 
 
-def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_from_start_to_end(tmp_path, monkeypatch):
     """READY comes when the exporter answers, the watchdog is fed with a silent server, a reload keeps what did not
     change, a broken file is a sentence in the status, and STOPPING comes last."""
     path = tmp_path / "x.yml"
@@ -76,7 +76,6 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def ask(listener: socket.socket) -> socket.socket:
-    """A connection that has requested metrics."""
     client = socket.socket(listener.family)
     client.settimeout(60)
     client.connect(listener.getsockname())
@@ -85,16 +84,14 @@ def ask(listener: socket.socket) -> socket.socket:
 
 
 def answer(client: socket.socket) -> bytes:
-    """The whole response."""
     received = b""
     while part := client.recv(65536):
         received += part
     return received
 
 
-def test_requests_before_the_exporter_starts(tmp_path: Path) -> None:
-    """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them. A configured
-    address is not opened, and the log says so."""
+def test_requests_before_the_exporter_starts(tmp_path):
+    """Connections wait in the queues of passed sockets, TCP and UNIX, and the exporter answers them."""
     log, path = tmp_path / "log", str(tmp_path / "web.sock")
     arguments = ["--stats", "/nowhere", "--web.listen-address", "203.0.113.1:9", "--routes"]
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:

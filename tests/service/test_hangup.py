@@ -69,8 +69,7 @@ def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[R
                 os.close(keyboard)
 
 
-def test_a_terminal_that_is_closed_ends_it(tmp_path: Path) -> None:
-    """With a terminal, SIGHUP reloads; when the terminal is closed, its SIGHUP ends the exporter in order."""
+def test_a_terminal_that_is_closed_ends_it(tmp_path):
     with started(tmp_path, "--config", f"{tmp_path}/x.yml", terminal=True) as running:
         for count in (1, 2):
             running.process.send_signal(signal.SIGHUP)
@@ -80,7 +79,7 @@ def test_a_terminal_that_is_closed_ends_it(tmp_path: Path) -> None:
     assert "Traceback" not in running.log.read_text()
 
 
-def test_without_a_terminal_it_reloads(tmp_path: Path) -> None:
+def test_without_a_terminal_it_reloads(tmp_path):
     """A service has no terminal: SIGHUP always reloads, also twice at once, and SIGTERM ends it as usual."""
     with started(tmp_path, "--config", f"{tmp_path}/x.yml") as running:
         for _ in range(2):
@@ -92,7 +91,7 @@ def test_without_a_terminal_it_reloads(tmp_path: Path) -> None:
     assert "Traceback" not in running.log.read_text()
 
 
-def test_without_a_file_it_ends(tmp_path: Path) -> None:
+def test_without_a_file_it_ends(tmp_path):
     """Without a configuration file or a service manager, SIGHUP ends the exporter, which writes its history first."""
     history = tmp_path / "history.sqlite"
     stats = ("--stats", f"well=file://{tmp_path}/well.json", "--history", str(history))
@@ -105,7 +104,7 @@ def test_without_a_file_it_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reloads", [False, True])
-def test_nohup_is_obeyed(reloads: bool) -> None:
+def test_nohup_is_obeyed(reloads):
     """If SIGHUP was ignored at start, it stays ignored, with a file and without."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -115,7 +114,7 @@ def test_nohup_is_obeyed(reloads: bool) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_request_before_the_exporter_serves_is_kept() -> None:
+def test_a_request_before_the_exporter_serves_is_kept():
     """A SIGHUP while the exporter starts reloads once it serves."""
     before = signal.getsignal(signal.SIGHUP)
     reloads: list[str] = []

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -50,12 +49,11 @@ def source(*arguments: str) -> SettingsSource:
 
 
 @pytest.fixture(autouse=True)
-def _the_log_of_the_tests_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def _the_log_of_the_tests_stays(monkeypatch):
     monkeypatch.setattr(logs, "adjust", lambda _level, _style: None)
 
 
-def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
-    """The servers of the file are watched, and the log counts the changes."""
+def test_what_changed_is_watched(caplog):
     caplog.set_level(logging.INFO)
     problem, fleet = reloaded(lambda: Config(servers=(SHOP, make_server("/run/api", name="api"))))
     assert problem == ""
@@ -63,8 +61,8 @@ def test_what_changed_is_watched(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records[-1].fields == {"servers": 2, "added": 1, "removed": 0}
 
 
-def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One sentence with the line is logged, and the running configuration stays."""
+def test_an_error_changes_nothing(tmp_path, caplog):
+    """One sentence is logged, and the exporter goes on."""
     path = tmp_path / "x.yml"
     path.write_text("servers:\n  - name: shop\n    stats: /run/shop\n    timeout: never\n")
     problem, fleet = reloaded(source("--config", str(path)).read_again)
@@ -72,6 +70,14 @@ def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     assert names(fleet) == ["shop"]
     (record,) = caplog.records
     assert record.fields == {"reason": problem}
+
+    def fails():
+        raise ZeroDivisionError
+
+    problem, fleet = reloaded(fails)
+    assert problem == "internal error"
+    assert names(fleet) == ["shop"]
+    assert "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,7 @@ def test_a_broken_file_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     ],
     ids=["gone", "a directory", "a pipe", "binary", "two of one name"],
 )
-def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+def test_a_file_that_cannot_be_read_again(tmp_path, make, reason):
     """A reload neither fails with another error nor waits for a file that gives nothing."""
     make(tmp_path / "x.yml")
     problem, fleet = reloaded(source("--config", str(tmp_path / "x.yml")).read_again)
@@ -93,17 +99,17 @@ def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path],
     assert names(fleet) == ["shop"]
 
 
-def test_the_last_reload_is_known() -> None:
+def test_the_last_reload_is_known():
     """Its success, and when one succeeded last, are kept for `/metrics`; the start counts as a success."""
     times = [100.0]
     answers: list[Config | HeadroomError] = [ConfigError("a mistake"), STARTED, ConfigError("a mistake")]
 
-    def read() -> Config:
+    def read():
         if isinstance(answer := answers.pop(0), HeadroomError):
             raise answer
         return answer
 
-    async def follow() -> list[LastReload | None]:
+    async def follow():
         fleet = Fleet(STARTED.servers, STARTED.settings, Clock(epoch=lambda: times[-1]))
         reloader = Reloader(read, STARTED, fleet, ServiceManager({}, 1))
         states = [fleet.health.reload]
@@ -121,19 +127,7 @@ def test_the_last_reload_is_known() -> None:
     ]
 
 
-def test_an_internal_error_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A bug in reading the settings is logged, and the exporter goes on."""
-
-    def fails() -> Config:
-        raise ZeroDivisionError
-
-    problem, fleet = reloaded(fails)
-    assert problem == "internal error"
-    assert names(fleet) == ["shop"]
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_an_objective_for_another_rate_is_refused() -> None:
+def test_an_objective_for_another_rate_is_refused():
     """A threshold that only the file's sampling rate could judge is refused, because that rate needs a restart."""
     fast = replace(STARTED.settings, samples_per_second=20.0, slo=Slo(0.15, 0.99, "x.yml:4"))
     problem, fleet = reloaded(lambda: replace(STARTED, settings=fast))
@@ -141,7 +135,7 @@ def test_an_objective_for_another_rate_is_refused() -> None:
     assert fleet.settings.slo is None
 
 
-def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_need_a_restart_are_named(caplog):
     """The log names the keys of the file; those that a reload applies are not among them."""
     read = replace(
         STARTED,
@@ -183,18 +177,14 @@ def requested(heard: Manager, count: int, *, between: bool) -> int:
     return reads
 
 
-def test_each_request_is_served() -> None:
-    """Requests one after the other are reloads of their own; each is reported from its beginning to its end."""
+def test_requests_for_a_reload():
+    """One after the other are reloads of their own, each reported from beginning to end. Several at once are one."""
     with manager() as heard:
         assert requested(heard, 3, between=True) == 3
         assert [("RELOADING" in message, "READY" in message) for message in heard.messages] == [
             (True, False),
             (False, True),
         ] * 3
-
-
-def test_requests_before_a_reload_begins_are_one() -> None:
-    """Several requests at once lead to one reload."""
     with manager() as heard:
         assert requested(heard, 5, between=False) == 1
 
@@ -211,22 +201,18 @@ def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> Non
     monkeypatch.setattr(reload, "discover_servers", discover)
 
 
-def test_a_server_that_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without servers in the settings, a reload looks for more, and loses none that restarts at this moment."""
+def test_a_reload_looks_for_servers_if_none_is_set(monkeypatch):
+    """It loses none that restarts at this moment. If it finds none, it fails."""
     discovering(monkeypatch, ("a", "b"), ("b", "c"), ())
     settings = source()
     found = [[server.name for server in settings.with_servers(Config()).servers] for _ in range(3)]
     assert found == [["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
-
-
-def test_an_empty_file_without_uwsgi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the file loses its servers and discovery finds none, the reload fails."""
     discovering(monkeypatch, ())
     with pytest.raises(HeadroomError, match="none was found"):
         source().read_again()
 
 
-def test_where_the_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_the_file_is_named(monkeypatch, tmp_path):
     """The file is that of the flag, else of the environment."""
     monkeypatch.setenv("UWSGI_HEADROOM_CONFIG", "/from/environment")
     assert source("--config", "/from/flag").file == "/from/flag"

@@ -19,7 +19,7 @@ PROGRAM = "/opt/uwsgi-headroom/bin/uwsgi-headroom"
 with_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="this machine has no systemd-analyze")
 
 
-class _Repeated(dict):  # type: ignore[type-arg]
+class _Repeated(dict):
     """Keeps every value of a repeated key: configparser sets the value of each line as a list."""
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -32,53 +32,35 @@ class _Repeated(dict):  # type: ignore[type-arg]
 def service() -> configparser.SectionProxy:
     """The settings of the service; a repeated key has a line for each value."""
     parser = configparser.RawConfigParser(strict=False, dict_type=_Repeated)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.optionxform = str
     parser.read(FOLDER / "uwsgi-headroom.service")
     return parser["Service"]
 
 
-def test_the_service_manager_is_notified() -> None:
-    """The type, the reload and a watchdog that is not too short; Debian 12 has no Type=notify-reload."""
+def test_what_a_unit_sets():
     assert service()["Type"] == "notify"
     assert service()["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert float(service()["WatchdogSec"]) >= 2 * LEAST_WATCHDOG_SECONDS
     assert service()["ExecStart"].startswith(f"{PROGRAM} --config ")
-
-
-@pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
-def test_settings_that_break_figures_are_not_set(setting: str) -> None:
-    """Each of these has its reason in the unit, and is not set."""
-    assert setting not in service()
-    assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
-
-
-def test_hidden_directories_are_named() -> None:
-    """DynamicUser= implies PrivateTmp= (systemd.exec(5)): where a socket cannot be seen is in the README."""
+    assert service()["LimitCORE"] == "0"
+    assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
+    filters = service()["SystemCallFilter"].splitlines()
+    refused = next(number for number, calls in enumerate(filters) if calls.startswith("~") and "@resources" in calls)
+    assert "setpriority" in filters[refused + 1 :]
     text = (FOLDER / "README.md").read_text()
     assert service()["DynamicUser"] == service()["ProtectHome"] == "yes"
     assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
 
 
-def test_passwords_are_checked_with_low_priority() -> None:
-    """The filter refuses @resources, and then allows the one call of it that the exporter makes."""
-    filters = service()["SystemCallFilter"].splitlines()
-    refused = next(number for number, calls in enumerate(filters) if calls.startswith("~") and "@resources" in calls)
-    assert "setpriority" in filters[refused + 1 :]
-
-
-def test_no_core_dump() -> None:
-    """A core dump would contain stats documents, with variables of requests."""
-    assert service()["LimitCORE"] == "0"
-
-
-def test_the_socket_is_the_default_address() -> None:
-    """The socket unit opens the port that the exporter would open."""
-    assert f"\nListenStream={LISTEN_ADDRESS}\n" in (FOLDER / "uwsgi-headroom.socket").read_text()
+@pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
+def test_settings_that_break_figures_are_not_set(setting):
+    """Each of these has its reason in the unit, and is not set."""
+    assert setting not in service()
+    assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
 
 
 @with_systemd
-def test_systemd_has_no_complaint(tmp_path: Path) -> None:
-    """`systemd-analyze verify` accepts the units, with the program that is installed here."""
+def test_systemd_has_no_complaint(tmp_path):
     for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
         (tmp_path / unit).write_text((FOLDER / unit).read_text().replace(PROGRAM, "/bin/true"))
     ran = subprocess.run(
@@ -88,7 +70,7 @@ def test_systemd_has_no_complaint(tmp_path: Path) -> None:
 
 
 @with_systemd
-def test_the_exposure_is_that_of_the_readme() -> None:
+def test_the_exposure_is_that_of_the_readme():
     """The score is at most what the README states; newer versions of systemd may count other settings."""
     ran = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", FOLDER / "uwsgi-headroom.service"],
@@ -98,6 +80,5 @@ def test_the_exposure_is_that_of_the_readme() -> None:
     )
     stated = re.search(r"rates the unit at ([\d.]+) of 10", (FOLDER / "README.md").read_text())
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", ran.stdout)
-    assert stated
     assert found, ran.stderr
     assert float(found[1]) <= float(stated[1])

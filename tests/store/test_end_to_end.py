@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from tests.documents.test_history import minute_at, opened
 from tests.documents.test_openapi import validate
-from tests.documents.test_stored_history import minute_at, opened
 from tests.store.test_database import requests
 from tests.support.exporter import exporter
 from tests.support.real_uwsgi import uwsgi, wait_until

@@ -1,15 +1,17 @@
-"""Environments are created once, recreated when they no longer fit, and missing programs are named."""
+"""The environments that development needs, and how they are made."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tools import commands, environments
+from tools import commands, debian, environments, prepare
 from tools.commands import CommandError
 from tools.environments import PYTHON, ROOT, Environment, SetupError
+from tools.prepare import COMPILED, Package, why_missing
 
 FAKE_PYTHON = f"""\
 #!/bin/sh
@@ -25,7 +27,6 @@ fi
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with an existing but empty environment."""
     (tmp_path / "setup.cfg").write_text((ROOT / "setup.cfg").read_text())
     for name in (".venv", ".venv-uwsgi"):
         fake = tmp_path / name / "bin" / "python"
@@ -36,23 +37,8 @@ def checkout(tmp_path):
 
 
 def asked(checkout, name=".venv"):
-    """The arguments of all calls of pip in an environment."""
     notes = checkout / name / "bin" / "asked"
     return [line.split(" install ")[1] for line in notes.read_text().splitlines()] if notes.exists() else []
-
-
-def test_project_is_installed_once(checkout):
-    environments.project("demo", checkout)
-    environments.project("demo", checkout)
-    assert asked(checkout) == ["--editable .[demo]"]
-
-
-def test_project_is_installed_again_when_setup_cfg_changed(checkout):
-    environments.project("demo", checkout)
-    with (checkout / "setup.cfg").open("a") as setup:
-        setup.write("\n")
-    environments.project("demo", checkout)
-    assert asked(checkout) == ["--editable .[demo]"] * 2
 
 
 def test_failed_installation_is_tried_again(checkout):
@@ -77,6 +63,20 @@ def test_environment_of_a_python_that_has_gone_is_made_anew(tmp_path):
     assert not environment.holds("demo", "what is gone")
     moved = environment.path.rename(tmp_path / "moved")
     assert not Environment(moved).fits()
+
+
+def test_project_is_installed_once(checkout):
+    environments.project("demo", checkout)
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"]
+
+
+def test_project_is_installed_again_when_setup_cfg_changed(checkout):
+    environments.project("demo", checkout)
+    with (checkout / "setup.cfg").open("a") as setup:
+        setup.write("\n")
+    environments.project("demo", checkout)
+    assert asked(checkout) == ["--editable .[demo]"] * 2
 
 
 def test_environment_of_another_python_does_not_fit(checkout):
@@ -144,6 +144,12 @@ def test_tests_take_the_wheel_without_a_compiler_and_say_so(checkout, capsys, mo
     assert "so the tests run with the pyuwsgi wheel" in capsys.readouterr().out
 
 
+def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
+    monkeypatch.setenv("UWSGI", "/opt/uwsgi")
+    assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
+    assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
+
+
 def test_tests_build_where_they_can(checkout, monkeypatch):
     monkeypatch.setattr(environments, "cannot_build", lambda: None)
     monkeypatch.delenv("UWSGI", raising=False)
@@ -160,12 +166,6 @@ def test_tests_do_without_gevent_where_no_wheel_fits(checkout, capsys, monkeypat
     (checkout / ".venv-uwsgi" / "bin" / "refused").write_text("gevent")
     assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
     assert "so the scenarios with gevent are skipped" in capsys.readouterr().out
-
-
-def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):
-    monkeypatch.setenv("UWSGI", "/opt/uwsgi")
-    assert str(environments.uwsgi_for_tests(checkout)) == "/opt/uwsgi"
-    assert asked(checkout) + asked(checkout, ".venv-uwsgi") == []
 
 
 def test_old_python_is_refused_in_words():
@@ -190,3 +190,104 @@ def test_a_link_to_the_environment_of_another_checkout_is_replaced(tmp_path, mon
     Environment(link).ensure()
     assert (other / "bin").is_dir()
     assert not link.is_symlink()
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A checkout whose pip only notes what it is asked for."""
+    python = tmp_path / ".venv-lab" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "fibonacci.py").touch()
+    packages = (Package("gevent"), Package("granian"), Package("bjoern", headers=("no-such.h",), advice="install it"))
+    monkeypatch.setattr(prepare, "PACKAGES", packages)
+    return tmp_path
+
+
+def test_what_cannot_be_installed_is_left_out(root):
+    """A failing pip and a missing header are reasons, and are tried again each time."""
+    (root / ".venv-lab" / "bin" / "refused").write_text("granian")
+    prepare.prepare_lab(root)
+    environment = prepare.lab_environment(root)
+    assert why_missing(environment, "gevent") is None
+    assert why_missing(environment, "granian") == "it cannot be installed: ERROR: No matching distribution found"
+    assert why_missing(environment, "bjoern") == "this machine lacks no-such.h; install it"
+    refused = root / ".venv-lab" / "bin" / "refused"
+    refused.write_text("granian")
+    prepare.prepare_lab(root)
+    refused.unlink()
+    prepare.prepare_lab(root)
+    assert why_missing(prepare.lab_environment(root), "granian") is None
+
+
+def test_without_cython_the_compiled_module_is_missing(root, monkeypatch):
+    """Its step is left out of E1, with the reason."""
+    monkeypatch.setattr(prepare, "PACKAGES", (Package("cython"),))
+    prepare.prepare_lab(root)
+    reason = why_missing(prepare.lab_environment(root), COMPILED)
+    assert reason.startswith("Cython cannot compile it: ")
+
+
+@pytest.fixture
+def prepared(monkeypatch, tmp_path):
+    """The names of everything that was prepared, on a machine without a browser."""
+    made: list[str] = []
+
+    def project(extras: str) -> Environment:
+        made.append(extras)
+        return Environment(tmp_path)
+
+    monkeypatch.setattr(environments, "project", project)
+    monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: made.append("uwsgi"))
+    monkeypatch.setattr(debian, "ensure_programs", lambda _directory: made.append("prometheus"))
+    monkeypatch.setattr(prepare, "NAMES", ("no-such-browser",))
+    return made
+
+
+def test_lint_needs_the_project_alone(prepared):
+    assert prepare.main(["lint"]) is None
+    assert prepared == [prepare.EXTRAS]
+
+
+def test_tests_need_a_browser(prepared):
+    assert "this machine lacks Chromium" in str(prepare.main(["test"]))
+    assert "prometheus" not in prepared
+
+
+def test_chosen_tests_need_no_browser(prepared):
+    assert prepare.main(["chosen-tests"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
+
+
+def test_simulated_days_need_no_uwsgi(prepared):
+    assert prepare.main(["bench-days"]) is None
+    assert prepared == [prepare.EXTRAS, "prometheus"]
+
+
+def test_the_lab_needs_its_servers(prepared, monkeypatch):
+    monkeypatch.setattr(prepare, "prepare_lab", lambda: prepared.append("servers"))
+    assert prepare.main(["lab"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
+
+
+def _program(directory: Path, name: str) -> Path:
+    path = directory / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("name", ["chromium", "google-chrome"])
+def test_it_is_found_on_path(tmp_path, monkeypatch, name):
+    path = _program(tmp_path, name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert prepare.find_browser() == str(path)
+
+
+def test_without_one(tmp_path, monkeypatch):
+    _program(tmp_path, "firefox")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="apt-get install --no-install-recommends chromium"):
+        prepare.find_browser()

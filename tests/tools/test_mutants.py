@@ -32,7 +32,7 @@ def _changes(tmp_path: Path, source: str) -> list[str]:
     return [str(mutant).split("  ")[1] for mutant in mutants.Module(tmp_path / "module.py", tmp_path).mutants]
 
 
-def test_operators_comparisons_constants_and_statements(tmp_path: Path) -> None:
+def test_operators_comparisons_constants_and_statements(tmp_path):
     """Each place has one change. Declarations, annotations, documentation and messages have none."""
     assert sorted(_changes(tmp_path, SOURCE)) == sorted(
         [
@@ -54,7 +54,7 @@ def test_operators_comparisons_constants_and_statements(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_mutant_is_python() -> None:
+def test_every_mutant_is_python():
     """A mutant that cannot be compiled would be killed by any test, and show nothing."""
     for mutant in mutants.draw(PACKAGE, 1, 300):
         source = (PACKAGE / mutant.module).read_bytes()
@@ -62,15 +62,14 @@ def test_every_mutant_is_python() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_draws_the_same_mutants() -> None:
-    """Mutants of one seed are the same ones each time, each is drawn once, and another seed draws others."""
+def test_a_seed_draws_the_same_mutants():
     drawn = mutants.draw(PACKAGE, 31, 60)
     assert drawn == mutants.draw(PACKAGE, 31, 60)
     assert len(set(drawn)) == 60
     assert drawn != mutants.draw(PACKAGE, 32, 60)
 
 
-def test_rounds_are_the_rooms_tests_then_those_of_other_rooms() -> None:
+def test_rounds_are_the_rooms_tests_then_those_of_other_rooms():
     """The test file of the module itself is among the first; no file is run twice."""
     first, rest, others = mutants.rounds_of_tests("analysis/balance.py")
     assert "tests/analysis/test_balance.py" in first

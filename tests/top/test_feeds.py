@@ -1,21 +1,28 @@
-"""The meaning of `top`'s arguments, and the servers it attaches to without any."""
+"""What `top` reads, by its arguments; and one snapshot of it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import sys
 
+import msgspec
 import pytest
 
 from tests.support.bad_servers import answers, answers_http
-from tests.support.captured_documents import document
+from tests.support.captured_documents import document, path
 from tests.support.real_uwsgi import free_port
 from tests.support.web_server import serving
+from tests.test_cli import ended
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.top.feeds import FeedError, LocalFeed, RemoteFeed, attach
+from uwsgi_headroom.top.start import exit_status, write_json_file
 
 SHOP = "shop=/nowhere/shop.stats"
 
@@ -28,7 +35,7 @@ def kinds(*arguments: str) -> list[type]:
     return [type(feed) for feed in attach(arguments, nothing).feeds]
 
 
-def test_an_exporters_url_with_and_without_its_scheme() -> None:
+def test_an_exporters_url_with_and_without_its_scheme():
     """An exporter identifies itself; its documents are then read by name."""
     with serving(SHOP) as port:
         for address in (f"http://127.0.0.1:{port}/", f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"):
@@ -42,12 +49,24 @@ def test_an_exporters_url_with_and_without_its_scheme() -> None:
             asyncio.run(exporter.server("other", None))
 
 
-def test_stats_servers_are_read_from_here_all_together() -> None:
-    """A socket's path, a raw TCP server and one with stats-http are one feed, also beside an exporter."""
+def test_addresses_of_feeds():
+    """Stats servers are one feed, as are pages of one exporter."""
     with answers("tcp", document("minified")) as raw, answers_http("tcp", document("minified")) as web:
         assert kinds("/nowhere/stats", raw, f"http://{web}") == [LocalFeed]
         with serving(SHOP) as port:
             assert kinds("/nowhere/stats", f"127.0.0.1:{port}", raw) == [RemoteFeed, LocalFeed]
+    with serving(SHOP) as port, serving(SHOP) as other:
+        addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
+        attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
+    assert len(attached.feeds) == 2
+    assert attached.server == (1, "b")
+    for arguments in (["nonsense"], ["a=/x", "a=/y"]):
+        with pytest.raises(ConfigError):
+            attach(arguments, nothing)
+    port = free_port()
+    with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
+        attach([f"http://127.0.0.1:{port}"], nothing)
+    assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +89,7 @@ def test_stats_servers_are_read_from_here_all_together() -> None:
         ("/-/healthy", None),
     ],
 )
-def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None) -> None:
+def test_an_address_that_was_copied_from_a_browser(page, server):
     """The URL of any page means its exporter; the page of a server selects that server."""
     with serving(SHOP) as port:
         attached = attach([f"http://127.0.0.1:{port}{page}"], nothing)
@@ -78,16 +97,7 @@ def test_an_address_that_was_copied_from_a_browser(page: str, server: str | None
     assert attached.server == (None if server is None else (0, server))
 
 
-def test_pages_of_one_exporter_are_one_feed() -> None:
-    """The first of the servers is selected; a proxy's path before the pages is kept."""
-    with serving(SHOP) as port, serving(SHOP) as other:
-        addresses = [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}/servers/b", f"127.0.0.1:{port}"]
-        attached = attach([*addresses, f"http://127.0.0.1:{other}/servers/a"], nothing)
-    assert len(attached.feeds) == 2
-    assert attached.server == (1, "b")
-
-
-def test_an_exporter_that_hangs_as_top_starts() -> None:
+def test_an_exporter_that_hangs_as_top_starts():
     """An http:// address that accepts connections but is silent counts as an exporter, which may answer later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -96,15 +106,7 @@ def test_an_exporter_that_hangs_as_top_starts() -> None:
     assert attached.server == (0, "a")
 
 
-def test_nobody_there() -> None:
-    """An http:// address may have been either, as the message says; a stats server may still start."""
-    port = free_port()
-    with pytest.raises(HeadroomError, match="neither an exporter nor a stats server"):
-        attach([f"http://127.0.0.1:{port}"], nothing)
-    assert kinds(f"127.0.0.1:{port}") == [LocalFeed]
-
-
-def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeypatch):
     """The exporter has an hour of history, and already reads uWSGI."""
     with serving(SHOP) as port:
         monkeypatch.setattr(defaults, "LISTEN_ADDRESS", f"127.0.0.1:{port}")
@@ -115,14 +117,7 @@ def test_without_arguments_the_exporter_of_this_machine_or_what_is_found(monkeyp
     assert isinstance(feed, LocalFeed)
 
 
-def test_what_is_no_address() -> None:
-    """Wrong addresses are refused as everywhere, and so are two servers with the same name."""
-    for arguments in (["nonsense"], ["a=/x", "a=/y"]):
-        with pytest.raises(ConfigError):
-            attach(arguments, nothing)
-
-
-def test_an_answer_that_is_none() -> None:
+def test_an_answer_that_is_none():
     """An exporter that is gone, or of another version, is reported with its URL."""
     with serving(SHOP) as port:
         (exporter,) = attach([f"127.0.0.1:{port}"], nothing).feeds
@@ -132,3 +127,68 @@ def test_an_answer_that_is_none() -> None:
         (exporter,) = attach([other], nothing).feeds
         with pytest.raises(FeedError, match="does not match this version of the API"):
             asyncio.run(exporter.servers(None))
+
+
+FIXTURE = path("2.0.31_threads")
+NOWHERE = "unix:///nowhere/stats"
+
+
+@pytest.mark.parametrize(
+    ("states", "status"), [(["up"], 0), (["up", "up"], 0), (["down"], 3), (["up", "down"], 3), (["stale"], 3), ([], 3)]
+)
+def test_the_status_is_3_if_a_server_could_not_be_read(states, status):
+    """As for `check`, one server that is down or stale is enough, and so is an empty list."""
+    assert exit_status(states) == status
+
+
+@pytest.mark.parametrize("how", ["--once", "--json"])
+def test_a_server_that_is_down(capsys, how):
+    """The snapshot says why the server could not be read, and the status is 3."""
+    status, out, _ = ended(capsys, "top", how, "--seconds", "2", NOWHERE)
+    assert status == 3
+    assert "down" in out
+
+
+@pytest.mark.parametrize("how", ["--once", "--json"])
+def test_one_of_two_is_down(capsys, how):
+    status, out, _ = ended(capsys, "top", how, "--seconds", "2", f"file://{FIXTURE}", NOWHERE)
+    assert status == 3
+    assert FIXTURE.stem in out
+
+
+def test_servers_that_were_read(capsys):
+    """The exporter answers, so there is a snapshot; if its server could not be read, the status is 3."""
+    status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
+    assert (status, json.loads(out)["state"]) == (0, "up")
+    with serving(f"shop={NOWHERE}") as port:
+        status, out, _ = ended(capsys, "top", "--once", f"http://127.0.0.1:{port}")
+    assert (status, "down" in out) == (3, True)
+
+
+def test_what_does_not_fit_is_said(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "99999999999")
+    status, out, _ = ended(capsys, "top", "--once", "--seconds", "2", f"file://{FIXTURE}")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 500
+    _, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    notice = write_json_file(msgspec.json.decode(out, type=Server))
+    assert notice.startswith("not written to uwsgi-headroom-")
+    assert notice.endswith(": No such file or directory")
+
+
+def test_without_rich_it_names_the_command_that_installs_it(capsys, monkeypatch):
+    """The command installs into the running environment what setup.cfg requires; no index has the package."""
+    import uwsgi_headroom.top as package  # noqa: PLC0415
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("uwsgi_headroom.top.")]:
+        monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delattr(package, name.rpartition(".")[2], raising=False)
+    python = "/opt/my tools/bin/python"
+    monkeypatch.setattr(sys, "executable", python)
+    status, _, err = ended(capsys, "top", "--once", NOWHERE)
+    assert status == 1
+    assert f"uwsgi-headroom: top needs rich: '{python}' -m pip install '{REQUIREMENTS['rich']}' " in err

@@ -86,10 +86,10 @@ def names(poller: Poller) -> list[str]:
 LIST = Navigation()
 
 
-def test_a_feed_that_hangs_delays_no_other() -> None:
+def test_a_feed_that_hangs_delays_no_other():
     """Other feeds are listed and polled again meanwhile, and the feed that hangs is asked only once."""
 
-    async def look() -> None:
+    async def look():
         clock, hanging = _Clock(), FakeFeed("hangs", hangs=True)
         well = [FakeFeed("a"), FakeFeed("b")]
         poller = Poller([hanging, *well], clock)
@@ -111,10 +111,10 @@ def test_a_feed_that_hangs_delays_no_other() -> None:
     asyncio.run(look())
 
 
-def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
+def test_servers_of_a_feed_that_hangs_stay_with_their_age():
     """Its servers stay listed with their age; its trouble is not shown on another feed's page."""
 
-    async def look() -> None:
+    async def look():
         clock, feeds = _Clock(), [FakeFeed("hangs"), FakeFeed("well")]
         poller = Poller(feeds, clock)
         await poller.poll(LIST)
@@ -141,10 +141,8 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
     asyncio.run(look())
 
 
-def test_every_feed_has_a_trouble_of_its_own() -> None:
-    """Two failed feeds are two lines, each with its address and its reason."""
-
-    async def look() -> None:
+def test_every_feed_has_a_trouble_of_its_own():
+    async def look():
         poller = Poller([FakeFeed("a", problem="refused"), FakeFeed("b"), FakeFeed("c", problem="timeout")])
         await poller.poll(LIST)
         assert poller.model.troubles == {0: "http://a:9238: refused", 2: "http://c:9238: timeout"}
@@ -155,10 +153,10 @@ def test_every_feed_has_a_trouble_of_its_own() -> None:
     asyncio.run(look())
 
 
-def test_another_page_does_not_wait_for_one_that_hangs() -> None:
+def test_another_page_does_not_wait_for_one_that_hangs():
     """A key that selects another server cancels the request for the page that does not arrive."""
 
-    async def look() -> None:
+    async def look():
         feeds = [FakeFeed("a"), FakeFeed("b")]
         poller = Poller(feeds)
         await poller.poll(LIST)
@@ -173,25 +171,25 @@ def test_another_page_does_not_wait_for_one_that_hangs() -> None:
     asyncio.run(look())
 
 
-def test_a_fault_is_raised() -> None:
+def test_a_fault_is_raised():
     """Errors other than FeedError are bugs of top, and are not hidden."""
 
-    async def look() -> None:
+    async def look():
         feed = FakeFeed("a")
-        feed.document = None  # type: ignore[assignment]
+        feed.document = None
         await Poller([feed]).poll(LIST)
 
     with pytest.raises(AttributeError):
         asyncio.run(look())
 
 
-def test_cancelled_anywhere_the_next_poll_works() -> None:
+def test_cancelled_anywhere_the_next_poll_works():
     """With fakes, an exporter and local servers, no request stays behind, and the next poll is answered."""
 
-    async def look(feeds: list[Feed], count: int) -> int:
+    async def look(feeds, count):
         poller = Poller(feeds)
 
-        async def check() -> None:
+        async def check():
             assert poller.under_way == set()
             await poller.poll(LIST)
             assert len(poller.model.entries) == count
@@ -200,7 +198,7 @@ def test_cancelled_anywhere_the_next_poll_works() -> None:
 
         return await cancelled_everywhere(lambda: poller.poll(LIST), check)
 
-    async def look_at_fakes() -> int:
+    async def look_at_fakes():
         return await look([FakeFeed("a"), FakeFeed("b")], 2)
 
     assert asyncio.run(look_at_fakes()) > 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -19,13 +17,13 @@ from uwsgi_headroom.documents import openapi
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter of a server, an emperor and a server that is down."""
     with serving(replayed("threads_4x8_busy"), replayed("emperor"), "gone=/nowhere/stats") as listening:
         yield listening
 
 
-def test_the_list(port: int) -> None:
+def test_the_list(port):
     """Every server is listed, unreadable ones first, each with the path of its document."""
     status, headers, body = get(port, "/api/v1/servers")
     document = json.loads(body)
@@ -60,8 +58,7 @@ def test_the_list(port: int) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
-def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> None:
-    """Each document matches its description, for any kind of server."""
+def test_documents_of_a_server(port, name, path, schema):
     status, _, body = get(port, f"/api/v1/servers/{name}{path}")
     assert status == 200
     validate(json.loads(body), schema)
@@ -108,7 +105,7 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
         ("servers/emperor/history?" + 4000 * "a&", 400, "16 parameters"),
     ],
 )
-def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
+def test_what_is_refused(port, path, status, words):
     """A refusal is a document that says what is allowed."""
     code, headers, body = get(port, f"/api/v1/{path}")
     document = json.loads(body)
@@ -118,14 +115,14 @@ def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_can_be_changed(port: int, method: str) -> None:
+def test_nothing_can_be_changed(port, method):
     """Only reading is possible, and no other site's page may read."""
     status, headers, _ = get(port, "/api/v1/servers", method=method, headers={"Origin": "http://elsewhere.example"})
     assert status == 405
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
-def test_head_of_everything(port: int) -> None:
+def test_head_of_everything(port):
     """HEAD returns only headers, even for a stream, which then does not stay open."""
     for path in (
         "servers",
@@ -139,20 +136,21 @@ def test_head_of_everything(port: int) -> None:
         assert (status, body) == (200, b"")
 
 
-def test_the_description_is_served(port: int) -> None:
-    """The description is served as the types of the documents say."""
+def test_the_description_is_served(port):
+    """Large documents are compressed for who takes it. None has a variable of a request."""
     status, headers, body = get(port, "/api/v1/openapi.json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert body == openapi.render()
-
-
-def test_large_documents_are_compressed_for_who_takes_it(port: int) -> None:
-    """Large documents are compressed; small ones are not worth the cost."""
     _, headers, packed = get(port, "/api/v1/openapi.json", headers={"Accept-Encoding": "gzip, deflate, br"})
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert gzip.decompress(packed) == openapi.render()
     _, headers, _ = get(port, "/api/v1/servers", headers={"Accept-Encoding": "gzip"})
     assert headers["Content-Encoding"] is None
+    with serving(replayed("hostile_everything")) as hostile:
+        for part in ("", "/findings", "/history"):
+            body = get(hostile, f"/api/v1/servers/hostile_everything{part}")[2].decode()
+            assert "HTTP_" not in body
+            assert "cookie" not in body.lower()
 
 
 NAMES = ["/run/a/b.stats", "a/b/history", "a b", "quo\"te's", "ünï-✓", "x?y#z", "100%", "a+b", "..", "events"]
@@ -160,7 +158,7 @@ NAMES += ["x\n# HELP evil y\n"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_name(tmp_path: Path, name: str) -> None:
+def test_any_name(tmp_path, name):
     """A name may be a path with any characters, and its slashes may be written as slashes. Each server has a page."""
     (tmp_path / "stats").write_bytes(document("minified"))
     address = make_server(f"file://{tmp_path}/stats").address
@@ -173,19 +171,9 @@ def test_any_name(tmp_path: Path, name: str) -> None:
         assert get(port, f"/servers/{quote(name, safe='')}")[0] == 200
 
 
-def test_a_path_that_no_string_can_hold() -> None:
-    """A socket whose name is not UTF-8 has a document."""
+def test_a_path_that_no_string_can_hold():
     with serving(make_server("/nowhere/\udcff")) as port:
         (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
         status, _, body = get(port, listed["path"])
     assert status == 200
     assert "\\udcff" in json.loads(body)["address"]
-
-
-def test_nothing_of_a_request_is_in_any_document(port: int) -> None:
-    """Request variables stay in uWSGI's document."""
-    with serving(replayed("hostile_everything")) as hostile:
-        for part in ("", "/findings", "/history"):
-            body = get(hostile, f"/api/v1/servers/hostile_everything{part}")[2].decode()
-            assert "HTTP_" not in body
-            assert "cookie" not in body.lower()

@@ -13,7 +13,7 @@ import socket
 import ssl
 import struct
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,14 +39,14 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(autouse=True)
-def no_timer_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_timer_runs_out(monkeypatch):
     for name in ("REQUEST_SECONDS", "HANDSHAKE_SECONDS", "STALLED_SECONDS", "KEEP_ALIVE_SECONDS"):
         monkeypatch.setattr(bounds, name, 3600.0)
     monkeypatch.setattr(bounds, "LINGER_SECONDS", 0.1)  # a refused client is not read from: only this ends it
 
 
 @pytest.fixture(autouse=True)
-def no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection():
     gc.disable()
     yield
     gc.enable()
@@ -183,12 +183,12 @@ async def _until_nothing_is_left(target: Target) -> None:
         if not (state.open or state.tasks or target.slots.alive):
             break
         await asyncio.sleep(0.05)
-    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
     assert (len(target.slots.alive), len(state.open), len(state.tasks)) == (0, 0, 0), timers[:5]
 
 
 @pytest.fixture(params=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+def tls(request, tmp_path):
     return tmp_path if request.param == "TLS" else None
 
 
@@ -202,10 +202,10 @@ def _run(tls: Path | None, act: Callable[[Target], None]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_resets(tls: Path | None, way: str) -> None:
+def test_a_client_that_resets(tls, way):
     """Everything of its connection is freed at once, wherever it was."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             _reset(WAYS[way](target))
 
@@ -213,10 +213,10 @@ def test_a_client_that_resets(tls: Path | None, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_closes(tls: Path | None, way: str) -> None:
+def test_a_client_that_closes(tls, way):
     """Everything of its connection is freed at once, also if it only ends its own side first."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             client = WAYS[way](target)
             with contextlib.suppress(OSError):
@@ -239,12 +239,12 @@ def test_a_client_that_closes(tls: Path | None, way: str) -> None:
         ("LINGER_SECONDS", "after a refusal"),
     ],
 )
-def test_a_client_that_stays(tls: Path | None, monkeypatch: pytest.MonkeyPatch, bound: str, way: str) -> None:
+def test_a_client_that_stays(tls, monkeypatch, bound, way):
     """Each deadline ends its connection, and leaves nothing."""
     monkeypatch.setattr(bounds, bound, 0.3)
     clients = []  # open until nothing is left
 
-    def act(target: Target) -> None:
+    def act(target):
         clients.extend(WAYS[way](target) for _ in range(CLIENTS))
 
     _run(tls, act)
@@ -253,12 +253,12 @@ def test_a_client_that_stays(tls: Path | None, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("way", ["before a request", "in a head", "after an answer", "in a large answer"])
-def test_a_client_that_makes_room(tls: Path | None, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_a_client_that_makes_room(tls, monkeypatch, way):
     """A connection that is closed for another one leaves nothing."""
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.0)
     clients = []
 
-    def act(target: Target) -> None:
+    def act(target):
         target.slots.most = 1
         for _ in range(CLIENTS):
             with contextlib.suppress(OSError):  # its answer has not filled the buffers yet
@@ -271,10 +271,10 @@ def test_a_client_that_makes_room(tls: Path | None, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x00"])
-def test_a_client_that_resets_in_a_handshake(tmp_path: Path, first: bytes) -> None:
+def test_a_client_that_resets_in_a_handshake(tmp_path, first):
     """Half a handshake leaves nothing, and neither does plain HTTP or rubbish instead of one."""
 
-    def act(target: Target) -> None:
+    def act(target):
         for _ in range(CLIENTS):
             client = target.raw()
             client.sendall(first)
@@ -290,19 +290,15 @@ def _refused_by_tls(target: Target) -> socket.socket:
     return client
 
 
-def test_a_shutdown(tls: Path | None) -> None:
+async def test_a_shutdown(tls):
     """A server that stops ends every connection, and leaves nothing."""
-
-    async def run() -> None:
-        async with _serving(tls) as target:
-            clients = [
-                await asyncio.to_thread(WAYS[way], target)
-                for way in ("before a request", "in a head", "after an answer", "after a refusal", "in an event stream")
-            ]
-            if tls:
-                clients.append(await asyncio.to_thread(_refused_by_tls, target))
-        await _until_nothing_is_left(target)
-        for client in clients:
-            client.close()
-
-    asyncio.run(run())
+    async with _serving(tls) as target:
+        clients = [
+            await asyncio.to_thread(WAYS[way], target)
+            for way in ("before a request", "in a head", "after an answer", "after a refusal", "in an event stream")
+        ]
+        if tls:
+            clients.append(await asyncio.to_thread(_refused_by_tls, target))
+    await _until_nothing_is_left(target)
+    for client in clients:
+        client.close()

@@ -20,7 +20,6 @@ from uwsgi_headroom.web.event_stream import EventStreams
 
 @contextlib.contextmanager
 def listening(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
-    """A stream that stays open until the block ends."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
@@ -35,7 +34,7 @@ def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
     return json.loads(line.removeprefix(b"data: "))
 
 
-def test_a_server_and_the_list() -> None:
+def test_a_server_and_the_list():
     """The first document arrives at once, another a second later, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
         get(port, "/api/v1/servers")
@@ -46,10 +45,10 @@ def test_a_server_and_the_list() -> None:
                 assert response.readline() == b"retry: 2000\n"
                 first, second = next_document(response), next_document(response)
             validate(first, schema)
-            assert second["time"] > first["time"]  # type: ignore[operator]
+            assert second["time"] > first["time"]
 
 
-def test_so_many_and_no_more() -> None:
+def test_so_many_and_no_more():
     """A stream above the limit is refused with a retry time; after one is closed, there is room."""
     with serving(replayed("minified")) as port, contextlib.ExitStack() as stack:
         for _ in range(MOST_STREAMS - 1):
@@ -81,7 +80,7 @@ class Maker:
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(monkeypatch):
     """Documents follow each other without delay."""
     monkeypatch.setattr(module, "EVERY_SECONDS", 0)
 
@@ -93,136 +92,100 @@ async def next_data(events: AsyncIterator[bytes]) -> bytes:
     return b""
 
 
-def test_made_once_for_all_who_listen() -> None:
-    """A document is made once for all listeners, and not at all without any."""
+async def test_made_once_for_all_who_listen():
+    streams, make = EventStreams(), Maker()
+    with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
+        assert await next_data(first) == await next_data(second) == b"1"
+        with streams.subscribe("a", make) as late:
+            assert await next_data(late) == b"1"
+        assert (make.made, streams.open) == (1, 2)
+    made = make.made
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (make.made, streams.open) == (made, 0)
+    assert len(asyncio.all_tasks()) == 1
 
-    async def run() -> None:
-        streams, make = EventStreams(), Maker()
-        with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
-            assert await next_data(first) == await next_data(second) == b"1"
-            with streams.subscribe("a", make) as late:
-                assert await next_data(late) == b"1"
-            assert (make.made, streams.open) == (1, 2)
-        made = make.made
-        for _ in range(5):
+
+@pytest.mark.usefixtures("at_once")
+async def test_who_is_slow_gets_the_newest():
+    streams, make = EventStreams(), Maker()
+    with streams.subscribe("a", make) as events:
+        assert await next_data(events) == b"1"
+        while make.made < 50:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
-        assert (make.made, streams.open) == (made, 0)
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(run())
-
-
-@pytest.mark.usefixtures("at_once")
-def test_who_is_slow_gets_the_newest() -> None:
-    """A document that was not sent yet is replaced by the newer one, not queued."""
-
-    async def run() -> None:
-        streams, make = EventStreams(), Maker()
-        with streams.subscribe("a", make) as events:
-            assert await next_data(events) == b"1"
-            while make.made < 50:  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0)
-            assert int(await next_data(events)) >= 49
-
-    asyncio.run(run())
+        assert int(await next_data(events)) >= 49
+    streams = EventStreams()
+    with streams.subscribe("a", Maker(last=2)) as events:
+        assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
+        assert await next_data(events) == b""
+        with streams.subscribe("a", Maker()) as others:
+            assert int(await next_data(others)) >= 1
 
 
-@pytest.mark.usefixtures("at_once")
-def test_a_stream_ends_with_its_server() -> None:
-    """After the last document, current listeners see the end, and later ones start a new stream."""
+async def test_a_fault_ends_the_stream_alone(caplog):
+    """It is logged, unless it is a cancellation; no listener keeps waiting, and others continue."""
 
-    async def run() -> None:
-        streams = EventStreams()
-        with streams.subscribe("a", Maker(last=2)) as events:
-            assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
-            assert await next_data(events) == b""
-            with streams.subscribe("a", Maker()) as others:
-                assert int(await next_data(others)) >= 1
+    async def broken():
+        raise asyncio.CancelledError
 
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
+        assert await asyncio.wait_for(next_data(events), 60) == b""
+        assert await next_data(others) == b"1"
 
+    async def broken():
+        raise ZeroDivisionError
 
-def test_a_fault_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """The error is logged, and no listener keeps waiting."""
-
-    async def run() -> None:
-        async def broken() -> bytes:
-            raise ZeroDivisionError
-
-        streams = EventStreams()
-        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await next_data(events) == b""
-            assert await next_data(others) == b"1"
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
+        assert await next_data(events) == b""
+        assert await next_data(others) == b"1"
     assert "internal error" in caplog.text
-
-
-def test_a_cancelled_source_ends_the_stream_alone() -> None:
-    """If the source of documents is cancelled, its listeners end and others continue."""
-
-    async def run() -> None:
-        async def broken() -> bytes:
-            raise asyncio.CancelledError
-
-        streams = EventStreams()
-        with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await asyncio.wait_for(next_data(events), 60) == b""
-            assert await next_data(others) == b"1"
-
-    asyncio.run(run())
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("documents", [0, 1])
-def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
+async def test_a_cancelled_listener_leaves_nothing(documents):
     """A listener cancelled while it waits for the first or a later document leaves no task behind."""
+    asked = asyncio.Event()
+    made = 0
 
-    async def run() -> None:
-        asked = asyncio.Event()
-        made = 0
+    async def make():
+        nonlocal made
+        made += 1
+        if made > documents:
+            asked.set()
+            await asyncio.Event().wait()
+        return b"x"
 
-        async def make() -> bytes:
-            nonlocal made
-            made += 1
-            if made > documents:
-                asked.set()
-                await asyncio.Event().wait()
-            return b"x"
+    streams = EventStreams()
 
-        streams = EventStreams()
+    async def listen():
+        with streams.subscribe("a", make) as events:
+            async for _ in events:
+                pass
 
-        async def listen() -> None:
-            with streams.subscribe("a", make) as events:
-                async for _ in events:
-                    pass
-
-        listener = asyncio.create_task(listen())
-        await asyncio.wait_for(asked.wait(), 60)
-        listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listener
-        await asyncio.sleep(0)
-        assert streams.open == 0
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(run())
+    listener = asyncio.create_task(listen())
+    await asyncio.wait_for(asked.wait(), 60)
+    listener.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await listener
+    await asyncio.sleep(0)
+    assert streams.open == 0
+    assert len(asyncio.all_tasks()) == 1
 
 
-def test_when_the_exporter_stops() -> None:
+async def test_when_the_exporter_stops():
     """Every stream ends at once, even one that waits for its first document."""
 
-    async def run() -> None:
-        async def never() -> bytes:
-            await asyncio.Event().wait()
-            return b""
+    async def never():
+        await asyncio.Event().wait()
+        return b""
 
-        streams = EventStreams()
-        with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
-            assert await next_data(first) == b"1"
-            waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
-            await asyncio.sleep(0)
-            streams.close()
-            assert await asyncio.gather(*waiting) == [b"", b""]
-
-    asyncio.run(run())
+    streams = EventStreams()
+    with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
+        assert await next_data(first) == b"1"
+        waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
+        await asyncio.sleep(0)
+        streams.close()
+        assert await asyncio.gather(*waiting) == [b"", b""]

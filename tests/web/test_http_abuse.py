@@ -91,14 +91,14 @@ def target(*settings: str) -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[Target]:
+def control():
     """An exporter without abuse."""
     with target() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def abused() -> Iterator[Target]:
+def abused():
     """An exporter with short deadlines."""
     with target(*SHORT) as made:
         yield made
@@ -124,7 +124,7 @@ ABUSES = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _descriptors() -> Iterator[None]:
+def _descriptors():
     """Descriptors for a thousand clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
@@ -133,7 +133,7 @@ def _descriptors() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ABUSES)
-def test_abuse(abused: Target, control: Target, name: str) -> None:
+def test_abuse(abused, control, name):
     """Other clients are answered, sampling continues at half its pace or more, and memory stays bounded."""
     before = abused.rss
     with ABUSES[name](abused.exporter.port):
@@ -142,7 +142,7 @@ def test_abuse(abused: Target, control: Target, name: str) -> None:
         assert abused.rss - before < GROWTH_BYTES
 
 
-def test_slow_readers_shut_out_no_scrape() -> None:
+def test_slow_readers_shut_out_no_scrape():
     """They take all places, and read on. Each scrape is answered in a Prometheus' time, with the bounds as they are."""
     with target() as made, slow((HEAD + b"\r\n") * 40)(made.exporter.port):
         wait_until(lambda: len(psutil.Process(made.exporter.pid).net_connections()) > 250, what="the readers")
@@ -153,7 +153,7 @@ def test_slow_readers_shut_out_no_scrape() -> None:
 
 
 @pytest.mark.parametrize("descriptors", [64, 256])
-def test_few_descriptors(control: Target, descriptors: int) -> None:
+def test_few_descriptors(control, descriptors):
     """A thousand clients leave descriptors for sampling and the log: nothing fails, and the log does not fill."""
     with target(f"DESCRIPTORS={descriptors}") as made:
         with many(HEAD, b"a")(made.exporter.port):
@@ -164,6 +164,6 @@ def test_few_descriptors(control: Target, descriptors: int) -> None:
         assert made.exporter.log.stat().st_size < 4096
 
 
-def test_bounds_are_those_of_the_module() -> None:
+def test_bounds_are_those_of_the_module():
     """The allowed growth is the sum of the bounds, which is more than that of the heads alone."""
     assert bounds.MOST_CONNECTIONS * bounds.HEAD_BYTES < GROWTH_BYTES

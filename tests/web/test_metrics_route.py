@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import re
 import threading
-from collections.abc import Iterator, Sequence
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -21,7 +20,7 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.exposition import render_family
 from uwsgi_headroom.watch import turns as turns_module
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.web import metrics_route, shared_builds
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
@@ -57,22 +56,20 @@ async def read_and_scrape(fleet: Fleet, times: int = 1) -> list[str]:
 
 
 @pytest.mark.parametrize("broken", NAMES)
-def test_a_fault_about_one_server_is_that_servers_failure(
-    broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fault_about_one_server_is_that_servers_failure(broken, monkeypatch, caplog):
     """The server is down with the reason `internal`, logged once, without series; other servers are not affected."""
-    (well,) = asyncio.run(read_and_scrape(make_fleet()))
+    (well,) = await read_and_scrape(make_fleet())
     words = "hunter2"
 
-    def families(observations: Sequence[Observation], health: ExporterHealth) -> Iterator[Metric]:
+    def families(observations, health):
         if any(observation.reading for observation in observations if observation.name == broken):
             raise ZeroDivisionError(words)
         return metrics.families(observations, health)
 
     monkeypatch.setattr(metrics_route, "families", families)
-    bodies = asyncio.run(read_and_scrape(make_fleet(), times=3))
+    bodies = await read_and_scrape(make_fleet(), times=3)
 
-    def of_others(body: str) -> list[str]:
+    def of_others(body):
         """The names of the series, because the values of times differ."""
         lines = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
         return [line for line in lines if f'server="{broken}"' not in line]
@@ -82,10 +79,10 @@ def test_a_fault_about_one_server_is_that_servers_failure(
         assert f'uwsgi_up{{server="{broken}"}} 0.0' in body
         assert words not in body
     (record,) = [record for record in caplog.records if record.getMessage() == "internal error"]
-    assert record.fields == {"server": broken}  # type: ignore[attr-defined]
+    assert record.fields == {"server": broken}
 
 
-def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rendering_leaves_turns_to_reads(monkeypatch):
     """Reads in flight get their turns between families while a response is rendered."""
     monkeypatch.setattr(turns_module, "SHORTEST_SECONDS", 0.0)
     monkeypatch.setattr(turns_module, "LONGEST_SECONDS", 0.0)
@@ -98,18 +95,14 @@ def test_rendering_leaves_turns_to_reads(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(metrics_route, "render_family", render)
 
-    async def run() -> None:
-        nonlocal turns
-        fleet = make_fleet()
-        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
-        route = make_route(fleet)
-        scraping = asyncio.gather(*(scrape(route, accept) for accept in ("", "application/openmetrics-text")))
-        while not scraping.done():
-            turns += 1
-            await asyncio.sleep(0)
-        await scraping
-
-    asyncio.run(run())
+    fleet = make_fleet()
+    await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+    route = make_route(fleet)
+    scraping = asyncio.gather(*(scrape(route, accept) for accept in ("", "application/openmetrics-text")))
+    while not scraping.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await scraping
     assert len(rendered) == len(set(rendered)) > 100
 
 
@@ -129,28 +122,23 @@ def make_observation(name: str) -> Observation:
     return watch.observe(())
 
 
-def test_a_crowd_of_scrapers_shares_answers() -> None:
+async def test_a_crowd_of_scrapers_shares_answers():
     """All requests between two readings share one rendering; the first one after a reading starts another."""
-
-    async def run() -> list[str]:
-        fleet = _CountedFleet([make_server(f"file://{path('minified')}")])
-        await fleet.watches()[0].reader.read()
-        route = make_route(fleet)
-        crowd = await asyncio.gather(*(scrape(route) for _ in range(100)))
-        await fleet.watches()[0].reader.read()
-        return [*crowd, await scrape(route)]
-
-    bodies = asyncio.run(run())
-    numbers = [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies]
+    fleet = _CountedFleet([make_server(f"file://{path('minified')}")])
+    await fleet.watches()[0].reader.read()
+    route = make_route(fleet)
+    crowd = await asyncio.gather(*(scrape(route) for _ in range(100)))
+    await fleet.watches()[0].reader.read()
+    numbers = [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in (*crowd, await scrape(route))]
     assert numbers == [*[["1"]] * 100, ["2"]]
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crowd_shares_the_compressed_answer(large, monkeypatch):
     """A response is compressed once for all gzip clients; a large one in a thread, so that reads continue."""
     threads: list[bool] = []
 
-    def compress(body: bytes) -> bytes:
+    def compress(body):
         threads.append(threading.current_thread() is not threading.main_thread())
         return gzip.compress(body)
 
@@ -158,40 +146,31 @@ def test_a_crowd_shares_the_compressed_answer(large: bool, monkeypatch: pytest.M
     if large:
         monkeypatch.setattr(shared_builds, "_LARGE_BYTES", 1)
 
-    async def look() -> list[str]:
-        fleet = make_fleet()
-        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
-        route = make_route(fleet)
-        bodies = await asyncio.gather(*(scrape(route, encoding="gzip") for _ in range(5)))
-        assert len(set(bodies)) == 1
-        return bodies
-
-    body = asyncio.run(look())[0]
+    fleet = make_fleet()
+    await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+    route = make_route(fleet)
+    (body,) = set(await asyncio.gather(*(scrape(route, encoding="gzip") for _ in range(5))))
     assert "uwsgi_up{" in body
     assert threads == [large]
 
 
-def test_one_who_goes_away_leaves_the_answer_to_the_others() -> None:
+async def test_one_who_goes_away_leaves_the_answer_to_the_others():
     """A scraper that gives up, wherever it waits, does not affect others that share its response."""
-
-    async def run() -> list[str]:
-        fleet = _CountedFleet([])
-        route = make_route(fleet)
-        scraping = [asyncio.ensure_future(scrape(route)) for _ in range(3)]
-        await asyncio.sleep(0)
-        scraping[0].cancel()
-        await asyncio.wait(scraping)
-        assert scraping[0].cancelled()
-        return [await scraping[1], await scraping[2], await scrape(route)]
-
-    bodies = asyncio.run(run())
+    fleet = _CountedFleet([])
+    route = make_route(fleet)
+    scraping = [asyncio.ensure_future(scrape(route)) for _ in range(3)]
+    await asyncio.sleep(0)
+    scraping[0].cancel()
+    await asyncio.wait(scraping)
+    assert scraping[0].cancelled()
+    bodies = [await scraping[1], await scraping[2], await scrape(route)]
     assert [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies] == [["1"]] * 3
 
 
-def test_a_fleet_that_was_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fleet_that_was_never_read(monkeypatch):
     """The response says that nothing is known yet."""
     fleet = make_fleet()
     monkeypatch.setattr(Fleet.wait_for_first, "__defaults__", (0.0,))
-    body = asyncio.run(scrape(make_route(fleet)))
+    body = await scrape(make_route(fleet))
     assert [f'uwsgi_up{{server="{name}"}} 0.0' in body for name in NAMES] == [True] * 3
     assert not any(isinstance(watch.reader.outcome, ReadError) for watch in fleet.watches())

@@ -11,7 +11,7 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
 
 @pytest.mark.parametrize("filler", ["x,", ",", "x;q=0.5,", "x" + ";a=b" * 20 + ","])
-def test_only_the_first_values_of_a_header_are_parsed(filler: str) -> None:
+def test_only_the_first_values_of_a_header_are_parsed(filler):
     """Otherwise a line of commas would take 20 ms in each request, and a scrape beside 200 such requests 9 s."""
     few, many = filler * (bounds.HEADER_VALUES - 1), filler * bounds.HEADER_VALUES
     assert accepts_gzip(few + "gzip")
@@ -20,7 +20,7 @@ def test_only_the_first_values_of_a_header_are_parsed(filler: str) -> None:
     assert not accepts_openmetrics(many + OPENMETRICS)
 
 
-def test_only_the_first_parameters_of_a_value_are_parsed() -> None:
+def test_only_the_first_parameters_of_a_value_are_parsed():
     """A line of semicolons costs no more than one of commas."""
     assert not accepts_gzip("gzip" + ";" * (bounds.HEADER_VALUES - 2) + ";q=0")
     assert accepts_gzip("gzip" + ";" * bounds.HEADER_VALUES + ";q=0")

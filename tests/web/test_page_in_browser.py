@@ -9,17 +9,15 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser
 
 from tests.support import alert_scenes, real_uwsgi
 from tests.support.browser import Tab, tab
 from tests.support.captured_documents import path
-from tests.support.exporter import Exporter, exporter
+from tests.support.exporter import exporter
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.config.servers import make_server
@@ -52,7 +50,7 @@ PANELS = [
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Exporter]:
+def shop():
     """An exporter of a uWSGI whose first worker gets three times as much as the second, with CPU to spare. It does not
     look at what requests wait for."""
     with (
@@ -69,15 +67,14 @@ def picture(of: Tab, name: str) -> None:
     if directory := os.environ.get("PICTURES"):
         Path(directory).mkdir(parents=True, exist_ok=True)
         size = of.page.viewport_size
-        assert size
         tall = of.page.evaluate("document.documentElement.scrollHeight")
         of.page.set_viewport_size({"width": size["width"], "height": tall})  # content out of sight is not painted
         of.page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
         of.page.set_viewport_size(size)
 
 
-def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
-    """The page of the only server is at /; every panel has a name; the browser reports no error."""
+def test_everything_is_there(chromium, shop):
+    """The hot worker is named, and marked only where it does harm."""
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.drawn()
@@ -87,9 +84,14 @@ def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
             assert len(drawn.get_attribute("aria-label") or "") > 20
         picture(shown, "wide")
         assert shown.problems == []
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
+        shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tbody tr")
+        assert shown.page.query_selector_all("table[aria-label=Workers] tr.hot") == []
 
 
-def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
+def test_the_policy_is_watched(chromium, shop):
     """A script that the page's policy forbids does not run, and these tests notice it."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
@@ -103,7 +105,7 @@ def test_the_policy_is_watched(chromium: Browser, shop: Exporter) -> None:
         assert shown.page.title() != "ran"
 
 
-def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None:
+def test_figures_are_those_of_the_api(chromium, shop):
     """Every key figure, and every worker's share, equals the document's, rounded to the digits shown."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
@@ -151,16 +153,7 @@ def reads(text: str, value: float) -> bool:
     return abs(float(whole.replace(",", "") + part) * scale - value) <= 0.501 * last * scale
 
 
-def test_a_harmless_hot_worker_is_named_and_not_marked(chromium: Browser, shop: Exporter) -> None:
-    """The key figure names the hot worker; the table marks only one that does harm."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
-        shown.until("document.querySelector('[data-figure=hot_ratio] + small').textContent.startsWith('worker 1')")
-        assert shown.page.query_selector_all("table[aria-label=Workers] tbody tr")
-        assert shown.page.query_selector_all("table[aria-label=Workers] tr.hot") == []
-
-
-def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
+def test_the_exporter_stops_and_comes_back(chromium):
     """Without the exporter the page turns stale and says since when; with the exporter back it is current again."""
     with alert_scenes.mapped(processes=2) as server, alert_scenes.loaded(server.hot, clients=2, io_ms=60):
         port = real_uwsgi.free_port()
@@ -179,7 +172,7 @@ def test_the_exporter_stops_and_comes_back(chromium: Browser) -> None:
             assert [problem for problem in shown.problems if "Failed to load resource" not in problem] == []
 
 
-def test_an_exporter_that_hangs(chromium: Browser) -> None:
+def test_an_exporter_that_hangs(chromium):
     """Connections stay open without data: the page still turns stale, and recovers."""
     with exporter("--stats", replayed("threads_4x8_busy")) as running, tab(chromium, running.port) as shown:
         shown.open("/")
@@ -189,7 +182,7 @@ def test_an_exporter_that_hangs(chromium: Browser) -> None:
         shown.becomes("up")
 
 
-def test_a_server_that_dies(chromium: Browser) -> None:
+def test_a_server_that_dies(chromium):
     """The last figures stay, grey, with their age and the reason; the page recovers with the server."""
     with (
         alert_scenes.mortal("--processes", "2") as server,
@@ -211,7 +204,7 @@ def test_a_server_that_dies(chromium: Browser) -> None:
         assert shown.problems == []
 
 
-def test_hostile_names(chromium: Browser) -> None:
+def test_hostile_names(chromium):
     """A server's name and all its texts are escaped, and the URL of its page works."""
     hostile = make_server(f"file://{path('hostile_quotes_and_json')}", name=HOSTILE)
     with serving(hostile, replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
@@ -227,7 +220,7 @@ def test_hostile_names(chromium: Browser) -> None:
         assert shown.problems == []
 
 
-def test_several_servers(chromium: Browser) -> None:
+def test_several_servers(chromium):
     """The list has the servers in the API's order, unreadable ones first; each links to its page."""
     names = ["emperor", "router_http_subscriptions", "threads_4x8_busy"]
     with serving(*map(replayed, names), "gone=/nowhere/stats", sampling=True) as port, tab(chromium, port) as shown:
@@ -252,7 +245,7 @@ def test_several_servers(chromium: Browser) -> None:
         assert shown.problems == []
 
 
-def test_what_is_not_known(chromium: Browser) -> None:
+def test_what_is_not_known(chromium):
     """Without figures there is neither a verdict nor an all-clear; each missing value has its reason."""
     with serving(replayed("no_cores")) as port, tab(chromium, port) as shown:
         shown.open("/")
@@ -266,17 +259,12 @@ def test_what_is_not_known(chromium: Browser) -> None:
         assert shown.problems == []
 
 
-def test_a_server_that_is_not_there(chromium: Browser) -> None:
-    """An old URL says that the server is gone, and links to the others."""
+def test_pages_that_need_no_script(chromium):
+    """An old URL says that the server is gone; without JavaScript the page has the verdict of each server."""
     with serving(replayed("minified"), sampling=True) as port, tab(chromium, port) as shown:
         answer = shown.page.goto(f"http://127.0.0.1:{port}/servers/old")
-        assert answer
         assert answer.status == 404
         assert "There is no server old" in shown.text("main")
-
-
-def test_without_scripts(chromium: Browser) -> None:
-    """Without JavaScript the page shows the verdict of each server."""
     with (
         serving(replayed("minified"), "gone=/nowhere/stats", sampling=True) as port,
         tab(chromium, port, java_script_enabled=False) as shown,
@@ -286,7 +274,7 @@ def test_without_scripts(chromium: Browser) -> None:
         assert "no such file" in shown.text("main")
 
 
-def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
+def test_pause_and_resume(chromium, shop):
     """A paused page keeps its figures and shows their time; resumed, it continues."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
@@ -301,7 +289,7 @@ def test_pause_and_resume(chromium: Browser, shop: Exporter) -> None:
         shown.until(f"document.querySelector('main').dataset.time > {time}")
 
 
-def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
+def test_ranges_and_windows(chromium, shop):
     """A range fetches its history, a window its figures; both are in the URL, and a copied URL opens the same view."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
@@ -317,7 +305,7 @@ def test_ranges_and_windows(chromium: Browser, shop: Exporter) -> None:
         assert shown.page.get_by_role("radio", name="5 min").is_checked()
 
 
-def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
+def test_the_snapshot(chromium, shop):
     """The text for the incident channel has the verdict, the headroom, the findings, the time and the URL."""
     with tab(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
         shown.open("/")
@@ -335,8 +323,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
     assert "NOT CURRENT: Paused" in copied
 
 
-def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None:
-    """If the browser denies access to the clipboard, the text is copied all the same."""
+def test_the_snapshot_over_plain_http(chromium, shop):
     with tab(chromium, shop.port, permissions=["clipboard-read"]) as shown:
         shown.page.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', { value: undefined })")
         shown.open("/")
@@ -346,7 +333,7 @@ def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None
         assert shown.page.query_selector("dialog") is None
 
 
-def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
+def test_the_keyboard_is_enough(chromium, shop):
     """Tab reaches every control in the order of the page; each has a name and shows its focus."""
     with tab(chromium, shop.port) as shown:
         shown.open("/")
@@ -375,7 +362,6 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
             if name == "Share":
                 keys.press("Enter")
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")
-                assert sorted_by
                 assert sorted_by.inner_text().startswith("Share")
         expected = [
             "uwsgi-headroom",
@@ -395,9 +381,8 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
         assert shown.problems == []
 
 
-@pytest.mark.parametrize("path", ["/", "/?range=3600"])
-@pytest.mark.parametrize("width", [320, 3840])
-def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -> None:
+@pytest.mark.parametrize(("width", "path"), [(320, "/"), (3840, "/?range=3600")])
+def test_every_width(chromium, shop, width, path):
     """From a phone to 4K, nothing is wider than the window."""
     with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
         shown.open(path)
@@ -407,7 +392,7 @@ def test_every_width(chromium: Browser, shop: Exporter, width: int, path: str) -
         assert shown.problems == []
 
 
-def test_sixty_four_workers(chromium: Browser) -> None:
+def test_sixty_four_workers(chromium):
     """A large server has a row for each worker, and the page is no wider than the window."""
     with (
         real_uwsgi.uwsgi("--processes", "64", "--threads", "16") as server,

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port():
     """The port of an exporter of four servers, one of which is down."""
     address = replayed("threads_4x8_busy").partition("=")[2]
     names = [f"{name}={address}" for name in ("shop-10", "shop-2", "cart")]
@@ -30,17 +30,14 @@ def port() -> Iterator[int]:
 
 
 def names(shown: Tab) -> list[str]:
-    """The servers of the list, in its order."""
     return shown.page.locator("tbody tr a").all_inner_texts()
 
 
 def chips(shown: Tab) -> list[str]:
-    """The buttons that choose states."""
     return shown.page.locator(".chips button:visible").all_inner_texts()
 
 
 def summary(name: str, status: schema.Status = "ok", **changes: object) -> schema.Summary:
-    """A server that is well, with changes."""
     of = schema.Summary(
         name=name,
         address=f"/run/uwsgi/{name}.stats",
@@ -68,7 +65,6 @@ def summary(name: str, status: schema.Status = "ok", **changes: object) -> schem
 def listing(
     chromium: Browser, port: int, servers: Sequence[schema.Summary], host: str | None = None, **options: int
 ) -> Iterator[Tab]:
-    """The list of these servers, in the order of the API."""
     ordered = tuple(sorted(servers, key=build.urgency))
     body = msgspec.json.encode(schema.Servers(time=1.8e9, version="1", servers=ordered, host=host)).decode()
     with tab(chromium, port, **options) as shown:
@@ -96,7 +92,7 @@ MIXED = (
 )
 
 
-def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
+def test_what_can_be_changed_comes_first(chromium, port):
     """After servers that are down, those that their own settings can help; what the host lacks is said once, above."""
     with listing(chromium, port, MIXED, FULL) as shown:
         assert names(shown) == ["gone", "full", "slow", "starved", "hungry", "tight", "well"]
@@ -117,7 +113,7 @@ def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
         assert not shown.page.locator(".whole").is_visible()
 
 
-def test_states_are_chosen(chromium: Browser, port: int) -> None:
+def test_states_are_chosen(chromium, port):
     """Only servers in the chosen states are shown, also after a reload; none chosen shows all."""
     with listing(chromium, port, MIXED) as shown:
         critical = shown.page.get_by_role("button", name="CRITICAL 2")
@@ -143,17 +139,18 @@ CUT = """[...document.querySelectorAll(".overview *, header *, .whole, .chips *"
 ).map((node) => node.outerHTML.slice(0, 200))"""
 
 
-@pytest.mark.parametrize("width", [1440, 1024, 390])
-def test_a_thousand_servers(chromium: Browser, port: int, width: int) -> None:
+def test_a_thousand_servers(chromium, port):
     """The list begins with 200 and has more; it fits the window, and nothing is cut without an ellipsis."""
     long = "application-with-a-name-of-sixty-letters-and-more-in-production"
     words = "Raise `threads` from 8 to 12: while all threads are busy, there are 20 requests at once for 8. " * 3
     of = [summary(f"{long}-{number}", "critical", act=words, verdict=words) for number in range(20)]
     of += [summary(f"server-{number}") for number in range(980)]
-    with listing(chromium, port, of, words, width=width, height=900) as shown:
+    with listing(chromium, port, of, words) as shown:
         assert shown.page.locator("tbody tr").count() == 200
-        assert shown.overflow() <= 0
-        assert shown.page.evaluate(CUT) == []
+        for width in (1440, 1024, 390):
+            shown.page.set_viewport_size({"width": width, "height": 900})
+            assert shown.overflow() <= 0
+            assert shown.page.evaluate(CUT) == []
         shown.page.get_by_role("button", name="Show more: 800 left").click()
         shown.laid()
         assert shown.page.locator("tbody tr").count() == 400
@@ -161,7 +158,7 @@ def test_a_thousand_servers(chromium: Browser, port: int, width: int) -> None:
         assert names(shown) == ["server-979"]
 
 
-def test_the_filter(chromium: Browser, port: int) -> None:
+def test_the_filter(chromium, port):
     """A server matches if its row contains every word of the filter; the filter is in the URL and in links."""
     with tab(chromium, port) as shown:
         shown.open("/")
@@ -181,7 +178,7 @@ def test_the_filter(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_the_order(chromium: Browser, port: int) -> None:
+def test_the_order(chromium, port):
     """A heading sorts, with numbers in names as numbers; the order is in the URL."""
     with tab(chromium, port) as shown:
         shown.open("/")
@@ -194,8 +191,8 @@ def test_the_order(chromium: Browser, port: int) -> None:
         assert names(shown) == ["shop-10", "shop-2", "gone", "cart"]
 
 
-def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
-    """A server that is down comes first, says so in words, and has no headroom."""
+def test_help_and_a_server_that_is_down(chromium, port):
+    """`?` lists the keys, Escape closes the help, and in the filter it is a letter."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.wait_for_selector("tbody tr.down")
@@ -204,10 +201,6 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
         assert "DOWN" in state
         assert act == "Start uWSGI, or wait until it has loaded its application"
         assert chips(shown)[0] == "✖ DOWN 1"
-
-
-def test_help(chromium: Browser, port: int) -> None:
-    """`?` lists the keys, Escape closes the help; in the filter, `?` is a letter."""
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.keyboard.press("?")
@@ -219,8 +212,7 @@ def test_help(chromium: Browser, port: int) -> None:
         assert shown.page.query_selector("dialog[open]") is None
 
 
-def test_the_icon_of_text_pages(port: int) -> None:
-    """A request for /favicon.ico is redirected to the icon."""
+def test_the_icon_of_text_pages(port):
     status, headers, _ = get(port, "/favicon.ico")
     assert (status, headers["Location"]) == (307, live_page.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200
@@ -229,7 +221,7 @@ def test_the_icon_of_text_pages(port: int) -> None:
 VASSAL = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
 
 
-def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
+def test_a_vassal_is_linked_to_its_page(chromium):
     """A vassal is linked if its stats are read and its master's parent is this emperor."""
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": VASSAL}) as emperor:

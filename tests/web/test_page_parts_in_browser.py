@@ -22,8 +22,8 @@ def part(page: Tab, module: str, script: str) -> object:
     return page.page.evaluate(_IMPORT, [page.module(module), script])
 
 
-def test_events_that_go_on_are_one(page: Tab) -> None:
-    """A repeated event replaces its earlier entry, and a late response does not restore that."""
+def test_events_that_go_on_are_one(page):
+    """A repeated event replaces its earlier entry, and a late response restores none. Only the last hour is listed."""
     assert part(
         page,
         "events.js",
@@ -36,10 +36,6 @@ def test_events_that_go_on_are_one(page: Tab) -> None:
             return [grew, events.list().map((event) => [event.id, event.count])];
         }""",
     ) == [[True, False, True, False], [[5, 2], [4, 1]]]
-
-
-def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
-    """A page that stays open for a day lists only the last hour."""
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });
@@ -50,7 +46,6 @@ def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
 
 
 def finding(code: str, severity: str = "critical", **changes: object) -> dict[str, object]:
-    """A finding of a document."""
     plain = {
         "title": f"About {code}.",
         "evidence": f"Seen: {code}. More.",
@@ -81,14 +76,12 @@ BANNER = """({ Headline }) => {
 def banner(page: Tab, changes: dict[str, object], silent: float | None = None) -> dict[str, object]:
     """What the banner says of the newest document with these changes."""
     shown = part(page, "headline.js", BANNER % json.dumps([[changes, silent]]))
-    assert isinstance(shown, list)
     assert isinstance(shown[0], dict)
     return shown[0]
 
 
-def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
-    """The worst finding, since when, one sentence about what users feel, the first act and its promise; the others are
-    counted. What can be typed can be copied: settings with the place of the present one, and commands."""
+def test_what_is_wrong_and_what_to_do(page):
+    """The worst finding, since when, one sentence about what users feel, the first act and its promise."""
     worst = finding(
         "threads",
         since=1e9 - 240,
@@ -123,7 +116,7 @@ def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
     }
 
 
-def test_a_deploy_made_it_worse(page: Tab) -> None:
+def test_a_deploy_made_it_worse(page):
     """The banner says what, beside any verdict; while it is not certain, it does not."""
     sentence = "Since the reload at 14:02 (10 min ago) a request takes 38 % longer."
     judged = {"status": "worse", "sentence": sentence, "is_over": False}
@@ -136,7 +129,7 @@ def test_a_deploy_made_it_worse(page: Tab) -> None:
     assert banner(page, {"verdict": "Headroom 4.4x.", "findings": [], "deploy": early})["said"] is None
 
 
-def test_nothing_is_wrong(page: Tab) -> None:
+def test_nothing_is_wrong(page):
     """The verdict, and that there is nothing to do; before there are figures, not even that. A link leads to a page."""
     calm = banner(page, {"verdict": "Headroom 4.4x.", "findings": [finding("note", "info", runbook="javascript:1")]})
     assert [calm[key] for key in ("chip", "title", "said", "act", "more", "runbook", "copied")] == [
@@ -152,7 +145,7 @@ def test_nothing_is_wrong(page: Tab) -> None:
     assert (early["chip"], early["act"], early["more"]) == ("? UNKNOWN", None, None)
 
 
-def test_down(page: Tab) -> None:
+def test_down(page):
     """Since when, why, what it means and what to do, and the last words of its log; no headroom, and no old finding."""
     shown = banner(
         page,
@@ -194,7 +187,7 @@ def test_down(page: Tab) -> None:
 
 
 @pytest.mark.parametrize("state", ["up", "down"])
-def test_the_exporter_is_gone(page: Tab, state: str) -> None:
+def test_the_exporter_is_gone(page, state):
     """The banner has no status of the server any more: it says for how long the exporter has been silent, and what was
     known then."""
     shown = banner(page, {"state": state, "verdict": "Headroom 4.4x.", "error": {"message": "gone"}}, silent=12.0)
@@ -226,9 +219,8 @@ def test_the_exporter_is_gone(page: Tab, state: str) -> None:
         ),
     ],
 )
-def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str] | None, none: bool) -> None:
-    """The headroom has its name and its limit, or is left out if it is not known; one that is none is not in the colour
-    of a healthy server. Where it is OK, brief waits are no limit."""
+def test_the_big_number(page, headroom, shown, none):
+    """The headroom has its name and its limit, or is left out if it is not known."""
     status = headroom.pop("status", "warning")
     known = {"far": [], "is_upper_bound": False, "usable": None, **headroom}
     seen = banner(page, {"kind": "server", "status": status, "headroom": known})
@@ -245,9 +237,8 @@ KEYS = """({ Keys }) => {
 }"""
 
 
-def test_whether_users_are_hurt(page: Tab) -> None:
-    """Four figures: what users wait, in the order in which they do; what is served and what is not; the promise; and
-    the queue. A server that is down has none, and nothing there is in the colour of a state."""
+def test_whether_users_are_hurt(page):
+    """Four figures: what users wait, in the order in which they do."""
     socket = {"measurable": True, "queue": 41, "limit": 40, "mean_queue": 38.2, "oldest_wait": 1.4}
     empty = {**socket, "queue": 0, "mean_queue": 0.0, "oldest_wait": 0}
     flow = {"requests": 2226, "throughput": 37.1, "response_time": 0.209, "queue_wait": 1.1, "total_time": 1.309}
@@ -259,7 +250,6 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     streams = {**stuck, "status": "ok"}
     calm = {"flow": {**flow, "total_time": None}, "window": {**window, "exceptions": 0}, "sockets": [empty]}
     shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck, streams]))
-    assert isinstance(shown, list)
     assert [tile[3] for tile in shown.pop()[:2]] == [None, None]
     assert shown.pop()[0] == ["Users wait", "over 77 s", "no request completed", "critical"]
     p95 = shown[0].pop(2), shown[1].pop(2), shown[2].pop(2)
@@ -283,8 +273,8 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     ]
 
 
-def test_order(page: Tab) -> None:
-    """Numbers in names sort as numbers; unknown values come last in both directions."""
+def test_order_of_a_table(page):
+    """Numbers in names sort as numbers; unknown values come last in both directions. Without rows it says so."""
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
         const table = new Table("T", [name], { key: (row) => row.name });
@@ -295,10 +285,6 @@ def test_order(page: Tab) -> None:
         return [up, order()];
     }"""
     assert part(page, "table.js", script) == [["w1", "w2", "w10", "-"], ["w10", "w2", "w1", "-"]]
-
-
-def test_a_table_without_rows_says_so(page: Tab) -> None:
-    """The table says `none` instead of showing a heading without rows."""
     script = """({ Table }) => {
         const table = new Table("T", [{ head: "Name", value: () => 0, text: () => "" }], { key: () => 0 });
         const shown = () => table.none.hidden ? "" : table.none.textContent;
@@ -322,34 +308,53 @@ def test_a_table_without_rows_says_so(page: Tab) -> None:
         ("", None),
     ],
 )
-def test_a_stretch_of_time_in_the_address(page: Tab, text: str, stretch: dict[str, int] | None) -> None:
-    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366; other texts are not a
-    stretch."""
+def test_a_stretch_of_time_in_the_address(page, text, stretch):
+    """A stretch has whole seconds and at most 240 slices, or, if these are minutes, at most 366."""
     assert part(page, "timeline.js", f"({{ parse }}) => parse('{text}')") == stretch
 
 
-def test_since_when_a_finding_holds(page: Tab) -> None:
-    """A finding shows how long it has held, and since when with the zone; nothing if that is unknown."""
+def test_a_finding_keeps_its_link(page):
+    """Figures change each second, and the focus stays. It shows how long it has held, or nothing if that is unknown."""
     script = (
         """({ lasting }) => [lasting({ since: 1700000000 }, 1700000300), lasting({ since: null }, 9), lasting({}, 9)]"""
     )
     shown = part(page, "findings.js", script)
-    assert isinstance(shown, list)
     assert shown[0].startswith("for 5 min, since ")
     assert "UTC" in shown[0]
     assert shown[1:] == ["", ""]
+    script = """({ Findings }) => {
+        const findings = new Findings(), window = {};
+        const empty = { evidence: "", meaning: "", change: "" };
+        const finding = { ...empty, code: "a", severity: "info", title: "1 of `x`", runbook: "/r" };
+        findings.show({ findings: [finding], window, time: 1 });
+        const link = findings.node.querySelector("a");
+        findings.show({ findings: [{ ...finding, title: "2 of `x`", runbook: "javascript:1" }], window, time: 2 });
+        const after = findings.node.querySelector("a");
+        return [after === link, findings.node.querySelector("b").textContent, after.getAttribute("href")];
+    }"""
+    assert part(page, "findings.js", script) == [True, "2 of x", None]
 
 
-def test_the_hot_worker_is_marked_only_where_it_does_harm(page: Tab) -> None:
-    """A finding that unevenness is harmless marks no worker."""
+def test_the_hot_worker_stands_out_where_it_does_harm(page):
+    """It has a sign, not only a colour; where unevenness is harmless, none has."""
     script = """({ hottest }) => ["info", "warning"].map((severity) =>
         hottest({ balance: { hottest: 3 }, findings: [{ code: "uneven", severity }] }))"""
     assert part(page, "workers.js", script) == [None, 3]
+    script = """({ table }) => {
+        const server = JSON.parse(heard), part = table();
+        const findings = [{ code: "unevenness_hurts", severity: "warning" }];
+        part.now({ ...server, findings, balance: { ...server.balance, hottest: 2 } });
+        document.body.append(part.node);
+        const [hot, ...others] = part.node.querySelectorAll("tr.hot");
+        const seen = [hot.cells[0].textContent, getComputedStyle(hot.cells[0], "::before").content, others.length];
+        part.node.remove();
+        return seen;
+    }"""
+    assert part(page, "workers.js", script) == ["2", '"▲ "', 0]
 
 
-def test_workers_in_trouble_come_first(page: Tab) -> None:
-    """Those that should serve and do not, then those with a stuck request, then the busiest; those in reserve are last.
-    A click on a heading sorts by it."""
+def test_workers_in_trouble_come_first(page):
+    """Those that should serve and do not, then those with a stuck request, then the busiest."""
     script = """({ table }) => {
         const server = JSON.parse(heard), part = table();
         const one = (worker_id, changes) => ({ ...server.workers[0], worker_id, accepting: true, state: "busy",
@@ -364,33 +369,3 @@ def test_workers_in_trouble_come_first(page: Tab) -> None:
         return [worst, order()];
     }"""
     assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
-
-
-def test_the_hot_worker_stands_out(page: Tab) -> None:
-    """If a finding says that it does harm, the hot worker has a sign, not only a colour."""
-    script = """({ table }) => {
-        const server = JSON.parse(heard), part = table();
-        const findings = [{ code: "unevenness_hurts", severity: "warning" }];
-        part.now({ ...server, findings, balance: { ...server.balance, hottest: 2 } });
-        document.body.append(part.node);
-        const [hot, ...others] = part.node.querySelectorAll("tr.hot");
-        const seen = [hot.cells[0].textContent, getComputedStyle(hot.cells[0], "::before").content, others.length];
-        part.node.remove();
-        return seen;
-    }"""
-    assert part(page, "workers.js", script) == ["2", '"▲ "', 0]
-
-
-def test_a_finding_keeps_its_link(page: Tab) -> None:
-    """Figures in a finding change every second, and the focus stays on its link."""
-    script = """({ Findings }) => {
-        const findings = new Findings(), window = {};
-        const empty = { evidence: "", meaning: "", change: "" };
-        const finding = { ...empty, code: "a", severity: "info", title: "1 of `x`", runbook: "/r" };
-        findings.show({ findings: [finding], window, time: 1 });
-        const link = findings.node.querySelector("a");
-        findings.show({ findings: [{ ...finding, title: "2 of `x`", runbook: "javascript:1" }], window, time: 2 });
-        const after = findings.node.querySelector("a");
-        return [after === link, findings.node.querySelector("b").textContent, after.getAttribute("href")];
-    }"""
-    assert part(page, "findings.js", script) == [True, "2 of x", None]

@@ -7,7 +7,6 @@ import json
 import msgspec
 import pytest
 
-from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
 
@@ -18,12 +17,10 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def percentile(share: float, seconds: float | None, low: float, high: float, under: float | None = None) -> Percentile:
-    """A percentile of a document."""
     return Percentile(share=share, seconds=seconds, low=low, high=high, under=under)
 
 
 def response_times(*percentiles: Percentile, requests: int = 1000) -> str:
-    """A section of a document, as JSON."""
     return encode(ResponseTimes(requests=requests, interval=0.2, percentiles=percentiles))
 
 
@@ -50,7 +47,6 @@ def objective(*windows: Burn, **changes: object) -> str:
 
 
 def encode(section: object) -> str:
-    """A section of a document, as JSON."""
     return msgspec.json.encode(section).decode()
 
 
@@ -64,8 +60,8 @@ KEYS = """({ figures }) => {
 }"""
 
 
-def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
-    """Below what samples show there is no number; each estimate has its interval."""
+def test_a_percentile_is_as_exact_as_samples_are(page):
+    """Below what samples show there is no number."""
     known = response_times(
         percentile(0.5, None, 0.0, 0.16, under=0.16),
         percentile(0.9, None, 0.0, 0.24, under=0.16),
@@ -81,10 +77,6 @@ def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
     known = response_times(percentile(0.95, None, 0.0, 0.37, under=0.37), percentile(0.99, 0.3, 0.21, 0.43))
     p95, p99 = part(page, "keys.js", KEYS % f"response_times: {known}")[2:]
     assert (p95[0], p99[0]) == ("under 370 ms", "210 to 430 ms")  # no estimate below a lower percentile's bound
-
-
-def test_the_longest_percentiles(page: Tab) -> None:
-    """An interval writes a unit once if it can, and has no end beyond the longest response time that is counted."""
     known = response_times(percentile(0.5, 0.44, 0.4, 0.48), percentile(0.9, 610.0, 600.0, float("inf")), requests=12)
     assert part(page, "keys.js", KEYS % f"response_times: {known}") == [
         ["440 ms", "400 to 480 ms"],
@@ -99,16 +91,12 @@ def test_the_longest_percentiles(page: Tab) -> None:
     [
         ("response_times: null, flow: { ...server.flow, requests: 0 }", "needs 100 requests"),
         ("response_times: null, flow: null", "not known"),
-        (
-            "response_times: null, flow: { ...server.flow, requests: 0 }, threads: { configured: null }",
-            "not known",
-        ),
+        ("response_times: null, flow: { ...server.flow, requests: 0 }, threads: { configured: null }", "not known"),
     ],
 )
-def test_without_percentiles_there_are_dashes(page: Tab, document: str, note: str) -> None:
+def test_without_percentiles_there_are_dashes(page, document, note):
     """The tiles stay, with a dash and the reason, so that nothing moves when figures come."""
     shown = part(page, "keys.js", KEYS % document)
-    assert isinstance(shown, list)
     assert len(shown) == 4
     assert shown[3] == [DASH, note]
 
@@ -127,9 +115,8 @@ _HISTORY = """(columns) => ({
         (100, ["under 160 ms", "under 160 ms", "under 160 ms", "300 ms"]),
     ],
 )
-def test_percentiles_over_time(page: Tab, requests: int, legend: list[str]) -> None:
-    """The legend has each percentile, or the time below which it is; nothing with too few requests. The threshold of an
-    objective is a line, and samples show nothing below another."""
+def test_percentiles_over_time(page, requests, legend):
+    """The legend has each percentile, or the time below which it is; nothing with too few requests."""
     columns = {
         **{f"response_times.{share}": [None, None, None] for share in (0.5, 0.9, 0.95)},
         "response_times.0.99": [None, 0.2, 0.3],
@@ -145,11 +132,7 @@ def test_percentiles_over_time(page: Tab, requests: int, legend: list[str]) -> N
         chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: {{ threshold: 1.5 }} }});
         return [texts(".legend b"), texts(".limit"), without];
     }}"""
-    assert part(page, "percentiles.js", script) == [
-        [*legend, "50 ms", "160 ms"],
-        ["objective: within 1.5 s"],
-        True,
-    ]
+    assert part(page, "percentiles.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]
 
 
 PANEL = """({ objective }, status = "ok") => {
@@ -163,8 +146,57 @@ PANEL = """({ objective }, status = "ok") => {
 }"""
 
 
-def test_the_objective_comes_and_goes(page: Tab) -> None:
-    """Without an objective there is no panel."""
+@pytest.mark.parametrize(
+    ("known", "judged"),
+    [
+        (
+            objective(burn(20.0), burn(15.0), level="fast"),
+            "✖ CRITICAL The error budget burns fast: at least 14.4 times as fast as the objective permits, in both "
+            "windows.",
+        ),
+        (
+            objective(burn(7.0), burn(8.0), level="slow"),
+            "▲ WARNING The error budget burns: at least 6 times as fast as the objective permits, in both windows.",
+        ),
+        (objective(burn(0.5), burn(1.5)), "i INFO More requests were bad than the objective permits in the last hour."),
+        (
+            objective(burn(1.5), burn(1.5)),
+            "i INFO More requests were bad than the objective permits in the last 5 min and in the last hour.",
+        ),
+        (
+            objective(burn(None, requests=12), burn(0.0)),
+            "? NOT JUDGED Too few requests: 12 in the last 5 min; 100 are needed in each window.",
+        ),
+        (objective(burn(0.0)), "? NOT JUDGED Too few requests; 100 are needed in each window."),
+        (
+            objective(burn(30.0), burn(30.0), unjudged="not judged: the wait alone is 3.2 s, beyond the threshold"),
+            "? NOT JUDGED The wait alone is 3.2 s, beyond the threshold.",
+        ),
+    ],
+)
+def test_the_state_of_the_objective(page, known, judged):
+    """A sign, a word and a sentence say whether the objective is met, or why it is not judged."""
+    shown = part(page, "objective.js", PANEL % known)
+    assert shown[0][1] == judged
+
+
+def test_the_panel_of_the_objective(page):
+    """It comes with an objective, is as bad as the last five minutes are, and says what is not full yet."""
+    known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
+    shown = part(page, "objective.js", PANEL.replace('"ok"', '"warning"') % known)
+    assert isinstance(shown, list)
+    assert [each[1].split()[1] for each in shown] == ["CRITICAL", "WARNING", "INFO"]
+    shown = part(page, "objective.js", PANEL % objective(burn(2.0, seconds=250.0), burn(None, 250.0, requests=64)))
+    assert shown[0][2:4] == ["2.0", DASH]
+    assert shown[0][5:7] == [
+        f"4 min 10 s so far: 2{SPACE}% bad: 20 slow of 1,000",
+        "4 min 10 s so far: 64 requests, 100 are needed",
+    ]
+    reason = {"unjudged": "not judged: the wait", "load_multiple": 1.6, "load_multiple_reached": True}
+    shown = part(page, "objective.js", PANEL % objective(burn(2.0), burn(2.0), queue_wait=3.2, **reason))
+    assert shown[0][2:] == [DASH, DASH, DASH, "not judged", "not judged", "not judged"]
+    down = PANEL.replace("{ ...server,", '{ ...server, state: "down",') % objective(burn(0.0), burn(0.0))
+    assert part(page, "objective.js", down) == [None]
     shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.4, lost=2, waited=1))}, null")
     assert shown == [
         None,
@@ -181,84 +213,16 @@ def test_the_objective_comes_and_goes(page: Tab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "judged"),
-    [
-        (
-            objective(burn(20.0), burn(15.0), level="fast"),
-            "✖ CRITICAL The error budget burns fast: at least 14.4 times as fast as the objective permits, in both "
-            "windows.",
-        ),
-        (
-            objective(burn(7.0), burn(8.0), level="slow"),
-            "▲ WARNING The error budget burns: at least 6 times as fast as the objective permits, in both windows.",
-        ),
-        (
-            objective(burn(0.5), burn(1.5)),
-            "i INFO More requests were bad than the objective permits in the last hour.",
-        ),
-        (
-            objective(burn(1.5), burn(1.5)),
-            "i INFO More requests were bad than the objective permits in the last 5 min and in the last hour.",
-        ),
-        (
-            objective(burn(None, requests=12), burn(0.0)),
-            "? NOT JUDGED Too few requests: 12 in the last 5 min; 100 are needed in each window.",
-        ),
-        (objective(burn(0.0)), "? NOT JUDGED Too few requests; 100 are needed in each window."),
-        (
-            objective(burn(30.0), burn(30.0), unjudged="not judged: the wait alone is 3.2 s, beyond the threshold"),
-            "? NOT JUDGED The wait alone is 3.2 s, beyond the threshold.",
-        ),
-    ],
-)
-def test_the_state_of_the_objective(page: Tab, known: str, judged: str) -> None:
-    """A sign, a word and a sentence say whether the objective is met, or why it is not judged."""
-    shown = part(page, "objective.js", PANEL % known)
-    assert isinstance(shown, list)
-    assert shown[0][1] == judged
-
-
-def test_a_missed_objective_beside_a_problem(page: Tab) -> None:
-    """It looks as bad as it is in the last five minutes, also before an alert can know it."""
-    known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
-    shown = part(page, "objective.js", PANEL.replace('"ok"', '"warning"') % known)
-    assert isinstance(shown, list)
-    assert [each[1].split()[1] for each in shown] == ["CRITICAL", "WARNING", "INFO"]
-
-
-def test_a_young_history_says_how_long_it_is(page: Tab) -> None:
-    """A window that is not full yet says so; below 100 requests there is no burn rate."""
-    shown = part(page, "objective.js", PANEL % objective(burn(2.0, seconds=250.0), burn(None, 250.0, requests=64)))
-    assert isinstance(shown, list)
-    assert shown[0][2:4] == ["2.0", DASH]
-    assert shown[0][5:7] == [
-        f"4 min 10 s so far: 2{SPACE}% bad: 20 slow of 1,000",
-        "4 min 10 s so far: 64 requests, 100 are needed",
-    ]
-
-
-def test_what_is_not_judged_has_no_figures(page: Tab) -> None:
-    """Neither burn rates nor the load are shown. Of a server that is down, nothing is: what was met then is no news."""
-    reason = {"unjudged": "not judged: the wait", "load_multiple": 1.6, "load_multiple_reached": True}
-    shown = part(page, "objective.js", PANEL % objective(burn(2.0), burn(2.0), queue_wait=3.2, **reason))
-    assert isinstance(shown, list)
-    assert shown[0][2:] == [DASH, DASH, DASH, "not judged", "not judged", "not judged"]
-    down = PANEL.replace("{ ...server,", '{ ...server, state: "down",') % objective(burn(0.0), burn(0.0))
-    assert part(page, "objective.js", down) == [None]
-
-
-@pytest.mark.parametrize(
     ("reached", "figure", "sentence"),
     [
         (True, "1.6x", "p95 reaches 1 s at 1.6x today's load"),
         (False, ">1.6x", "p95 stays under 1 s up to 1.6x today's load (the most seen in the last hour)"),
     ],
 )
-def test_the_load_until_the_objective_is_missed(page: Tab, reached: bool, figure: str, sentence: str) -> None:
+def test_the_load_until_the_objective_is_missed(page, reached, figure, sentence):
     """The multiple of today's load, and whether that was seen."""
     known = objective(burn(0.5), burn(0.5), load_multiple=1.6, load_multiple_reached=reached)
     shown = part(page, "objective.js", PANEL % known)
-    assert isinstance(shown, list)
     assert (shown[0][4], shown[0][7]) == (figure, sentence)
 
 
@@ -266,13 +230,13 @@ def test_the_load_until_the_objective_is_missed(page: Tab, reached: bool, figure
     ("threshold", "share", "goal"),
     [(0.25, 0.995, f"99.5{SPACE}% of requests within 250 ms"), (1.5, 0.5, f"50{SPACE}% of requests within 1.5 s")],
 )
-def test_an_objective_is_written_as_it_was_chosen(page: Tab, threshold: float, share: float, goal: str) -> None:
+def test_an_objective_is_written_as_it_was_chosen(page, threshold, share, goal):
     """Neither share nor threshold is rounded."""
     known = objective(threshold=threshold, objective=share)
     assert part(page, "objective.js", f"({{ goal }}) => goal({known})") == goal
 
 
-def test_the_snapshot_has_percentiles_and_the_objective(page: Tab) -> None:
+def test_the_snapshot_has_percentiles_and_the_objective(page):
     """Both have a line of text; without them there is none."""
     known = response_times(percentile(0.5, None, 0.0, 0.16, under=0.16), percentile(0.9, 0.44, 0.4, 0.48))
     sections = f"""{{

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Tab, browser, tab
+from tests.support.browser import browser, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_parts_in_browser import part
@@ -23,7 +22,7 @@ SHORT = ["5 m", "15 m", "1 h"]
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Tab]:
+def page():
     """The page of a replayed server in Berlin, whose modules can be imported."""
     with (
         serving(replayed("threads_4x8_busy"), sampling=True) as port,
@@ -36,7 +35,6 @@ def page() -> Iterator[Tab]:
 
 
 def document(**changes: object) -> str:
-    """A JavaScript expression for a history document with these keys."""
     whole = {
         "time": [],
         "concurrency": {},
@@ -64,7 +62,7 @@ def document(**changes: object) -> str:
         (731 * DAY, [*SHORT, "6 h", "1 d", "7 d", "30 d", "90 d", "1 y", "2 y"]),
     ],
 )
-def test_useful_ranges_are_offered(page: Tab, reach: float | None, names: list[str]) -> None:
+def test_useful_ranges_are_offered(page, reach, names):
     """Those shorter than the history, and the first that covers it; without a file those up to an hour."""
     kept = "null" if reach is None else f"{{ since: {1e9 - reach} }}"
     server = f"{{ kept_history: {kept}, sampling: {{ history_seconds: 9 }}, time: 1e9 }}"
@@ -82,16 +80,15 @@ def test_useful_ranges_are_offered(page: Tab, reach: float | None, names: list[s
         ("{ since: now - 7200, problem: 'x.db is damaged' }", "(2 h). The history is not written: x.db is damaged."),
     ],
 )
-def test_how_far_the_history_reaches(page: Tab, kept: str, note: str) -> None:
-    """A sentence says how far back the history reaches, why it is not written, or how to keep one; nothing if the
-    exporter does not know of such a file. Beside the charts stands only why it is not written."""
+def test_how_far_the_history_reaches(page, kept, note):
+    """A sentence says how far back the history reaches, why it is not written, or how to keep one."""
     script = f"""({{ about, Ranges }}) => {{
         const server = JSON.parse(heard), now = server.time, ranges = new Ranges(() => {{}});
         const changed = {{ ...server, kept_history: {kept} }};
         ranges.start(changed);
         return [about(changed), ranges.node.querySelector(".hint").textContent];
     }}"""
-    sentence, beside = part(page, "ranges.js", script)  # type: ignore[misc]
+    sentence, beside = part(page, "ranges.js", script)
     assert note in sentence
     assert beside == (sentence if "not written" in note else "")
 
@@ -108,7 +105,7 @@ def test_how_far_the_history_reaches(page: Tab, kept: str, note: str) -> None:
         (1_801_436_400, 31 * DAY, "Feb"),
     ],
 )
-def test_marks_of_a_time_axis(page: Tab, time: float, increment: float, label: str) -> None:
+def test_marks_of_a_time_axis(page, time, increment, label):
     """A mark names what begins there: a year, a month, a day, or else the time of day."""
     assert part(page, "moments.js", f"({{ tick }}) => tick({time}, {increment})") == label
 
@@ -124,7 +121,7 @@ def test_marks_of_a_time_axis(page: Tab, time: float, increment: float, label: s
         (MIDNIGHT - 730 * DAY, 2 * DAY, "23 Oct 2024 00:00 to 25 Oct 2024 00:00 GMT+2"),
     ],
 )
-def test_the_time_of_a_slice(page: Tab, end: float, step: float, text: str) -> None:
+def test_the_time_of_a_slice(page, end, step, text):
     """A slice of a minute or more is named by both ends, in the zone of each: an hour that occurs twice is clear."""
     now = MIDNIGHT + 26 * HOUR
     script = f"""({{ slice }}) => {{
@@ -138,7 +135,7 @@ def test_the_time_of_a_slice(page: Tab, end: float, step: float, text: str) -> N
     assert shown.replace("CEST", "GMT+2").replace("CET", "GMT+1") == text.replace("CEST", "GMT+2")
 
 
-def test_a_gap_between_slices(page: Tab) -> None:
+def test_a_gap_between_slices(page):
     """Slices of minutes end at multiples of their step, and a line breaks where the exporter was not running."""
     given = document(step=60, time=[60.2, 121.4, 345.1, 420.3], throughput=[1, 2, 3, 4])
     script = f"""({{ flatten, withGaps }}) => {{
@@ -166,26 +163,18 @@ FOLLOWED = """async ({ History }) => {
 }"""
 
 
-def test_the_exporter_chooses_the_step(page: Tab) -> None:
-    """Follow-up requests have the step of the document, which is of minutes after the exporter's start."""
+def test_the_exporter_chooses_the_step(page):
+    """Later requests have the step of the document; after another one, the whole range is fetched again."""
     answers = f"[{document(step=60, time=[3540, 3600])}, {document(step=60, time=[3600, 3660])}]"
-    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))  # type: ignore[misc]
+    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3601, 3665, 3667]"))
     assert urls == ["seconds=3600&points=240", "seconds=180&points=3"]
     assert steps == [[60, 2, None], [60, 2, None], [60, 3, None]]
-
-
-def test_another_step_after_a_restart(page: Tab) -> None:
-    """If the slices have another step than before, the range is fetched whole again."""
     second = document(step=60, time=[3600, 3660])
     answers = f"[{document(step=15, time=[3585, 3600])}, {second}, {second}]"
-    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3640, 3690]"))  # type: ignore[misc]
+    urls, steps = part(page, "history.js", FOLLOWED % (answers, "[3640, 3690]"))
     assert [url.split("&")[0] for url in urls] == ["seconds=3600", "seconds=60"]
     assert steps[-1][0] == 15  # after a pause, the next request is for the whole range
-
-
-def test_why_a_history_is_missing(page: Tab) -> None:
-    """The exporter's sentence is kept until a request succeeds."""
-    _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))  # type: ignore[misc]
+    _, steps = part(page, "history.js", FOLLOWED % ('[{ status: 503, error: "x.db is damaged" }]', "[3601]"))
     assert steps == [[0, 0, "x.db is damaged"]]
 
 
@@ -210,14 +199,14 @@ MARKED = """({ drawEvents }) => {
         ("[]", 0),
     ],
 )
-def test_marks_are_thinned(page: Tab, events: str, marks: int) -> None:
+def test_marks_are_thinned(page, events, marks):
     """Events that are close together have one mark, and there are never more than 40."""
     shown = part(page, "marks.js", MARKED % events)
     assert shown == [marks, marks]
 
 
-def test_the_worst_event_is_named(page: Tab) -> None:
-    """Of several events at the pointer, the legend names the worst, and how many more there are."""
+def test_the_worst_event_is_named(page):
+    """And how many more there are at the pointer. Events of an earlier run with the same ids are kept."""
     script = """({ Timeline }) => {
         const timeline = new Timeline();
         const event = (time, kind) => ({ time, kind, title: `${kind} ${time}` });
@@ -225,10 +214,6 @@ def test_the_worst_event_is_named(page: Tab) -> None:
         return [timeline.near(6, 10), timeline.near(2, 4), timeline.near(4, 6)];
     }"""
     assert part(page, "timeline.js", script) == ["server_down 8 (and 2 more)", "server_up 3", None]
-
-
-def test_ids_of_events_begin_again(page: Tab) -> None:
-    """Events of an earlier run of the exporter have the same ids, and are kept."""
     script = """({ Events }) => {
         const events = new Events("/nowhere"), now = Date.now() / 1000;
         const reload = (time, id) => ({ id, time, since: time, count: 1, kind: "reload", workers: [] });

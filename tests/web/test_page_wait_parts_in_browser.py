@@ -1,4 +1,4 @@
-"""The page's modules about wait states by themselves in a real browser: sums, names, reasons, columns."""
+"""The page's parts about what requests wait for, by state, route and line of code, by themselves in a real browser."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import msgspec
 import pytest
 
-from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
+from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration
@@ -50,8 +51,8 @@ def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | No
     )
 
 
-def test_the_stack_adds_up(page: Tab) -> None:
-    """Each band begins where the one below ends; named backends are bands of their own, and the rest stays."""
+def test_the_stack_adds_up(page):
+    """Each band begins where the one below ends; named backends are bands of their own."""
     known = history(
         {"cpu": [1, 2, 3], "backend": [4, 4, 4], "sleep": [0.5, 0, 0]}, {"redis": [1, 0, 4], "postgres": [2, 2, 0]}
     )
@@ -66,25 +67,17 @@ def test_the_stack_adds_up(page: Tab) -> None:
         ["backend", [1, 2, 0], [5, 6, 7]],
         ["sleep", [0.5, 0, 0], [5.5, 6, 7]],
     ]
-
-
-def test_where_nothing_is_known_the_stack_is_empty(page: Tab) -> None:
-    """A slice without known waits has no height, and does not change its neighbours."""
     states: dict[str, Column] = {state: [0, None, 0] for state in STATES}
     states |= {"cpu": [1, None, 3], "backend": [2, None, 2]}
     script = f"""({{ bands, heights }}) => heights(bands({history(states, {"redis": [None, None, 2]})}))"""
     assert part(page, "waits.js", script) == [[1, None, 3], [1, None, 5], [3, None, 5]]
-
-
-def test_rounding_leaves_no_rest(page: Tab) -> None:
-    """Backends that are together all of `backend` leave no band, although the history rounds each of them."""
     names = [f"b{number}" for number in range(3)]
     known = history({"backend": [1, 1, 1]}, {name: [0.33333, 0.33334, 0.33333] for name in names})
     shown = part(page, "waits.js", f"({{ bands }}) => bands({known}).map((band) => band.name)")
     assert shown == names
 
 
-def test_every_state_and_twenty_backends(page: Tab) -> None:
+def test_every_state_and_twenty_backends(page):
     """All are in the stack, and no two neighbours have the same colour."""
     backends = {f"backend{number:02}": [0.1, 0.1, 0.1] for number in range(20)}
     known = history({state: [3, 3, 3] for state in STATES}, backends)
@@ -93,15 +86,14 @@ def test_every_state_and_twenty_backends(page: Tab) -> None:
         return [stack.map((band) => band.colour), heights(stack).at(-1)[0]];
     }}"""
     shown = part(page, "waits.js", script)
-    assert isinstance(shown, list)
     colours, height = shown
     assert len(colours) == len(STATES) + len(backends)
     assert all(one != other for one, other in pairwise(colours))
     assert height == pytest.approx(3 * len(STATES))
 
 
-def test_the_parts_of_a_request(page: Tab) -> None:
-    """Their sum is the whole request, in the order of the stack; parts too small to write are left out."""
+def test_the_parts_of_a_request(page):
+    """They add up in the order of the stack, without those too small to write. The snapshot has the longest first."""
     seconds = waits({"sleep": 0.02, "cpu": 0.01, "backend": 0.05, "dns": 0.000001}, {"redis": 0.03, "postgres": 0.015})
     script = f"""({{ parts }}) => parts({{ waits: {seconds} }}).map((part) => [part.name, part.seconds])"""
     shown = part(page, "waits.js", script)
@@ -109,6 +101,9 @@ def test_the_parts_of_a_request(page: Tab) -> None:
     names = ["CPU", "postgres", "redis", "backend", "sleep"]
     assert [name for name, _ in shown] == names
     assert [seconds for _, seconds in shown] == pytest.approx([0.01, 0.015, 0.03, 0.005, 0.02])
+    script = f"""({{ text }}) => [{waits({"cpu": 0.02, "backend": 0.06})}, null].map((waits) =>
+        text({{ ...JSON.parse(heard), waits }}, "/").split("\\n").filter((line) => line.startsWith("Where")))"""
+    assert part(page, "snapshot.js", script) == [["Where the 80 ms go: backend 60 ms, CPU 20 ms"], []]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +118,13 @@ def test_the_parts_of_a_request(page: Tab) -> None:
         (True, [("residency", "off"), ("queue", "no")], ""),
     ],
 )
-def test_why_it_is_not_known(page: Tab, known: bool, unknown: list[tuple[str, str]], sentence: str) -> None:
+def test_why_it_is_not_known(page, known, unknown, sentence):
     """The sentence says what to grant; without the processes, that is what they need."""
     document = json.dumps({"waits": {} if known else None, "unknown": [{"what": a, "why": b} for a, b in unknown]})
     assert part(page, "waits.js", f"({{ missing }}) => missing({document})") == sentence
 
 
-def test_new_slices_are_appended(page: Tab) -> None:
+def test_new_slices_are_appended(page):
     """New slices extend each band, also if waits become unknown, known again, and a backend is new."""
     script = """async ({ History }) => {
         const slice = (time, cpu, backends) => ({
@@ -152,7 +147,7 @@ def test_new_slices_are_appended(page: Tab) -> None:
     assert part(page, "history.js", script) == [[2, 4, 6], [1, None, 2], [None, None, 1], ["redis"]]
 
 
-def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) -> None:
+def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page):
     """One worker that is known is enough for the column; unknown workers have a dash there."""
     script = """({ table }) => {
         const { workers, ...server } = JSON.parse(heard), part = table();
@@ -169,11 +164,341 @@ def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page: Tab) 
     assert part(page, "workers.js", script) == [unknown, [False, "0.25", DASH], unknown]
 
 
-def test_the_snapshot_says_where_the_time_goes(page: Tab) -> None:
-    """The longest part comes first; without known parts there is no such line."""
-    script = f"""({{ text }}) => [{waits({"cpu": 0.02, "backend": 0.06})}, null].map((waits) =>
-        text({{ ...JSON.parse(heard), waits }}, "/").split("\\n").filter((line) => line.startsWith("Where")))"""
-    assert part(page, "snapshot.js", script) == [
-        ["Where the 80 ms go: backend 60 ms, CPU 20 ms"],
-        [],
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def test_the_bar_comes_and_goes(page):
+    """The bar has its sum in the title and every part in the list; without known parts it is absent."""
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar();
+        const show = (waits) => {{
+            bar.now({{ waits }});
+            const texts = (selector) => [...bar.node.querySelectorAll(selector)].map((each) => each.textContent);
+            const widths = [...bar.node.querySelectorAll(".part")].map((each) => each.style.getPropertyValue("--part"));
+            return bar.node.hidden ? null : [bar.node.ariaLabel, texts("h2"), texts("li"), texts(".part"), widths];
+        }};
+        return [
+            show({waits({"cpu": 0.02, "backend": 0.06})}),
+            show(null),
+            show({waits({"cpu": None, "backend": None})}),
+            show({waits({"cpu": 0.04, "backend": 1.16}, {HOSTILE: 1.16})}),
+            bar.node.querySelector("img"),
+        ];
+    }}"""
+    assert part(page, "request_bar.js", script) == [
+        [
+            "Where the 80 ms go",
+            ["Where the 80 ms go"],
+            ["CPU 20 ms (25 %)", "backend 60 ms (75 %)"],
+            ["CPU20 ms", "backend60 ms"],
+            ["0.2500", "0.7500"],
+        ],
+        None,
+        None,
+        [
+            "Where the 1.2 s go",
+            ["Where the 1.2 s go"],
+            ["CPU 40 ms (3.3 %)", f"{HOSTILE} 1.2 s (97 %)"],
+            ["CPU40 ms", f"{HOSTILE}1.2 s"],
+            ["0.0333", "0.9667"],
+        ],
+        None,
+    ]
+
+
+def test_what_requests_do(page):
+    """The first chart stacks what is known: states, else the requests in service, and above them those in the queues. A
+    sentence says what to grant. What is configured is a line of its own only if it is not available."""
+    nothing = [None, None, None]
+    queue = {"sockets.a.mean_queue": [0, 2, 30], "sockets.b.mean_queue": nothing}
+    threads = {"threads.available": [4, 4, 4], "threads.configured": [4, 4, 4]}
+    unknown = history(dict.fromkeys(STATES, nothing), extra={**queue, **threads})
+    states = {state: [None, 0, 0] for state in STATES} | {"cpu": [None, 2, 1], "backend": [None, 2, 3]}
+    known = history(states, {HOSTILE: [None, 1, 1]}, extra={**threads, "threads.configured": [4, 4, 8]})
+    script = f"""({{ load }}) => {{
+        const ranges = document.createElement("p");
+        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges, {{ lines: () => [] }});
+        const show = (history, server) => {{
+            chart.now(server);
+            chart.past(history, server);
+            const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
+            const reason = chart.node.querySelector(".chart + .hint");
+            return [lines.map((line) => line.textContent), reason.hidden ? null : reason.textContent];
+        }};
+        const refused = {{ waits: null, unknown: [{{ what: "waits", why: "grant it" }}] }};
+        return [show({unknown}, refused), show({known}, {{ waits: {{}}, unknown: [] }}), show({history({})}, refused)];
+    }}"""
+    why = "Not known what requests wait for: grant it."
+    assert part(page, "stack.js", script) == [
+        [["in service 5.00", "in the queue 30.0", "threads 4"], why],
+        [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
+        [["threads "], why],
+    ]
+    assert page.page.query_selector("img") is None
+
+
+def test_a_click_on_the_legend_takes_a_line_out(page):
+    """What is stacked above it moves down; another click brings it back."""
+    known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
+    script = f"""async ({{ load }}) => {{
+        const timeline = {{ events: [], near: () => null, point: () => {{}} }};
+        const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
+        document.querySelector("main").append(chart.node);
+        chart.past({known}, {{}});
+        while (!chart.node.querySelector("canvas")) await new Promise(requestAnimationFrame);
+        const {"{"} plots {"}"} = uPlot.sync("time"), plot = plots.at(-1);
+        const [button] = chart.node.querySelectorAll(".legend button");
+        const tops = () => plot.data.slice(1, 3).map((values) => values.at(-1));
+        const seen = [tops()];
+        for (let click = 0; click < 2; click += 1) {{
+            button.click();
+            seen.push([...tops(), plot.series[2].show, button.ariaPressed]);
+        }}
+        chart.node.remove();
+        return seen;
+    }}"""
+    assert part(page, "stack.js", script) == [[7, 3], [4, 3, False, "false"], [7, 3, True, "true"]]
+
+
+def test_the_name_of_a_backend_leaves_room_for_its_time(page):
+    """A long name is shortened on the bar; the time beside it stays in the segment."""
+    seconds = waits({"cpu": 0.01, "backend": 0.03}, {"a-very-long-name-" * 20: 0.03})
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar();
+        bar.now({{ waits: {seconds} }});
+        document.querySelector("main").append(bar.node);
+        const [, segment] = bar.node.querySelectorAll(".part");
+        const [whole, name, time] = [segment, ...segment.children].map((each) => each.getBoundingClientRect());
+        bar.node.remove();
+        return [name.width > 50, time.width > 20, name.right < time.left, time.right < whole.right];
+    }}"""
+    assert part(page, "request_bar.js", script) == [True, True, True, True]
+
+
+def test_stuck_requests_stand_beside_the_bar(page):
+    """A line says how many threads hold them, or others that last, as they are no part of the time."""
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar(), line = () => bar.node.querySelector(".stuck");
+        return [[0.5, 3], [0.04, 0.9], [0, 14], [undefined, undefined]].map(([stuck, lasting]) => {{
+            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, stuck, lasting }} }});
+            return line().hidden ? null : line().textContent;
+        }});
+    }}"""
+    assert part(page, "request_bar.js", script) == [
+        "0.5 threads hold requests that are stuck, not counted here",
+        None,
+        "14.0 threads hold requests that last, not counted here",
+        None,
+    ]
+
+
+def test_what_requests_wait_for_outside_is_named(page):
+    """A line below the bar, with addresses as text whatever they hold; without a name and an address there is none."""
+    named = [
+        ("backend", "postgres", "10.0.0.5:5432", 0.18),
+        ("backend", HOSTILE, "/run/x", 0.021),
+        ("dns", "DNS", "", 0.005),
+    ]
+    cases = [named, [("backend", "", "", 0.18)], [("backend", "", f"10.0.0.{place}:80", 0.01) for place in range(5)]]
+    keys = ("state", "name", "address", "per_request")
+    found = json.dumps([[dict(zip(keys, each, strict=True)) for each in case] for case in cases])
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar(), line = () => bar.node.querySelector(".outside");
+        const texts = {found}.map((destinations) => {{
+            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, destinations }} }});
+            return line().hidden ? null : line().textContent;
+        }});
+        return [...texts, bar.node.querySelector("img")];
+    }}"""
+    assert part(page, "request_bar.js", script) == [
+        f"backend 201 ms: postgres at 10.0.0.5:5432 180 ms, {HOSTILE} at /run/x 21 ms; DNS 5.0 ms: DNS",
+        None,
+        "backend 50 ms: 10.0.0.0:80 10 ms, 10.0.0.1:80 10 ms, 10.0.0.2:80 10 ms, others 20 ms",
+        None,
+    ]
+
+
+ROUTE = "GET /<img src=x onerror=alert(1)>/\N{RIGHT-TO-LEFT OVERRIDE}gnp"
+ROUTE_SHOWN = ROUTE.replace("\u202e", r"\u202e")
+
+ROUTES = (
+    Route(route="POST /export", threads=6.1, share=0.61, in_service=6, oldest_seconds=14.0),
+    Route(route=ROUTE, threads=2.9, share=0.29, in_service=3, oldest_seconds=0.25),
+    Route(route="constructor", threads=1.0, share=0.1, in_service=0, oldest_seconds=None),
+)
+
+
+def test_the_table_comes_and_goes(page):
+    """Most busy threads come first, with a bar for the share; while routes are off there is no panel."""
+    script = f"""({{ table }}) => {{
+        const panel = table(), server = JSON.parse(heard);
+        return [null, {msgspec.json.encode(ROUTES[::-1]).decode()}, [], null].map((routes) => {{
+            panel.now({{ ...server, routes }});
+            if (panel.node.hidden) return null;
+            const rows = [...panel.node.querySelectorAll("tbody tr")].map((row) => [
+                ...[...row.cells].map((cell) => cell.textContent), row.cells[2].style.getPropertyValue("--part")]);
+            const none = panel.node.querySelector(".scroll .hint");
+            return rows.length ? rows : none.textContent;
+        }});
+    }}"""
+    assert part(page, "routes.js", script) == [
+        None,
+        [
+            ["POST /export", "6.10", "61 %", "6", "14 s", "0.610"],
+            [ROUTE_SHOWN, "2.90", "29 %", "3", "250 ms", "0.290"],
+            ["constructor", "1.00", "10 %", "0", DASH, "0.100"],
+        ],
+        "No thread was busy.",
+        None,
+    ]
+    assert page.page.query_selector("img") is None
+
+
+def of_routes(columns: dict[str, list[float | None]]) -> str:
+    """A JavaScript expression for a history with these columns of routes."""
+    named = {f"routes.{name}": values for name, values in columns.items()}
+    return f"""((columns) => ({{
+        time: [10, 12, 14], step: 2, span: [8, 14], range: {{ seconds: 6 }},
+        column: (name) => columns[name] ?? null,
+        names: (prefix) => Object.keys(columns).map((name) => name.slice(prefix.length)),
+    }}))({json.dumps(named)})"""
+
+
+def test_routes_over_time(page):
+    """The legend names the routes of the range, most busy threads first."""
+    known = of_routes({"GET /a": [None, 1.0, 1.0], ROUTE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
+    script = f"""({{ bands, overTime }}) => {{
+        const chart = overTime({{ events: [], near: () => null, point: () => {{}} }});
+        const show = (history, routes) => {{
+            chart.past(history, {{ routes }});
+            const entries = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
+            return chart.node.hidden ? null : entries.map((entry) => entry.textContent);
+        }};
+        return [
+            show({of_routes({})}, null),
+            show({known}, []),
+            chart.node.querySelector("[aria-label*=alert]")?.getAttribute("aria-label").includes({json.dumps(ROUTE_SHOWN)}),
+            show({of_routes({"GET /a": [None, None, None]})}, null),
+            bands({known}).map((band) => band.values),
+            chart.node.querySelector("img"),
+        ];
+    }}"""
+    assert part(page, "routes.js", script) == [
+        None,
+        [f"{ROUTE_SHOWN} 3.00", "GET /a 1.00"],
+        True,
+        None,
+        [[None, 0, 3], [None, 1, 1]],
+        None,
+    ]
+
+
+def test_many_routes_over_time(page):
+    """The routes with the fewest busy threads are one band, so that the stack is still all busy threads."""
+    known = of_routes({f"GET /{number}": [1.0 + number, 1.0, 0.0] for number in range(50)})
+    script = f"""({{ bands }}) => {{
+        const stack = bands({known});
+        const sums = [0, 1, 2].map((at) => stack.reduce((sum, band) => sum + band.values[at], 0));
+        return [stack.map((band) => band.name), sums, new Set(stack.map((band) => band.colour)).size];
+    }}"""
+    names = [*(f"GET /{number}" for number in range(49, 41, -1)), "42 more routes"]
+    assert part(page, "routes.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
+
+
+def test_a_route_does_not_turn_its_figure_around(page):
+    """A route with a sign for text from right to left leaves the figure behind it as it is."""
+    script = f"""({{ Legend }}) => {{
+        const legend = new Legend();
+        legend.list([{{ name: {json.dumps(ROUTE)}, colour: "blue" }}]);
+        document.querySelector("main").append(legend.node);
+        const [name, figure] = ["bdi", "b"].map((tag) => legend.node.querySelector(tag));
+        legend.tell("", ["2.90"]);
+        const behind = name.getBoundingClientRect().right <= figure.getBoundingClientRect().left;
+        legend.node.remove();
+        return behind;
+    }}"""
+    assert part(page, "legend.js", script) is True
+
+
+@pytest.mark.parametrize(("routes", "lines"), [(ROUTES, 1), ((), 0), (None, 0)])
+def test_the_snapshot_names_the_busiest_routes(page, routes, lines):
+    """It has the routes with most busy threads, as a share of the busy threads and not of the requests."""
+    script = f"""({{ text }}) =>
+        text({{ ...JSON.parse(heard), routes: {msgspec.json.encode(routes).decode()} }}, "/").split("\\n")
+            .filter((line) => line.startsWith("Busy threads by route"))"""
+    line = (
+        f"Busy threads by route: POST /export 61 % (oldest request 14 s), {ROUTE_SHOWN} 29 % (oldest request 250 ms), "
+        "constructor 10 %"
+    )
+    assert part(page, "snapshot.js", script) == [line] * lines
+
+
+def line(
+    function: str, share: float, *states: CodeState, callee: str = "", addresses: tuple[str, ...] = ()
+) -> CodeLine:
+    return CodeLine(
+        function=function,
+        file="/srv/shop/orders.py" if function else "",
+        line=3 if function else 0,
+        callee=callee,
+        samples=100 * share,
+        share=share,
+        per_request=share * 0.1,
+        states=states,
+        addresses=addresses,
+    )
+
+
+CODE = Code(
+    why=None,
+    samples=300,
+    threads=1200.0,
+    lines=(
+        line(
+            HOSTILE,
+            0.6,
+            CodeState(state="backend", share=0.45),
+            CodeState(state="cpu", share=0.15),
+            callee="psycopg2 execute",
+            addresses=("10.0.0.5:5432",),
+        ),
+        line("", 0.3, CodeState(state="cpu_wait", share=0.3)),
+    ),
+    unread=0.02,
+    seconds=300.0,
+)
+
+
+def test_the_panel_comes_and_goes(page):
+    """Each line has its time, its share, what its threads do, and a bar in the colours of the wait states, as long as
+    its share; while code is off there is no panel."""
+    script = f"""({{ code }}) => {{
+        const panel = code(), server = JSON.parse(heard);
+        const shown = [null, {msgspec.json.encode(CODE).decode()},
+                {msgspec.json.encode(Code(why="no right")).decode()}].map((known) => {{
+            panel.now({{ ...server, code: known }});
+            if (panel.node.hidden) return null;
+            const rows = [...panel.node.querySelectorAll("ol > li")].map((row) => [
+                row.firstChild.textContent, row.querySelector(".parts").style.width,
+                [...row.querySelectorAll(".part")].map((each) =>
+                    [each.style.getPropertyValue("--swatch"), each.style.getPropertyValue("--part")])]);
+            return [rows, panel.node.querySelector("ol + .hint").textContent];
+        }});
+        return [...shown, panel.node.querySelector("img")];
+    }}"""
+    assert part(page, "code.js", script) == [
+        None,
+        [
+            [
+                [
+                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % backend 10.0.0.5:5432, CPU",
+                    "100%",
+                    [["var(--wait-backend)", "0.7500"], ["var(--wait-cpu)", "0.2500"]],
+                ],
+                ["outside of Python code 30 ms, 30 % CPU wait", "50%", [["var(--wait-cpu-wait)", "1.0000"]]],
+            ],
+            "8.0 % in other lines, 2.0 % not readable",
+        ],
+        [[], "Not known: no right."],
+        None,
     ]

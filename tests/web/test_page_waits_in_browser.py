@@ -6,16 +6,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, RouteHistory, WaitHistory
 from uwsgi_headroom.documents.response_times import Burn, Objective
@@ -70,13 +66,6 @@ _LABELS = """() => [...document.querySelectorAll(".part")].map((part) => {
     const behind = part.classList.contains("hatched") ? label : getComputedStyle(part);
     return [part.textContent, hex(label.color), hex(behind.backgroundColor)];
 })"""
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port of an exporter of a replayed server."""
-    with serving(replayed(SERVER), sampling=True) as listening:
-        yield listening
 
 
 def answer(intercepted: Intercepted, threads: int) -> None:
@@ -139,7 +128,6 @@ def history(threads: int) -> History:
 
 
 def opened(shown: Tab, threads: int = THREADS) -> Tab:
-    """The page with its charts drawn."""
     path = re.compile(rf"/api/v1/servers/{SERVER}(/events|/history)?(\?|$)")
     shown.page.route(path, lambda route: answer(route, threads))
     shown.open("/?range=300")
@@ -148,7 +136,7 @@ def opened(shown: Tab, threads: int = THREADS) -> Tab:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1440, "light")])
-def test_many_states_backends_and_routes(chromium: Browser, port: int, width: int, scheme: str) -> None:
+def test_many_states_backends_and_routes(chromium, port, width, scheme):
     """All are named as text in legends, lists and tables; nothing is wider than the window."""
     with tab(chromium, port, width=width, height=900, color_scheme=scheme) as shown:
         opened(shown)
@@ -172,9 +160,8 @@ def test_many_states_backends_and_routes(chromium: Browser, port: int, width: in
 
 
 @pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 6, 12), (1000, 14, 22)])
-def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, threads: int, low: int, high: int) -> None:
-    """Where waits are known, each band has its colour and height; before, the requests in service are one band.
-    Threads that are far above the stack do not flatten it."""
+def test_bands_are_as_tall_as_their_threads(chromium, port, threads, low, high):
+    """Where waits are known, each band has its colour and height; before, the requests in service are one band."""
     with tab(chromium, port, width=1440, height=900, color_scheme="light") as shown:
         opened(shown, threads)
         shown.drawn()
@@ -190,26 +177,18 @@ def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, thread
 
 
 def band_colour(shown: Tab, name: str) -> str:
-    """A colour of the style sheet."""
     return str(shown.page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_labels_on_the_bar_are_legible(chromium: Browser, port: int, scheme: str) -> None:
+def test_labels_on_the_bar(chromium, port):
     """Every label has a contrast of 4.5 to 1 to what is behind it (WCAG 2.2, 1.4.3)."""
-    with tab(chromium, port, color_scheme=scheme) as shown:
-        opened(shown)
-        shown.until("document.querySelectorAll('.parts .part').length === 33")
-        labels = shown.page.evaluate(_LABELS)
-    poor = [(text, ink, ground) for text, ink, ground in labels if contrast(ink, ground) < 4.5]
-    assert poor == []
-
-
-def test_labels_that_do_not_fit_are_left_out(chromium: Browser, port: int) -> None:
-    """A part of the bar is labelled if its label is no wider than the part."""
     with tab(chromium, port, width=1440) as shown:
         opened(shown)
         shown.until("document.querySelectorAll('.parts .part').length === 33")
+        for scheme in ("light", "dark"):
+            shown.page.emulate_media(color_scheme=scheme)
+            labels = shown.page.evaluate(_LABELS)
+            assert [(text, ink, ground) for text, ink, ground in labels if contrast(ink, ground) < 4.5] == []
         shown.page.evaluate("document.querySelector('.pair').style.gridTemplateColumns = '1fr'")
         parts = shown.page.locator(".part").evaluate_all(
             "(all) => all.map((part) => [part.innerText, part.scrollWidth - part.clientWidth])"

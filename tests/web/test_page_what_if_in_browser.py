@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
 from tests.support.browser import Tab, tab
-from tests.support.web_server import serving
-from tests.web.test_app import replayed
 
 pytestmark = pytest.mark.integration
 
@@ -22,14 +18,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    """The port of an exporter of a replayed server, which completes no requests."""
-    with serving(replayed("threads_4x8_busy"), sampling=True) as listening:
-        yield listening
-
-
-@pytest.fixture(scope="module")
-def panel(chromium: Browser, port: int) -> Iterator[Tab]:
+def panel(chromium, port):
     """A page with the predictions of the whole grid; they were asked for once, for the exporter's own choice."""
     with tab(chromium, port, width=1280) as shown:
         (asked,) = opened(shown, predicted_settings.document())
@@ -58,14 +47,12 @@ def opened(shown: Tab, answer: msgspec.Struct | None = None) -> list[str]:
 
 
 def cells(shown: Tab) -> dict[str, list[str]]:
-    """The signs of each setting, by what its button says first."""
     script = """[...document.querySelectorAll(".settings button")].map((each) => each.getAttribute("aria-label"))"""
     parts = [label.split(": at most ") for label in shown.page.evaluate(script)]
     return {setting: rest.split("; ")[2:] for setting, rest in parts}
 
 
-def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
-    """Documents come once a second, and none of them makes the page ask for predictions."""
+def test_a_folded_panel_asks_nothing(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         asked: list[str] = []
         shown.page.on("request", lambda request: asked.append(request.url))
@@ -76,8 +63,8 @@ def test_a_folded_panel_asks_nothing(chromium: Browser, port: int) -> None:
         assert not any("what-if" in url for url in asked)
 
 
-def test_the_grid(panel: Tab) -> None:
-    """A cell says what is predicted, compared with the present setting, and what stands out about it."""
+def test_the_grid(panel):
+    """A cell says what is predicted, beside the present setting, and what stands out."""
     signs = cells(panel)
     assert signs["4x8"] == ["now", "below 1.5x"]
     assert signs["6x4"] == ["best"]
@@ -87,9 +74,29 @@ def test_the_grid(panel: Tab) -> None:
     assert cell.inner_text().replace(SPACE, " ").split("\n") == ["480/s +50 %", f"67 ms {MINUS}17 %", "★ best"]
     assert panel.page.get_by_role("rowheader", name="6 processes").count() == 1
     assert panel.page.get_by_role("columnheader", name="4 threads").count() == 1
+    panel.page.get_by_role("button", name="8x16:").focus()
+    panel.page.keyboard.press("Enter")
+    detail = panel.text(".detail").replace(SPACE, " ")
+    assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
+    assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
+    assert "4 more workers do not fit." in detail
+    assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
+    table = panel.page.locator("table.figures")
+    rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
+    assert rows[0][1:] == ["1x (240/s)", "now", "1.5x (360/s)", "now"]
+    assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
+    assert any(row[0] == "Threads in use" for row in rows)
+    panel.page.get_by_role("button", name="4x8:").click()
+    assert "compared with the present" not in panel.text(".detail")
+    tables = "[...document.querySelectorAll('.prediction table')]"
+    for width in (360, 900, 1280):
+        panel.page.set_viewport_size({"width": width, "height": 800})
+        assert panel.overflow() <= 0
+        cut = panel.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
+        assert cut == [False, False]
 
 
-def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
+def test_a_peak_that_was_cut_off(chromium, port):
     """No setting is best and none has a time: more was asked for than was completed. Overloads remain."""
     with tab(chromium, port, width=1280) as shown:
         opened(shown, predicted_settings.cut_off())
@@ -106,26 +113,7 @@ def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_a_cell_by_keyboard(panel: Tab) -> None:
-    """A cell shows its figures at both loads, its memory and limit, and the model's error."""
-    panel.page.get_by_role("button", name="8x16:").focus()
-    panel.page.keyboard.press("Enter")
-    detail = panel.text(".detail").replace(SPACE, " ")
-    assert "8x16: 8 processes with 16 threads each, 128 in all" in detail
-    assert "At most 640/s (+100 % compared with the present setting). First limit: all interpreters." in detail
-    assert "4 more workers do not fit." in detail
-    assert "Error of the model: The model has a response time of 69 ms, 8 % below the 75 ms observed." in detail
-    table = panel.page.locator("table.figures")
-    rows = [row.inner_text().split("\t") for row in table.locator("tr").all()]
-    assert rows[0][1:] == ["1x (240/s)", "now", "1.5x (360/s)", "now"]
-    assert ["Mean time, with the queue", "63 ms", "81 ms", "71 ms", "overload"] in rows
-    assert any(row[0] == "Threads in use" for row in rows)
-    panel.page.get_by_role("button", name="4x8:").click()
-    assert "compared with the present" not in panel.text(".detail")
-
-
-def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: int) -> None:
-    """If no setting is better by more than the error, the present one is the best."""
+def test_no_setting_is_better_by_more_than_the_error(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         # At 1.5 times the peak, the present setting is overloaded: then any other is better. Here it is not.
         known = predicted_settings.document(error=0.9)
@@ -136,8 +124,7 @@ def test_no_setting_is_better_by_more_than_the_error(chromium: Browser, port: in
         assert "best" in cells(shown)["4x8"]
 
 
-def test_a_refusal(chromium: Browser, port: int) -> None:
-    """Where nothing can be predicted, the exporter's reason is a sentence on the page, which can ask again."""
+def test_a_refusal(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         asked = opened(shown)
         again = shown.page.get_by_role("button", name="Predict again")
@@ -152,12 +139,12 @@ def test_a_refusal(chromium: Browser, port: int) -> None:
         assert shown.problems == []
 
 
-def test_a_closed_panel_asks_no_more(chromium: Browser, port: int) -> None:
+def test_a_closed_panel_asks_no_more(chromium, port):
     """Closing the panel ends the request, and what comes later is not shown."""
     with tab(chromium, port, width=1280) as shown:
         held: list[Intercepted] = []
 
-        def hold(route: Intercepted) -> None:
+        def hold(route):
             held.append(route)
 
         shown.page.route("**/what-if*", hold)
@@ -168,13 +155,3 @@ def test_a_closed_panel_asks_no_more(chromium: Browser, port: int) -> None:
             shown.page.get_by_text("Predicting").wait_for()
             heading.click()
         assert len(held) == 1
-
-
-def test_the_grid_fits(panel: Tab) -> None:
-    """Nothing is cut off on a phone, nor where grid and figures are side by side."""
-    tables = "[...document.querySelectorAll('.prediction table')]"
-    for width in (360, 900, 1280):
-        panel.page.set_viewport_size({"width": width, "height": 800})
-        assert panel.overflow() <= 0
-        cut = panel.page.evaluate(f"{tables}.map((each) => each.offsetWidth > each.parentNode.clientWidth)")
-        assert cut == [False, False]

@@ -30,7 +30,6 @@ from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.app import create_application
@@ -82,32 +81,19 @@ def port_counting_connections() -> Iterator[tuple[int, list[object]]]:
             thread.join()
 
 
-def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
-    """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to; a server
-    is probed by its name or by an address that a pattern allows, with its own series alone."""
+def test_a_scan_of_ports_connects_to_nothing(tmp_path):
+    """Whatever is no allowed target is answered alike, whether it exists or not, and is never connected to."""
     with (
         port_counting_connections() as (port, seen),
         bad_servers.answers("unix", document("minified")) as shop,
         bad_servers.answers("unix", document("threads_4x8_busy")) as other,
         probing(
-            tmp_path,
-            f"{Path(other).parent}/*",
-            "127.0.0.9:1",
-            servers=[{"name": "shop", "stats": shop}],
-            history=True,
+            tmp_path, f"{Path(other).parent}/*", "127.0.0.9:1", servers=[{"name": "shop", "stats": shop}], history=True
         ) as running,
     ):
-        hosts = [
-            "127.0.0.1",
-            "127.1",
-            "2130706433",
-            "0x7f000001",
-            "localhost",
-            "LOCALHOST",
-            "[::1]",
-            "[::ffff:127.0.0.1]",
-        ]
-        hosts += ["user@127.0.0.1", "127.0.0.9:1@127.0.0.1", "%31%32%37.0.0.1", "0", "", "127.0.0.9", "127.0.0.2"]
+        hosts = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "localhost", "LOCALHOST", "[::1]", "0", ""]
+        hosts += ["[::ffff:127.0.0.1]", "user@127.0.0.1", "127.0.0.9:1@127.0.0.1", "%31%32%37.0.0.1"]
+        hosts += ["127.0.0.9", "127.0.0.2"]
         refused = [f"{scheme}{host}:{port}" for scheme in ("", "tcp://", "http://", "https://") for host in hosts]
         refused += [f"127.0.0.1:{near}" for near in (*range(port - 20, port), port + 1)]  # ports where nothing listens
         refused += [f"file://{tmp_path}/config.yml", "file:///etc/passwd", f"{tmp_path}/config.yml", "/nowhere", shop]
@@ -134,6 +120,13 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
         assert b"shop" in kept
         assert other.encode() not in kept
         assert seen == []
+
+
+@pytest.fixture
+def shop():
+    """The address of a server that can be probed."""
+    with bad_servers.answers("unix", document("minified")) as address:
+        yield address
 
 
 def make_fleet(*patterns: str, named: tuple[str, ...] = ()) -> Fleet:
@@ -166,13 +159,13 @@ async def request(route: object, target: str, *headers: tuple[bytes, bytes], que
         return await asyncio.Event().wait()  # the client stays
 
     try:
-        response: Response = await route.endpoint(Request(scope, receive))  # type: ignore[attr-defined]
+        response: Response = await route.endpoint(Request(scope, receive))
     except RefusedError as error:
         return PlainTextResponse(str(error), error.status)
     return response
 
 
-def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
+async def test_answers_of_a_target_that_is_down(tmp_path):
     """An allowed target that cannot be read has a successful answer, which says so, as /metrics does."""
     expected = {
         "127.0.0.9:1": "refused",
@@ -180,22 +173,18 @@ def test_answers_of_a_target_that_is_down(tmp_path: Path) -> None:
         "localhost:1": "unreachable",  # a name that leads to loopback
     }
 
-    async def scenario() -> None:
-        fleet = make_fleet("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
-        for target, reason in expected.items():
-            response = await ask(fleet, target)
-            body = bytes(response.body).decode()
-            assert response.status_code == 200
-            assert "\nprobe_success 0.0\n" in body
-            assert f'uwsgi_up{{server="{target}"}} 0.0' in body
-            assert f'uwsgi_exporter_read_errors_total{{reason="{reason}",server="{target}"}} 1.0' in body
-        await fleet.close()
-
-    asyncio.run(scenario())
+    fleet = make_fleet("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
+    for target, reason in expected.items():
+        response = await ask(fleet, target)
+        body = bytes(response.body).decode()
+        assert response.status_code == 200
+        assert "\nprobe_success 0.0\n" in body
+        assert f'uwsgi_up{{server="{target}"}} 0.0' in body
+        assert f'uwsgi_exporter_read_errors_total{{reason="{reason}",server="{target}"}} 1.0' in body
+    await fleet.close()
 
 
-def test_off_unless_configured() -> None:
-    """There is no such path."""
+def test_off_unless_configured():
     paths = [getattr(route, "path", "") for route in create_application(Fleet([])).routes]
     assert "/probe" not in paths
     assert "/metrics" in paths
@@ -219,128 +208,101 @@ def test_off_unless_configured() -> None:
         "&" * 1000,
     ],
 )
-def test_parameters(query: str) -> None:
-    """Exactly one, with a value; a sentence says so."""
-    response = asyncio.run(ask(make_fleet(), "", query=query))
+async def test_parameters(query):
+    response = await ask(make_fleet(), "", query=query)
     assert (response.status_code, bytes(response.body).decode()) == (400, metrics_route._USAGE)
 
 
-def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch):
     """A hundred at a time cause no read of their own, and one rendering of each format."""
     rendered = 0
 
-    def families(observations: list[Observation]) -> object:
+    def families(observations):
         nonlocal rendered
         rendered += 1
         return metrics.families(observations)
 
     monkeypatch.setattr(metrics_route, "families", families)
 
-    async def scenario(address: str, reads: list[float]) -> None:
-        fleet = make_fleet(f"{Path(address).parent}/*")
+    with counted_server() as server:
+        fleet = make_fleet(f"{Path(server.address).parent}/*")
         route = make_route(fleet)
-        answers = await asyncio.gather(*(request(route, address) for _ in range(100)))
+        answers = await asyncio.gather(*(request(route, server.address) for _ in range(100)))
         assert {answer.status_code for answer in answers} == {200}
-        assert len(reads) <= 2
+        assert len(server.reads) <= 2
         assert rendered == 1
         assert len({bytes(answer.body) for answer in answers}) == 1
         await fleet.close()
 
-    with counted_server() as server:
-        asyncio.run(scenario(server.address, server.reads))
 
-
-def test_formats() -> None:
+async def test_formats(shop):
     """Text or OpenMetrics, compressed or not, as the client accepts."""
-
-    async def scenario(address: str) -> None:
-        fleet = make_fleet(f"{Path(address).parent}/*")
-        route = make_route(fleet)
-        response = await request(
-            route, address, (b"accept", b"application/openmetrics-text"), (b"accept-encoding", b"gzip")
-        )
-        assert response.headers["content-encoding"] == "gzip"
-        body = gzip.decompress(bytes(response.body))
-        assert body.endswith(b"# EOF\n")
-        assert "openmetrics" in response.headers["content-type"]
-        response = await request(route, address)
-        assert b"# EOF" not in bytes(response.body)
-        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
-        await fleet.close()
-
-    with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(scenario(address))
+    fleet = make_fleet(f"{Path(shop).parent}/*")
+    route = make_route(fleet)
+    response = await request(route, shop, (b"accept", b"application/openmetrics-text"), (b"accept-encoding", b"gzip"))
+    assert response.headers["content-encoding"] == "gzip"
+    body = gzip.decompress(bytes(response.body))
+    assert body.endswith(b"# EOF\n")
+    assert "openmetrics" in response.headers["content-type"]
+    response = await request(route, shop)
+    assert b"# EOF" not in bytes(response.body)
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    await fleet.close()
 
 
-def test_a_full_house() -> None:
+async def test_a_full_house():
     """A sentence, and when to try again; configured servers are not affected."""
-
-    async def scenario() -> None:
-        fleet = make_fleet("127.0.*.*:1", named=("file:///nowhere",))
-        assert fleet.probed
-        for number in range(MOST_PROBED):
-            fleet.probed.find(f"127.0.0.{number}:1", [])
-        response = await ask(fleet, "127.0.1.0:1")
-        assert (response.status_code, response.headers["retry-after"]) == (503, "60")
-        assert b"50 addresses are probed already" in bytes(response.body)
-        await fleet.watches()[0].reader.read()
-        assert (await ask(fleet, "server0")).status_code == 200
-        await fleet.close()
-
-    asyncio.run(scenario())
+    fleet = make_fleet("127.0.*.*:1", named=("file:///nowhere",))
+    for number in range(MOST_PROBED):
+        fleet.probed.find(f"127.0.0.{number}:1", [])
+    response = await ask(fleet, "127.0.1.0:1")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "60")
+    assert b"50 addresses are probed already" in bytes(response.body)
+    await fleet.watches()[0].reader.read()
+    assert (await ask(fleet, "server0")).status_code == 200
+    await fleet.close()
 
 
-def test_an_error_about_a_target_is_that_targets_failure(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_error_about_a_target_is_that_targets_failure(monkeypatch, caplog, shop):
     """As in /metrics: down, with the reason `internal`, logged once and without the document's words."""
     words = "hunter2"
 
-    def families(observations: list[Observation]) -> object:
+    def families(observations):
         if observations[0].reading:
             raise ZeroDivisionError(words)
         return metrics.families(observations)
 
     monkeypatch.setattr(metrics_route, "families", families)
 
-    async def scenario(address: str) -> None:
-        fleet = make_fleet(f"{Path(address).parent}/*")
-        for _ in range(2):
-            body = bytes((await ask(fleet, address)).body).decode()
-            assert "\nprobe_success 0.0\n" in body
-            assert f'uwsgi_up{{server="{address}"}} 0.0' in body
-        await fleet.close()
-
-    with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(scenario(address))
+    fleet = make_fleet(f"{Path(shop).parent}/*")
+    for _ in range(2):
+        body = bytes((await ask(fleet, shop)).body).decode()
+        assert "\nprobe_success 0.0\n" in body
+        assert f'uwsgi_up{{server="{shop}"}} 0.0' in body
+    await fleet.close()
     assert [record.getMessage() for record in caplog.records].count("internal error") == 1
     assert words not in caplog.text
 
 
-def test_cancelled_at_every_await() -> None:
+async def test_cancelled_at_every_await(shop):
     """The next probe of the same target works."""
+    fleet = make_fleet(f"{Path(shop).parent}/*")
+    route = make_route(fleet)
 
-    async def scenario(address: str) -> None:
-        fleet = make_fleet(f"{Path(address).parent}/*")
-        route = make_route(fleet)
+    async def works():
+        assert b'uwsgi_up{server="' in bytes((await asyncio.wait_for(request(route, shop), 60)).body)
 
-        async def works() -> None:
-            assert b'uwsgi_up{server="' in bytes((await asyncio.wait_for(request(route, address), 60)).body)
+    async def read_and_ask():
+        for watch in fleet.probed.watches() if fleet.probed else ():
+            await watch.reader.read()  # so that a new answer is built
+        await request(route, shop)
 
-        async def read_and_ask() -> None:
-            for watch in fleet.probed.watches() if fleet.probed else ():
-                await watch.reader.read()  # so that a new answer is built
-            await request(route, address)
-
-        assert await cancelled_everywhere(read_and_ask, works) >= 1
-        await fleet.close()
-
-    with bad_servers.answers("unix", document("minified")) as address:
-        asyncio.run(scenario(address))
+    assert await cancelled_everywhere(read_and_ask, works) >= 1
+    await fleet.close()
 
 
 @pytest.mark.slow
-def test_targets_that_misbehave(tmp_path: Path) -> None:
+def test_targets_that_misbehave(tmp_path):
     """Servers that hang, dribble, never end or send a document of the largest size: the probe is answered within the
     timeout of a read, other targets and /metrics meanwhile at once; the end of the exporter waits for none of them."""
     large = json.dumps({"version": "2.0.31", "workers": [], "padding": "x" * (SIZE_CAP - 100)}).encode()
@@ -356,7 +318,7 @@ def test_targets_that_misbehave(tmp_path: Path) -> None:
         with probing(tmp_path, *expected, servers=[{"name": "shop", "stats": shop}]) as running:
             answers: dict[str, str] = {}
 
-            def one(target: str) -> None:
+            def one(target):
                 answers[target] = probe(running, target)[1]
 
             threads = [threading.Thread(target=one, args=(target,)) for target in expected for _ in range(3)]
@@ -377,7 +339,7 @@ def test_targets_that_misbehave(tmp_path: Path) -> None:
             assert running.process.wait(60) == -signal.SIGTERM
 
 
-def test_a_probe_while_the_exporter_ends(tmp_path: Path) -> None:
+def test_a_probe_while_the_exporter_ends(tmp_path):
     """A probe that waits for its first reading is answered at the end, and nothing is logged as a fault."""
     with (
         bad_servers.accepts_and_never_writes("unix") as hanging,
@@ -385,7 +347,7 @@ def test_a_probe_while_the_exporter_ends(tmp_path: Path) -> None:
     ):
         answers: list[object] = []
 
-        def one() -> None:
+        def one():
             with contextlib.suppress(OSError, http.client.HTTPException):
                 answers.append(probe(running, hanging))
 

@@ -30,15 +30,14 @@ def get(exporter: Exporter, path: str) -> dict[str, object]:
 
 def until(response: object, condition: Callable[[dict[str, object]], object], documents: int = 40) -> dict[str, object]:
     for _ in range(documents):
-        received = next_document(response)  # type: ignore[arg-type]
+        received = next_document(response)
         if condition(received):
             return received
     raise AssertionError(f"not within {documents} documents: {received}")
 
 
-def test_a_server_that_goes_down_and_comes_back() -> None:
-    """The stream continues: down with the last figures and the reason, then up again. Every document matches its
-    description."""
+def test_a_server_that_goes_down_and_comes_back():
+    """The stream continues: down with the last figures and the reason, then up again."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
         exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))
@@ -66,12 +65,12 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
     assert history["time"]
 
 
-def test_listeners_cost_uwsgi_nothing() -> None:
+def test_listeners_cost_uwsgi_nothing():
     """Streams use existing samples: with many listeners, uWSGI is read as often as with none."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
-        def samples() -> int:
-            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])  # type: ignore[index]
+        def samples():
+            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])
 
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events")) for _ in range(5)]
@@ -105,7 +104,7 @@ def stalled(exporting: Exporter) -> socket.socket:
     return client
 
 
-def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path: Path) -> None:
+def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path):
     """With the most streams allowed, none of them read, the exporter grows only by their buffers, closes them, and has
     room again; a client that reads gets documents all the time."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
@@ -138,7 +137,7 @@ def _connections(process: psutil.Process) -> int:
     return sum(connection.status == psutil.CONN_ESTABLISHED for connection in process.net_connections("tcp"))
 
 
-def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
+def test_it_stops_in_its_usual_time(tmp_path):
     """Streams end when the exporter stops, including those that nobody reads."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
         readers = [stack.enter_context(listening(exporting.port, "/api/v1/events")) for _ in range(3)]
@@ -150,7 +149,7 @@ def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
             next_document(readers[0])
         ended = threading.Event()
 
-        def read_on() -> None:
+        def read_on():
             while readers[0].readline():
                 pass
             ended.set()

@@ -1,11 +1,14 @@
-"""The tables of words have every state of their kind, words of their own, and colours that can be seen."""
+"""States, texts and formats of every face."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from tools.environments import ROOT
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
@@ -17,6 +20,7 @@ from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.report.review.sections import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
+from uwsgi_headroom.words.formats import byte_size, figure, numbered, repeated
 from uwsgi_headroom.words.states import (
     EVENTS,
     FAILURES,
@@ -34,7 +38,7 @@ GRAFANA = ("#ffffff", "#111217", "#181b1f")
 """The grounds of Grafana's panels, light and dark."""
 
 
-def test_every_state_has_its_words() -> None:
+def test_every_state_has_its_words():
     """A state that is added to the API is added to its table."""
     assert tuple(WAITS) == record.STATES
     assert set(LIMITS) == set(get_args(Limit))
@@ -47,8 +51,7 @@ def test_every_state_has_its_words() -> None:
     assert set(JUDGEMENTS) == set(get_args(Judgement))
 
 
-def test_no_two_states_read_the_same() -> None:
-    """Each has words and a colour of its own."""
+def test_no_two_states_read_the_same():
     for words in (
         [state.does for state in WAITS.values()],
         [state.name for state in WAITS.values()],
@@ -65,26 +68,15 @@ def test_no_two_states_read_the_same() -> None:
         assert len(set(words)) == len(words)
 
 
-def test_short_forms_fit_their_columns() -> None:
-    """`check` has seven letters for the state of a worker, `top` has five."""
+def test_short_forms_fit_their_columns():
+    """`check` has seven letters for the state of a worker, `top` five. One in reserve has no critical sign."""
     assert max(len(state.short) for state in WORKERS.values()) <= 7
     assert max(len(state.narrow) for state in WORKERS.values()) <= 5
-
-
-def test_a_worker_in_reserve_is_no_problem() -> None:
-    """Its sign is not that of something critical."""
     assert STATUSES["critical"].sign not in {WORKERS["cheap"].sign, WORKERS["never_spawned"].sign}
 
 
-def test_tones_are_in_the_palette() -> None:
-    """Events, limits and judgements name colours that there are."""
-    names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
-    assert set(names) <= set(PALETTE)
-    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())
-
-
 @pytest.mark.parametrize("ground", GRAFANA)
-def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
+def test_a_dashboard_needs_one_colour_only(ground):
     """The light colours of states, named backends and limits have a contrast of 3 to 1 on both grounds of Grafana."""
     colours = [*(state.colour for state in WAITS.values()), *BACKENDS]
     colours += [find_colour(limit.colour) for limit in LIMITS.values()]
@@ -93,15 +85,88 @@ def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
     } == {}
 
 
-def test_text_on_a_colour_is_legible() -> None:
-    """On every part of a bar it has a contrast of 4.5 to 1."""
+def test_text_on_a_colour_is_legible():
+    """With 4.5 to 1 on every part of a bar. Events, limits and judgements name colours that there are."""
     for colour in [*(state.colour for state in WAITS.values()), *BACKENDS, *PALETTE.values()]:
         for ground in (colour.light, colour.dark):
             assert contrast(ink_on(ground), ground) >= 4.5
-
-
-def test_the_ratio_itself() -> None:
-    """Black on white has 21, a colour on itself 1."""
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
     assert contrast("#123456", "#123456") == 1
+    names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
+    assert set(names) <= set(PALETTE)
+    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())
+
+
+def find_lone_texts(source: str) -> list[int]:
+    """The lines of strings that are statements. Docstrings are no such texts: they have three quotes."""
+    lines = source.splitlines()
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant | ast.JoinedStr)
+        and not lines[node.lineno - 1].lstrip().startswith(('"""', 'r"""'))
+        and ast.unparse(node) != "..."
+    ]
+
+
+@pytest.mark.parametrize("folder", ["app", "dashboards", "exporter", "tests", "tools"])
+def test_no_text_stands_alone(folder):
+    """Ruff does not report it: the end of the text is lost without a message."""
+    files = [path for path in Path(ROOT, folder).rglob("*.py") if ".venv" not in path.parts]
+    assert files
+    assert [f"{path}:{line}" for path in files for line in find_lone_texts(path.read_text())] == []
+
+
+def test_a_lone_text_is_found():
+    """Its first piece is the value, and the second one is lost."""
+    assert find_lone_texts('def write():\n    """Docs."""\n    return "one, "\n    "two"\n') == [4]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([3], "worker 3"),
+        ([1, 2], "workers 1 and 2"),
+        ([1, 2, 3], "workers 1, 2 and 3"),
+        (range(1, 9), "workers 1, 2, 3, 4, 5, 6, 7 and 8"),
+        (range(1, 10), "workers 1, 2, 3, 4, 5, 6, 7, 8 and 1 more"),
+        (range(1, 4097), "workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more"),
+    ],
+)
+def test_a_list_of_workers_stays_short(numbers, text):
+    """A list has at most eight workers, and the noun is in the plural if there are several."""
+    assert numbered("worker", numbers) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "once"), (2, "2 times"), (0, "0 times")])
+def test_how_often(count, text):
+    assert repeated(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (4_200_000, "4.2 MB"),
+        (9_960_000, "10 MB"),
+        (180_000_000, "180 MB"),
+        (999_400_000, "999 MB"),
+        (999_600_000, "1.0 GB"),
+        (1_200_000_000, "1.2 GB"),
+        (9_960_000_000, "10 GB"),
+        (384_000_000_000, "384 GB"),
+    ],
+)
+def test_sizes(count, text):
+    """A size has two or three digits, in the unit that fits."""
+    assert byte_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(62.41, 3, "62.4"), (12_583.0, 3, "12,600"), (12_583.0, 4, "12,580"), (60.0, 4, "60"), (999.96, 4, "1,000")],
+)
+def test_figures(value, digits, text):
+    assert figure(value, digits) == text

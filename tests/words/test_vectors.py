@@ -29,14 +29,13 @@ CASES = [(name, value, text) for name, pairs in VECTORS.items() for value, text 
 
 
 @pytest.mark.parametrize(("name", "value", "text"), CASES)
-def test_in_python(name: str, value: float, text: str) -> None:
-    """A figure is written by the rule of its kind."""
+def test_in_python(name, value, text):
     write: Callable[[float], str] = getattr(formats, name)
     assert write(value) == text
 
 
 @pytest.mark.integration
-def test_in_a_browser() -> None:
+def test_in_a_browser():
     """The page writes every figure as Python does."""
     with (
         serving(replayed("threads_4x8_busy"), sampling=True) as port,
@@ -61,7 +60,7 @@ def test_in_a_browser() -> None:
 @pytest.mark.parametrize(
     "seconds", [10**place * digit / 1000 for place in range(12) for digit in (1, 1.999, 5, 9.9996)]
 )
-def test_a_duration_is_short(seconds: float) -> None:
+def test_a_duration_is_short(seconds):
     """A number has at most three digits below a day, and its unit is the next one where rounding would write more:
     never `1000 ms` or `180 s`. A second unit stands beside one digit only."""
     number, unit, *smaller = formats.duration(seconds).split(" ")
@@ -75,6 +74,6 @@ def test_a_duration_is_short(seconds: float) -> None:
     ("value", "decimals", "text"),
     [(2.5, 0, "3"), (0.125, 2, "0.13"), (0.375, 2, "0.38"), (1.005, 2, "1.00"), (1e300, 1, f"{1e300:.1f}")],
 )
-def test_halves_are_rounded_up(value: float, decimals: int, text: str) -> None:
+def test_halves_are_rounded_up(value, decimals, text):
     """As browsers do it: the value as it is stored decides, and 1.005 is stored as less."""
     assert formats.fixed(value, decimals) == text

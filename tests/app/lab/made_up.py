@@ -18,7 +18,7 @@ def outcome(
     """A run of 10 s."""
     answers = Answers(seconds=10.0, answered=round(rate * 10), mean=mean, p99=2 * mean)
     figures = {"server_cpu": 1.0, "clients_cpu": 0.1, "cpus": (0.6, 0.6), "memory": 50_000_000} | rest
-    return Outcome(setup=setup, load=load, number=number, answers=answers, **figures)  # type: ignore[arg-type]
+    return Outcome(setup=setup, load=load, number=number, answers=answers, **figures)
 
 
 def observed(shares: Mapping[int, float] | None = None, **rest: object) -> Observed:
@@ -34,7 +34,7 @@ def observed(shares: Mapping[int, float] | None = None, **rest: object) -> Obser
         "waits": {"interpreter_lock": 0.1},
         "interpreter_waits": dict.fromkeys(shares, 0.1),
     } | rest
-    return Observed(shares=shares, **figures)  # type: ignore[arg-type]
+    return Observed(shares=shares, **figures)
 
 
 def machine(**changed: object) -> Machine:
@@ -48,7 +48,7 @@ def machine(**changed: object) -> Machine:
         "fib_n": 30,
         "fib_seconds": 0.1,
     }
-    return Machine(**(described | changed))  # type: ignore[arg-type]
+    return Machine(**(described | changed))
 
 
 def results(directory: Path, *outcomes: Outcome, **changed: object) -> Results:

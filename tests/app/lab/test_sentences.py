@@ -1,4 +1,4 @@
-"""Each experiment draws its sentences from the figures: for made-up runs the expected sentence is known."""
+"""What the lab concludes from figures, and writes on its page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from app.lab import affinity, flask_steps, processes, uneven_workers, wsgi_servers
-from app.lab.experiment import load_label
-from app.lab.figures import Finding
+from app.lab import __main__ as document
+from app.lab import affinity, flask_steps, processes, published, uneven_workers, wsgi_servers
+from app.lab.__main__ import EXPERIMENTS
+from app.lab.clients import Answers
+from app.lab.experiment import Length, load_label
+from app.lab.figures import Finding, compare_change, error_rate, order, ratio
 from app.lab.programs import mask_file
-from app.lab.results import Outcome
-from tests.app.lab.made_up import observed, outcome, results
+from app.lab.results import Outcome, Spread, spread
+from tests.app.lab.made_up import machine, observed, outcome, results
 
 E4 = "E4: 40 a second"
 
@@ -35,7 +38,7 @@ def keep_masks(directory: Path, experiment: str, setup: str, rows: list[list[obj
 
 
 @pytest.mark.parametrize(("after", "verdict"), [(3.0, "agrees"), (1.0, "differs"), (0.5, "differs")])
-def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, verdict: str) -> None:
+def test_steps_are_compared_with_the_one_before(tmp_path, after, verdict):
     """Step 2 raised throughput 3.1 times, as published."""
     load = load_label("E1", flask_steps.AB)
     runs = twice(flask_steps.NAMES[1], load, 100.0) + twice(flask_steps.NAMES[2], load, 100.0 * after)
@@ -46,22 +49,27 @@ def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, ve
 
 
 @pytest.mark.parametrize(("cpus", "is_said"), [((0.95, 0.93), True), ((0.9, 0.5), False)])
-def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path: Path, cpus: tuple[float, ...], is_said: bool) -> None:
+def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path, cpus, is_said):
     """Then processes find no idle CPU, whatever they did where the experiment was published."""
     runs = twice(flask_steps.NAMES[1], load_label("E1", flask_steps.AB), 100.0, cpus=cpus)
     text = "\n".join(flask_steps.report(results(tmp_path, *runs)).lines)
     assert ("Step 1 already keeps 1.88 of 2 CPUs busy" in text) is is_said
 
 
-def test_a_cython_step_that_was_left_out_is_in_the_table(tmp_path: Path) -> None:
-    """With its reason."""
+def test_what_was_left_out_is_named(tmp_path):
+    """With the reason; and a run that failed is reported with its error."""
     load = load_label("E1", flask_steps.AB)
     runs = twice(flask_steps.NAMES[1], load, 100.0)
     section = flask_steps.report(results(tmp_path, *runs, missing={"compiled_fibonacci": "no compiler"}))
     assert "| 5 Cython | left out: no compiler |" in "\n".join(section.lines)
+    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
+    failed = Outcome(setup="gevent", load=load, number=0, answers=None, error="It ended.\nlog")
+    section = wsgi_servers.report(results(tmp_path, *twice("uWSGI", load, 1000), failed, missing={"bjoern": "no ev.h"}))
+    assert "* bjoern: no ev.h." in section.lines
+    assert "* gevent: no result. It ended." in section.lines
 
 
-def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
+def test_workers_that_ran_everywhere_share_no_cpu(tmp_path):
     """A mask of both CPUs and time on both: nothing is pinned. Bound workers are found too."""
     keep_masks(tmp_path, "E1", "s", [[7, 1, [0, 1]], [7, 2, [0, 1]]])
     free = observed(residency={1: {0: 2.0, 1: 1.0}, 2: {0: 1.0, 1: 1.0}})
@@ -75,25 +83,11 @@ def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
     assert finding.verdict == "agrees"
 
 
-def test_restarts_are_counted_by_run(tmp_path: Path) -> None:
-    """Each run has a master of its own; the median of the runs counts."""
+def test_what_a_run_can_show(tmp_path):
+    """Restarts are counted by run. 4 processes on 2 CPUs cannot show what they did on 8."""
     keep_masks(tmp_path, "E1", "s", [[7, 1, [0]], [7, 1, [0]], [7, 1, [0]], [8, 1, [0]]])
     assert affinity.starts_per_run(tmp_path, "E1", "s") == 2
     assert affinity.starts_per_run(tmp_path, "E1", "other") == 0
-
-
-@pytest.mark.parametrize(("on_quiet", "verdict"), [(4.0, "agrees"), (1.0, "differs")])
-def test_the_guess_about_the_busiest_worker(tmp_path: Path, on_quiet: float, verdict: str) -> None:
-    """It holds only if the worker with the most requests ran on the least used CPU alone."""
-    seen = observed({1: 0.2, 2: 0.8}, residency={2: {1: on_quiet, 0: 4.0 - on_quiet}})
-    run = outcome("4x8", E4, cpus=(0.9, 0.4), observed=seen)
-    (finding,) = affinity.guess_about_busiest(results(tmp_path, run), "4x8")
-    assert finding.verdict == verdict
-    assert f"spent {25 * on_quiet:.0f} %" in finding.text
-
-
-def test_processes_beyond_the_cpus_are_left_open(tmp_path: Path) -> None:
-    """4 processes on 2 CPUs cannot show what they did on 8; on 8 CPUs they are compared."""
     load = load_label("E2", processes.FOUR)
     runs = twice("1x1", load, 10, server_cpu=1.0) + twice("4x1", load, 20, server_cpu=1.95)
     found = list(processes.report(results(tmp_path, *runs)).findings)
@@ -104,15 +98,25 @@ def test_processes_beyond_the_cpus_are_left_open(tmp_path: Path) -> None:
     assert find(found, "CPUs in use").verdict == "differs"
 
 
+@pytest.mark.parametrize(("on_quiet", "verdict"), [(4.0, "agrees"), (1.0, "differs")])
+def test_the_guess_about_the_busiest_worker(tmp_path, on_quiet, verdict):
+    """It holds only if the worker with the most requests ran on the least used CPU alone."""
+    seen = observed({1: 0.2, 2: 0.8}, residency={2: {1: on_quiet, 0: 4.0 - on_quiet}})
+    run = outcome("4x8", E4, cpus=(0.9, 0.4), observed=seen)
+    (finding,) = affinity.guess_about_busiest(results(tmp_path, run), "4x8")
+    assert finding.verdict == verdict
+    assert f"spent {25 * on_quiet:.0f} %" in finding.text
+
+
 @pytest.mark.parametrize(("rate", "words", "verdict"), [(8, "lowered", "agrees"), (10, "did not change", "open")])
-def test_threads_on_a_cpu_bound_application(tmp_path: Path, rate: float, words: str, verdict: str) -> None:
+def test_threads_on_a_cpu_bound_application(tmp_path, rate, words, verdict):
     load = load_label("E2", processes.FOUR)
     runs = twice("2x1", load, 10) + twice("2x4", load, rate)
     finding = find(list(processes.report(results(tmp_path, *runs)).findings), "the claim that threads")
     assert (finding.verdict, words in finding.text) == (verdict, True)
 
 
-def test_published_orders_of_servers(tmp_path: Path) -> None:
+def test_published_orders_of_servers(tmp_path):
     """Orders that hold, are reversed and are undecided are counted; the reversed ones are named."""
     load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
     runs = [
@@ -129,20 +133,11 @@ def test_published_orders_of_servers(tmp_path: Path) -> None:
     assert "Tornado (2,000) is ahead of gevent (1,000)" in finding.text
 
 
-def test_a_server_that_was_not_installed_is_named(tmp_path: Path) -> None:
-    """With the reason; and a run that failed is reported with its error."""
-    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
-    failed = Outcome(setup="gevent", load=load, number=0, answers=None, error="It ended.\nlog")
-    section = wsgi_servers.report(results(tmp_path, *twice("uWSGI", load, 1000), failed, missing={"bjoern": "no ev.h"}))
-    assert "* bjoern: no ev.h." in section.lines
-    assert "* gevent: no result. It ended." in section.lines
-
-
 @pytest.mark.parametrize(
     ("load", "used", "mean", "verdict"),
     [(0.95, 1.3, 0.4, "agrees"), (0.95, 1.95, 0.4, "open"), (0.5, 1.3, 0.4, "open"), (0.95, 1.3, 0.1, "differs")],
 )
-def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, verdict: str) -> None:
+def test_the_costly_case(tmp_path, load, used, mean, verdict):
     """It is explained only by a saturated interpreter with CPUs to spare."""
     uneven = observed({1: 0.78, 2: 0.22}, interpreter_load=load, cost=0.5, response_time=0.3)
     runs = [
@@ -156,8 +151,8 @@ def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, 
     assert "evening out saved 50 %" in cost.text
 
 
-def test_one_interpreter_or_two(tmp_path: Path) -> None:
-    """2x8 serves more, and fewer of its threads wait for an interpreter: both are needed."""
+def test_interpreter_effects_need_cpus_to_spare(tmp_path):
+    """2x8 serves more, and fewer threads wait for an interpreter. On 2 CPUs, 4x8 is bound by the CPUs first."""
     waiting = observed({1: 1.0}, interpreter_load=0.99, waits={"interpreter_lock": 1.7})
     runs = twice("1x16", E4, 33, mean=0.18, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
     (finding,) = uneven_workers.compare_interpreters(results(tmp_path, *runs), E4)
@@ -166,10 +161,6 @@ def test_one_interpreter_or_two(tmp_path: Path) -> None:
     runs = twice("1x16", E4, 45, mean=0.13, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
     (finding,) = uneven_workers.compare_interpreters(results(tmp_path, *runs), E4)
     assert finding.verdict == "differs"
-
-
-def test_no_interpreter_effect_is_claimed_from_4x8(tmp_path: Path) -> None:
-    """On 2 CPUs the text says that the CPUs bind first; on 4 it does not."""
     even = observed(dict.fromkeys(range(1, 9), 0.125))
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.6, 2: 0.4})) + twice("8x1", E4, 40, observed=even)
     found = uneven_workers.compare_shapes(results(tmp_path, *runs), E4, 130, 40)
@@ -179,7 +170,7 @@ def test_no_interpreter_effect_is_claimed_from_4x8(tmp_path: Path) -> None:
     assert "interpreters" not in find(found, "response time").text
 
 
-def test_thunder_lock(tmp_path: Path) -> None:
+def test_thunder_lock(tmp_path):
     runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.7, 2: 0.3}))
     runs += twice("4x8, thunder-lock", E4, 40, mean=0.3, observed=observed())
     (finding,) = uneven_workers.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8"], ", thunder-lock")
@@ -194,3 +185,77 @@ def test_thunder_lock(tmp_path: Path) -> None:
     (finding,) = uneven_workers.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x1"], ", thunder-lock")
     assert finding.verdict == "open"
     assert "All were even without it." in finding.text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sign"),
+    [
+        ([1, 2], [3, 4], 1),
+        ([3, 4], [1, 2], -1),
+        ([1, 3], [2, 4], 0),
+        ([1, 2], [2, 3], 0),
+        ([1], [2], 0),
+        ([1, 1], [2], 0),
+    ],
+)
+def test_ranges_that_touch_have_no_order(first, second, sign):
+    """An order counts only if no repetition contradicts it; a single run decides nothing."""
+    assert order(spread(first), spread(second)) == sign
+
+
+def test_ratios_and_rates():
+    found = ratio(spread([8, 12]), spread([4, 5]))
+    assert (found.low, found.high) == (8 / 5, 12 / 4)
+    assert found.median == pytest.approx(10 / 4.5)
+    assert spread([2.0]) == Spread(2.0, 2.0, 2.0, 1)
+    answers = Answers(seconds=1.0, answered=90, errors={"timeout": 7, "reset": 3})
+    assert error_rate(Outcome(setup="s", load="l", number=0, answers=answers)) == pytest.approx(0.1)
+    assert error_rate(outcome("s", "l", rate=0.0)) is None
+    assert error_rate(Outcome(setup="s", load="l", number=0, answers=None, error="no")) is None
+
+
+@pytest.mark.parametrize(
+    ("published", "before", "after", "verdict", "words"),
+    [
+        (3.0, [100, 110], [200, 220], "agrees", "It rose: 2.00x (1.82 to 2.20); published 3.00x."),
+        (3.0, [100, 110], [50, 60], "differs", "It fell, the other way"),
+        (3.0, [100, 110], [105, 120], "differs", "No difference beyond the ranges of the runs"),
+        (1.1, [100, 110], [105, 120], "open", "The published effect would be inside."),
+        (0.5, [100, 110], [40, 60], "agrees", "It fell:"),
+        (3.0, [0, 0], [1, 1], "open", "A run had no answers."),
+    ],
+)
+def test_a_change_is_compared_with_the_published_one(published, before, after, verdict, words):
+    """The same direction beyond the ranges agrees; inside them it is open if the published effect would fit too."""
+    finding = compare_change("It", published, spread(before), spread(after))
+    assert finding.verdict == verdict
+    assert words in finding.text
+
+
+def written(directory: Path, outcomes: dict[str, list[Outcome]]) -> str:
+    return document.render(EXPERIMENTS, outcomes, machine(), directory, Length())
+
+
+def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
+    """An experiment without results names the command that runs it."""
+    load = load_label("E2", processes.FOUR)
+    runs = [
+        outcome(name, load, n, rate=rate, cpus=(0.6, 0.6 + n))
+        for name, rate in (("1x1", 10), ("2x1", 20))
+        for n in (0, 1)
+    ]
+    page = written(tmp_path, {"E2": runs})
+    assert "\n## E2" in page
+    assert "\n## E1" not in page
+    assert "4 runs of the short lab, 0 of them without a result, on 2 CPUs" in page
+    assert "in the median run, and 1.10 in the worst" in page
+    assert "* Agrees: throughput of 2 processes beside 1." in page
+    assert 'not in this report: `make lab ARGS="--only E1"`' in page
+
+
+def test_every_published_experiment_is_listed(tmp_path):
+    """Also those that are gone, with the reason."""
+    page = written(tmp_path, {})
+    for experiment in published.EXPERIMENTS:
+        assert f"| {experiment.key} | {experiment.name} | no | " in page
+    assert "| the server FAPWS3 | no | its last release, of 2012, is for Python 2" in page

@@ -1,14 +1,16 @@
-"""Results are compared with expectations: outcome, first finding, words and first limit."""
+"""What the judge of scenarios accepts, and how it is checked."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tools.scenarios.__main__ import full_text
-from tools.scenarios.checking import Seen, differences, read_document
+from tools.scenarios.checking import BEGUN, Seen, Terminal, differences, read_document
 from tools.scenarios.rows import ROWS, find_rows
 from tools.scenarios.run import Result, vary
 from tools.scenarios.scenario import Expected, Scenario, Server
@@ -33,13 +35,18 @@ def compare(expected: Expected, *findings: tuple[str, str], **limits: float) -> 
     return list(differences(row, read_document(document(*findings, **limits), 0, row)))
 
 
-def test_as_expected() -> None:
-    """There is no difference if outcome, finding, words and limit are as expected."""
+def test_as_expected():
+    """Other programs count only where they are expected. A finding that stands twice is a difference."""
     expected = Expected("warning", ("saturation",), words=("raise",), not_words=("lower",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), threads=1.1) == []
+    saturation = ("saturation", "warning")
+    assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
+    finding = ("cpu_used_by_others", "warning")
+    assert compare(Expected("ok", limits=("threads",)), finding, cpu=1.0, threads=2.0) == []
+    assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
 
 
-def test_every_difference_is_named() -> None:
+def test_every_difference_is_named():
     """Outcome, first finding, missing and forbidden words, and the limit are named one by one."""
     expected = Expected("ok", also=("reloaded",), words=("lower",), not_words=("raise",), limits=("threads",))
     assert compare(expected, ("saturation", "warning"), interpreters=1.1, threads=2.0) == [
@@ -52,20 +59,7 @@ def test_every_difference_is_named() -> None:
     ]
 
 
-def test_a_finding_that_stands_twice_is_a_difference() -> None:
-    """A finding that occurs twice is reported once as a difference."""
-    saturation = ("saturation", "warning")
-    assert compare(Expected("warning", ("saturation",)), saturation, saturation) == ["says saturation twice"]
-
-
-def test_other_programs_of_the_machine_count_only_where_expected() -> None:
-    """A finding about other programs, and the CPU limit, are left out of rows that are not about them."""
-    finding = ("cpu_used_by_others", "warning")
-    assert compare(Expected("ok", limits=("threads",)), finding, cpu=1.0, threads=2.0) == []
-    assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []
-
-
-def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:
+def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load():
     """One thread stays one and several stay several; rates follow size and service time; events stay in the check."""
     for row in ROWS:
         for seed in range(20):
@@ -81,7 +75,7 @@ def test_a_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> Non
                     assert after.rate * after.io_ms / varied.server.capacity == pytest.approx(share)
 
 
-def test_a_variation_is_the_same_for_the_same_seed() -> None:
+def test_a_variation_is_the_same_for_the_same_seed():
     """Another seed gives other arrivals and other service times."""
     row = ROWS[0]
     assert vary(row, 1) == vary(row, 1)
@@ -90,17 +84,23 @@ def test_a_variation_is_the_same_for_the_same_seed() -> None:
     assert first.io_ms != second.io_ms
 
 
-def test_the_text_of_a_row_says_what_was_expected_and_seen() -> None:
-    """A row that was not run says why; a server that was not judged has its reason as text."""
+def test_rows_and_their_texts():
     row = replace(ROWS[0], why="Because.")
     assert "Not run: no root" in full_text(Result(row, None, skipped="no root"))
     text = full_text(Result(row, Seen("unknown", 3, verdict="Cannot be read."), ("unknown, not ok",)))
     assert "Because." in text
     assert "Not as expected: unknown, not ok" in text
     assert "    Cannot be read." in text
-
-
-def test_rows_are_found_by_a_part_of_their_name() -> None:
-    """A text selects all rows whose name contains it; without a text, the whole table of over 40 rows is selected."""
     assert [row.name for row in find_rows(["KILL -9 of the master"])] == ["kill -9 of the master"]
     assert len(find_rows([])) == len(ROWS) >= 40
+
+
+def test_all_that_is_written_is_read():
+    terminal = Terminal()
+    program = "print('x' * 200_000 + 'watching for 2 s more', end='')"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=terminal.fd)
+    terminal.start()
+    assert process.wait(60) == 0
+    terminal.close()
+    assert len(terminal.text) == 200_000 + len("watching for 2 s more")
+    assert BEGUN in terminal.text

@@ -1,6 +1,10 @@
-"""The page of routes and its line in the head, and the line about CPU in use on the page of findings."""
+"""The pages of `top`, with events and plots."""
 
 from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -8,12 +12,16 @@ from rich.cells import cell_len
 
 from tests.support import simulated_server
 from tests.support.scripted_watch import ScriptedWatch
+from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
+from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.headline import route_lines
-from uwsgi_headroom.top.view.pages import code_page, finding_lines, route_page
+from uwsgi_headroom.top.view.pages import code_page, event_page, finding_lines, route_page
+from uwsgi_headroom.top.view.plots import plot_lines
 
 HOT = hot()
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)
@@ -26,8 +34,9 @@ def with_routes(*routes: Route) -> Server:
     return msgspec.structs.replace(HOT, routes=routes)
 
 
-def test_the_page_has_every_route() -> None:
-    """Busy threads, their share, requests in service and the oldest of them; a filter leaves the routes it matches."""
+def test_the_page_has_every_route():
+    """With busy threads, their share, requests in service and the oldest, which is marked if it is as old as a stuck
+    thread. A filter leaves its matches."""
     page = route_page(with_routes(EXPORT, ORDER, OTHER), "", 80)
     assert [row.plain.split() for row in page.rows] == [
         ["4.9", "61%", "██████▏", "5", "42s", "POST", "/export"],
@@ -35,10 +44,6 @@ def test_the_page_has_every_route() -> None:
         ["0.1", "1.0%", "▏", "0", "-", "other"],
     ]
     assert [row.plain[-12:] for row in route_page(with_routes(EXPORT, ORDER), "EXPORT", 80).rows] == ["POST /export"]
-
-
-def test_a_route_that_is_stuck_is_marked() -> None:
-    """Its oldest request is as old as a stuck thread."""
     styles = [
         [row.plain[span.start : span.end].strip() for span in row.spans if span.style == "bold red"]
         for row in route_page(with_routes(EXPORT, ORDER), "", 80).rows
@@ -54,12 +59,12 @@ def test_a_route_that_is_stuck_is_marked() -> None:
         (with_routes(EXPORT), "nothing", "No route matches the filter."),
     ],
 )
-def test_a_page_without_routes_says_why(server: Server, text: str, sentence: str) -> None:
+def test_a_page_without_routes_says_why(server, text, sentence):
     """Routes that are off are not the same as threads that are idle."""
     assert [row.plain for row in route_page(server, text, 80).rows] == [sentence]
 
 
-def test_the_head_names_the_routes_that_fit() -> None:
+def test_the_head_names_the_routes_that_fit():
     """They hold busy threads, not requests; a server without routes has no line, and no hint of their key."""
     server = with_routes(EXPORT, ORDER, OTHER)
     assert [line.plain for line in route_lines(server, 120)] == [
@@ -77,7 +82,7 @@ def test_the_head_names_the_routes_that_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["GET /\x1b[31mred\u202e", "GET /データベース/" * 20, "x" * 300])
-def test_any_route_fits(name: str) -> None:
+def test_any_route_fits(name):
     """Paths are data of strangers: hostile, wide and long ones neither widen a line nor reach the terminal."""
     server = with_routes(msgspec.structs.replace(EXPORT, route=name))
     for width in (20, 40, 80):
@@ -89,14 +94,14 @@ def test_any_route_fits(name: str) -> None:
 @pytest.mark.parametrize(
     ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by other programs; 0.25 idle."), (None, None)]
 )
-def test_cpu_in_use(idle: float | None, line: str | None) -> None:
+def test_cpu_in_use(idle, line):
     """One line has the three parts; there is none if the kernel does not report them."""
     watch = ScriptedWatch().seconds(simulated_server.Server(idle=idle, others=1.75), 5)
     text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
     assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])
 
 
-def test_the_lines_of_code_are_a_page() -> None:
+def test_the_lines_of_code_are_a_page():
     """Each with its time of a request, where it is and what it waits for; a filter matches the text."""
     states = (CodeState(state="backend", share=0.6),)
     line = CodeLine(
@@ -123,3 +128,93 @@ def test_the_lines_of_code_are_a_page() -> None:
         (msgspec.structs.replace(hot(), code=code), "nothing", "No line matches"),
     ):
         assert said in code_page(server, text, 80).rows[0].plain
+
+
+@pytest.fixture(autouse=True)
+def _in_one_time_zone(monkeypatch):
+    """Set a time zone one hour ahead of UTC."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+EVENTS = (
+    Event(
+        id=3,
+        time=EPOCH + 60.0,
+        since=EPOCH + 60.0,
+        kind="server_down",
+        title="The server is down.",
+        evidence="Connection refused.",
+    ),
+    Event(id=2, time=EPOCH - 90_000.0, since=EPOCH - 90_010.0, kind="worker_ended", title="Worker 3 ended.", count=4),
+)
+
+
+def test_events_are_shown_with_the_time_of_this_place():
+    """The title has the zone; events of today have a clock time, older ones the day, all their age and evidence."""
+    page = event_page(EVENTS, "", 80, EPOCH + 75.0)
+    assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
+    assert [re.split(" {2,}", row.plain) for row in page.rows] == [
+        ["23:14:20", "15s", "The server is down."],
+        ["", "Connection refused."],
+        ["13 Nov 22h", "25h", "Worker 3 ended. (4 times since 22:13:10)"],
+    ]
+
+
+def test_events_of_a_server_are_a_page():
+    """The page has the verdict above the events; a filter matches their text or kind."""
+    model = screen_model(msgspec.structs.replace(hot(), events=EVENTS))
+    page = Navigation(view="events", server=(0, "shop"), chosen=True)
+    drawn = lines(model, page)
+    assert drawn[1].startswith("CRITICAL")
+    assert any("The server is down." in line for line in drawn)
+    drawn = lines(model, replace(page, row_filter="worker_ended"))
+    assert not any("The server is down." in line for line in drawn)
+    assert any("Worker 3 ended." in line for line in drawn)
+    assert "No event matches the filter." in lines(model, replace(page, row_filter="nothing"))
+    assert "No events so far." in lines(screen_model(msgspec.structs.replace(hot(), events=())), page)
+
+
+def trend(points: int) -> Trend:
+    rising = [float(point) for point in range(1, points + 1)]
+    return Trend(
+        step=1.0,
+        time=[EPOCH + value for value in rising],
+        throughput=rising,
+        headroom=Headroom([2.0] * points),
+        queue_wait=[None] * points,
+        concurrency=Concurrency([4.0] * points),
+        threads=Capacity([8.0] * points),
+    )
+
+
+def test_charts_of_load_headroom_wait_and_busy_threads():
+    """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill."""
+    drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
+    assert drawn[0].startswith("load, requests per second   now 8.00, min 1.00, max 8.00")
+    top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
+    assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
+    assert top[-1] == "█"
+    assert bottom[0] == "▄"
+    scale, half = (drawn[place].split("│") for place in (6, 8))
+    assert (scale[0].strip(), set(scale[1])) == ("1.0x", {" "})
+    assert (half[0].strip(), set(half[1])) == ("2.0x", {"█"})
+    assert "wait in the listen queue   not known" in drawn
+    busy = drawn.index("busy threads   now 4.0, min 4.0, max 4.0")
+    assert [set(line.partition("│")[2].strip()) for line in drawn[busy + 1 : busy + 5]] == [set(), set(), {"█"}, {"█"}]
+    assert drawn[-1].split() == ["23:13:20", "23:13:28", "CET"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 10), (80, 24), (200, 50)])
+def test_charts_fit(width, height):
+    for points in (1, 7, 240):
+        drawn = plot_lines(trend(points), width, height)
+        assert max(line.cell_len for line in drawn) <= width
+        assert len(drawn) <= max(height, 9)
+
+
+def test_no_history_yet():
+    assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]

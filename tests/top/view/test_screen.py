@@ -28,9 +28,8 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_it_fits(width: int, height: int, view: str) -> None:
-    """No line is wider than the terminal, and there are exactly as many lines as the terminal has."""
-    navigation = replace(AT_IT, view=view)  # type: ignore[arg-type]
+def test_it_fits(width, height, view):
+    navigation = replace(AT_IT, view=view)
     for server in (
         hot(),
         hot(64, 16),
@@ -44,15 +43,14 @@ def test_it_fits(width: int, height: int, view: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_captured_document_can_be_shown(name: str) -> None:
-    """Every document fits on every page, at the least and the usual size."""
+def test_every_captured_document_can_be_shown(name):
     document = replayed(name).document()
     for view, (width, height) in itertools.product(VIEWS, SIZES[::3]):
-        navigation = Navigation(view=view, server=(0, document.name))  # type: ignore[arg-type]
+        navigation = Navigation(view=view, server=(0, document.name))
         assert len(lines(screen_model(document), navigation, width, height)) == height
 
 
-def test_the_top_answers_the_questions() -> None:
+def test_the_top_answers_the_questions():
     """What is wrong and since when, what to do, what users wait, what is served, and then the limits."""
     server = hot()
     server = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=900.0))
@@ -79,25 +77,31 @@ def test_the_top_answers_the_questions() -> None:
         (1.6, 64, "headroom     2.4x, first limit: threads"),
     ],
 )
-def test_usable_headroom_stands_beside_the_limit(usable: float | None, width: int, line: str) -> None:
+def test_usable_headroom_stands_beside_the_limit(usable, width, line):
     """The line has the words of the verdict where it has room, and if both factors are not the same."""
     server = hot()
-    assert server.headroom
     room = msgspec.structs.replace(server.headroom, factor=2.4, first="threads", usable=usable)
     shown = lines(screen_model(msgspec.structs.replace(server, headroom=room)), AT_IT, width)
     assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]
 
 
-def test_it_answers_at_40_by_10_too() -> None:
-    """The verdict, the first act and what users wait stay, and the hottest worker is in view."""
+def test_small_screens_and_short_windows():
+    """The verdict, the first act and what users wait stay."""
     top = lines(screen_model(hot()), AT_IT, 40, 10)
     assert top[1].startswith("CRITICAL  Worker 4 takes")
     assert [line.split()[0] for line in top[2:4]] == ["DO", "users"]
     assert any(line.split()[:1] == ["4"] for line in top)
+    server = Server()
+    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
+    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
+    assert lines(screen_model(hot()), AT_IT)[-1].endswith("over 60 s, every 1 s")
+    at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
+    assert 0 < at_end.first < 64
+    assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
 
 
-def test_wider_terminals_show_more_columns_and_lose_none() -> None:
-    """A more informative column is never dropped for a less informative one."""
+def test_wider_terminals_show_more_and_lose_nothing():
+    """Names that differ at their ends stay different."""
     shown: set[str] = set()
     for width in (40, 80, 120, 160, 200):
         title = next(line for line in lines(screen_model(hot()), AT_IT, width, 40) if line.split()[:1] == ["W"])
@@ -105,10 +109,19 @@ def test_wider_terminals_show_more_columns_and_lose_none() -> None:
         assert shown <= columns
         shown = columns
     assert {"PID", "REQ", "EXC", "TX", "SIG", "RESTARTS", "HARA", "RUNTIME", "SPAWNED", "AFFINITY", "LAST"} <= shown
+    each = hot()
+    stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
+    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
+    assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
+    for width in (60, 80, 132):
+        drawn = lines(screen_model(*every), Navigation(), width)
+        names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
+        assert [name[-2:] for name in names] == ["-1", "-2"]
+        assert all(name.startswith("mail-") and "…" in name for name in names)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_every_column_can_be_reached_sideways(width: int) -> None:
+def test_every_column_can_be_reached_sideways(width):
     """Columns scroll by one; the worker's number stays; at the end the mark is gone and no key scrolls further."""
     reached: set[str] = set()
     model = screen_model(with_waits(hot(), lock_waiters=(0.0, 0.5, None, 7.25)))
@@ -122,7 +135,7 @@ def test_every_column_can_be_reached_sideways(width: int) -> None:
     assert draw(model, replace(AT_IT, column=screen.column), width, 40, 0.0).lines == screen.lines
 
 
-def test_threads_that_wait_for_the_interpreter_have_a_column_where_they_are_known() -> None:
+def test_threads_that_wait_for_the_interpreter_have_a_column_where_they_are_known():
     """A worker's figure is beside a bar of its share of the threads in service; unknown is a dash, never a zero."""
     server = hot()
     busy = server.workers[3].concurrency
@@ -140,8 +153,8 @@ def test_threads_that_wait_for_the_interpreter_have_a_column_where_they_are_know
     assert not any("LOCK" in line for line in lines(screen_model(server), AT_IT, 320))
 
 
-def test_twenty_workers_fit_an_ordinary_terminal() -> None:
-    """They stand beside each other, the hottest first; a key that scrolls sideways shows all their columns."""
+def test_many_workers():
+    """Twenty stand beside each other; of 64, the hottest is in sight and the rest a key away."""
     drawn = lines(screen_model(hot(20)), AT_IT)
     title = next(place for place, line in enumerate(drawn) if line.split()[:1] == ["W"])
     assert drawn[title].split() == [*["W", "STATE", "SHARE", "BUSY", "CPU%", "RESP"]] * 2 + ["→"]
@@ -153,10 +166,6 @@ def test_twenty_workers_fit_an_ordinary_terminal() -> None:
     assert any(line.split()[:4] == ["W", "PID", "STATE", "SHARE"] for line in whole)
     assert len(next(line for line in drawn if line.startswith("DO "))) <= 80
     assert {line.split()[0] for line in drawn[5:9]} >= {"users", "served", "headroom"}
-
-
-def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None:
-    """Workers are sorted by share at first; scrolled to the end, the last worker is above the keys."""
     server = screen_model(hot(64, 16))
     first = lines(server, AT_IT)
     title = next(place for place, line in enumerate(first) if line.split()[:1] == ["W"])
@@ -169,7 +178,7 @@ def test_the_hottest_of_64_workers_is_in_sight_and_the_rest_a_key_away() -> None
     assert first[-3].strip() == f"↓ {32 - len(first[title + 1 : -3])} more below"
 
 
-def test_what_is_old_says_so() -> None:
+def test_what_is_old_says_so():
     """A server that is down has its state and the age of its figures; a feed that is gone has the reason."""
     watch = ScriptedWatch().seconds(server := Server(), 10, lambda _: server.serve(1, 5))
     watch.read(ReadError("refused", "connection refused: nothing listens here"), at=watch.now + 30)
@@ -185,7 +194,7 @@ def test_what_is_old_says_so() -> None:
     assert drawn[2].startswith("CRITICAL  Worker 4 takes")
 
 
-def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
+def test_what_is_not_known_is_a_dash_and_never_a_zero():
     """Without cores, host facts and queue, there are no threads, load or memory, and the reasons are shown."""
     server = Server(cores=False, host=False, queue=None)
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
@@ -199,15 +208,7 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
     )
 
 
-def test_a_short_window_is_marked() -> None:
-    """Figures over ten seconds of a minute are marked."""
-    server = Server()
-    document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
-    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
-    assert lines(screen_model(hot()), AT_IT)[-1].endswith("over 60 s, every 1 s")
-
-
-def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
+def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight():
     """Of a hundred servers, the selected one is in view, with its verdict below the list."""
     each = hot()
     every = [msgspec.structs.replace(each, name=f"s{place:03}") for place in range(100)]
@@ -220,8 +221,7 @@ def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight() -> None:
     assert drawn[-6].startswith("> s077")
 
 
-def test_into_a_pipe_nothing_is_left_out() -> None:
-    """All workers are printed, for any number."""
+def test_into_a_pipe_nothing_is_left_out():
     printed = [line.plain for line in draw_plain(screen_model(hot(64, 16)), AT_IT, 120, 0)]
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert printed[-1].split()[0] == "all"
@@ -234,7 +234,7 @@ def test_into_a_pipe_nothing_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("height", [10, 24, 40])
-def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> None:
+def test_the_table_stays_where_it_is_when_the_verdict_changes(height):
     """With a short or long verdict, advice, or a feed in trouble, the table's title stays on the same line."""
     ill = hot()
     calm = msgspec.structs.replace(ill, status="ok", verdict="Short.", findings=())
@@ -246,8 +246,7 @@ def test_the_table_stays_where_it_is_when_the_verdict_changes(height: int) -> No
     assert any(line.endswith("…") for line in drawn[2][1:4])
 
 
-def test_the_title_of_the_list_speaks_of_all_servers() -> None:
-    """The title is the same for any selection."""
+def test_the_title_of_the_list_speaks_of_all_servers():
     ill = hot()
     calm = msgspec.structs.replace(ill, name="calm", status="ok")
     gone = msgspec.structs.replace(
@@ -262,27 +261,7 @@ def test_the_title_of_the_list_speaks_of_all_servers() -> None:
     assert drawn[5].split()[:4] == ["2", "of", "3", "up"]
 
 
-def test_names_grow_with_the_terminal_and_are_cut_in_their_middle() -> None:
-    """Two names that differ at their ends are distinguishable at every width."""
-    each = hot()
-    stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
-    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
-    assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
-    for width in (60, 80, 132):
-        drawn = lines(screen_model(*every), Navigation(), width)
-        names = [line.removeprefix("> ").split()[0] for line in drawn[2:4]]
-        assert [name[-2:] for name in names] == ["-1", "-2"]
-        assert all(name.startswith("mail-") and "…" in name for name in names)
-
-
-def test_scrolled_too_far_is_scrolled_to_the_end() -> None:
-    """The first row in view is returned, so that one key scrolls back."""
-    at_end = draw(screen_model(hot(64, 16)), replace(AT_IT, first=100_000), 80, 24, 0.0)
-    assert 0 < at_end.first < 64
-    assert draw(screen_model(hot(64, 16)), replace(AT_IT, first=at_end.first), 80, 24, 0.0).lines == at_end.lines
-
-
-def test_help_fits_an_ordinary_terminal() -> None:
+def test_help_fits_an_ordinary_terminal():
     """Every line of the help is shown at 80x24, and nothing is cut at 60 columns."""
     drawn = lines(screen_model(hot()), replace(AT_IT, view="help"))
     assert not any("more below" in line for line in drawn)
@@ -294,7 +273,7 @@ def test_help_fits_an_ordinary_terminal() -> None:
     assert "…" not in text
 
 
-def test_a_filter_leaves_rows_and_says_so() -> None:
+def test_a_filter_leaves_rows_and_says_so():
     """The filter matches names of servers, and texts in the rows of workers."""
     each = hot()
     model = screen_model(each, msgspec.structs.replace(each, name="other"))
@@ -307,7 +286,7 @@ def test_a_filter_leaves_rows_and_says_so() -> None:
     assert lines(model, Navigation(fleet_filter="oth", typing=True))[-1].startswith("filter: oth_")
 
 
-def test_which_server_it_is() -> None:
+def test_which_server_it_is():
     """The line has PID, uptime and host of the master, application and file; nothing if the exporter reports none."""
     known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
     model = screen_model(msgspec.structs.replace(hot(), identity=known))

@@ -1,4 +1,4 @@
-"""The lines that say what requests spend their time on."""
+"""The lines of the head about time: the parts of a request, percentiles, the objective."""
 
 from __future__ import annotations
 
@@ -9,14 +9,35 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from tests.support.documents_with_times import KNOWN_WAITS, waits, with_reason, with_waits
+from tests.support.documents_with_times import (
+    KNOWN_WAITS,
+    RESPONSE_TIMES,
+    SHORT,
+    objective,
+    percentiles,
+    waits,
+    with_objective,
+    with_reason,
+    with_response_times,
+    with_waits,
+)
+from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Destination, Waits
-from uwsgi_headroom.record import STATES, State
+from uwsgi_headroom.record import STATES
+from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import outside_line, stuck_line, time_lines, why_not_known
+from uwsgi_headroom.top.view.headline import (
+    objective_lines,
+    outside_line,
+    percentile_lines,
+    stuck_line,
+    time_lines,
+    why_not_known,
+)
+from uwsgi_headroom.top.view.plots import plot_lines
 from uwsgi_headroom.top.view.screen import draw_plain
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
@@ -24,21 +45,24 @@ WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP
 
 
 def drawn(section: Waits, width: int) -> tuple[str, str]:
-    """The two lines, as text."""
     found = time_lines(with_waits(hot(), section), width)
-    assert found
     return found[0].plain, found[1].plain
 
 
-def test_figures_and_a_bar() -> None:
-    """Parts are in the order of their sizes, named in both lines."""
+def test_figures_and_a_bar():
+    """Parts are in the order of their sizes, named in both lines, with their own unit."""
     figures, bar = drawn(KNOWN_WAITS, 100)
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
     assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
+    server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
+    found = time_lines(msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, requests=0)), 80)
+    assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
+    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
+    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
-def test_each_part_is_as_long_as_its_share(width: int) -> None:
+def test_each_part_is_as_long_as_its_share(width):
     """The bar fills the line, and each part differs from its share by less than one column."""
     _, bar = drawn(KNOWN_WAITS, width)
     assert cell_len(bar) == width
@@ -49,8 +73,8 @@ def test_each_part_is_as_long_as_its_share(width: int) -> None:
         assert abs(length - len(parts) * share / sum(shares)) < 1
 
 
-def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
-    """No figure is cut in its middle, for that would be another figure."""
+def test_figures_are_not_cut():
+    """An ellipsis replaces those that do not fit; without room they stay before the bar."""
     whole, _ = drawn(KNOWN_WAITS, 100)
     for width in range(30, 100):
         figures, _ = drawn(KNOWN_WAITS, width)
@@ -58,73 +82,6 @@ def test_an_ellipsis_replaces_figures_that_do_not_fit() -> None:
         shown = figures.removesuffix(" …")
         assert whole.startswith(shown)
         assert figures == whole or whole[len(shown)] in ", " or shown.endswith(":")
-
-
-@pytest.mark.parametrize("name", ["データベース", "a\x1b[31mb", "x" * 300])
-def test_any_name_of_a_backend_fits(name: str) -> None:
-    """Wide, hostile and long names neither widen the bar nor reach the terminal unescaped."""
-    for width in (24, 40, 80):
-        for line in drawn(waits({"backend": 2.0, "cpu": 1.0}, {name: 2.0}), width):
-            assert cell_len(line) <= width
-            assert line.isprintable()
-
-
-@pytest.mark.parametrize("colour", [True, False])
-def test_the_bar_needs_no_colour(colour: bool) -> None:
-    """Edges and names are the same with and without colours, also in a terminal without UTF-8."""
-    found = time_lines(with_waits(hot()), 80)
-    assert found
-    painted = Painter(colour=colour, styles=True, unicode=False).paint(found[1], 80)
-    assert ("\x1b[" in painted) is colour
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
-    assert [part.strip() for part in plain.split("|")[1:3]] == ["postgres", "interp. lock"]
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_every_state_can_be_drawn(state: State) -> None:
-    """A server whose requests do one thing alone has a bar of one part."""
-    figures, bar = drawn(waits({state: 3.0}), 80)
-    assert figures.startswith("time         30 ms: ")
-    assert bar.count("│") == 2
-
-
-def test_without_completed_requests_threads_are_shown() -> None:
-    """Requests that never end have no time per request."""
-    server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
-    assert server.flow
-    found = time_lines(msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, requests=0)), 80)
-    assert found
-    assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
-
-
-def test_parts_keep_their_unit_if_the_whole_has_another() -> None:
-    """Of 1.5 s, 200 ms are not "200"."""
-    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
-    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
-
-
-def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
-    return lines(screen_model(server), AT_IT, width, height)
-
-
-def test_the_lines_are_below_what_is_served() -> None:
-    """At 80x24 both lines are shown, and nothing else of the head is lost."""
-    words = [line.split()[:1] for line in screen(with_waits(hot()))]
-    start = words.index(["served"])
-    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "uWSGI"]
-    assert words[start + 1 : start + 9] == [[word] for word in below]
-
-
-def test_a_low_screen_keeps_the_workers() -> None:
-    """At 40x10 the lines are left out before what users wait and a worker."""
-    shown = screen(with_waits(hot()), 40, 10)
-    assert not any(line.startswith("time") for line in shown)
-    assert any(line.startswith("users wait") for line in shown)
-    assert any(line.split()[:1] == ["4"] for line in shown)
-
-
-def test_between_them_the_figures_stay() -> None:
-    """If one of the lines fits, it is the one with the figures: a bar without them says less."""
     heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
     figures = [any(line.startswith("time") for line in shown) for shown in heights]
     bars = [any("│" in line for line in shown) for shown in heights]
@@ -134,18 +91,57 @@ def test_between_them_the_figures_stay() -> None:
     assert bars[-1]
 
 
-def test_the_reason_is_shown_only_where_there_is_room() -> None:
-    """The reason takes no row from a worker; a pipe has room."""
+@pytest.mark.parametrize("name", ["データベース", "a\x1b[31mb", "x" * 300])
+def test_any_name_of_a_backend_fits(name):
+    """Wide, hostile and long names neither widen the bar nor reach the terminal unescaped."""
+    for width in (24, 40, 80):
+        for line in drawn(waits({"backend": 2.0, "cpu": 1.0}, {name: 2.0}), width):
+            assert cell_len(line) <= width
+            assert line.isprintable()
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_bar_needs_no_colour(colour):
+    """Edges and names are the same with and without colours, also in a terminal without UTF-8."""
+    found = time_lines(with_waits(hot()), 80)
+    painted = Painter(colour=colour, styles=True, unicode=False).paint(found[1], 80)
+    assert ("\x1b[" in painted) is colour
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
+    assert [part.strip() for part in plain.split("|")[1:3]] == ["postgres", "interp. lock"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_can_be_drawn(state):
+    """A server whose requests do one thing alone has a bar of one part."""
+    figures, bar = drawn(waits({state: 3.0}), 80)
+    assert figures.startswith("time         30 ms: ")
+    assert bar.count("│") == 2
+
+
+def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
+    return lines(screen_model(server), AT_IT, width, height)
+
+
+def test_the_lines_are_below_what_is_served():
+    """At 80x24 nothing else of the head is lost; at 40x10 they are left out before what users wait and a worker."""
+    words = [line.split()[:1] for line in screen(with_waits(hot()))]
+    start = words.index(["served"])
+    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "uWSGI"]
+    assert words[start + 1 : start + 9] == [[word] for word in below]
+    shown = screen(with_waits(hot()), 40, 10)
+    assert not any(line.startswith("time") for line in shown)
+    assert any(line.startswith("users wait") for line in shown)
+    assert any(line.split()[:1] == ["4"] for line in shown)
+
+
+def test_the_reason_is_shown_where_there_is_room():
+    """And whole on the page of advice, once."""
     few, many = with_reason(hot(), WHY), with_reason(hot(20), WHY)
     reason = "time         not known: no permission to see what uWSGI's threads wait for"
     assert reason in screen(few)
     assert not any(line.startswith("time") for line in screen(many) + screen(few, 40, 10))
     assert screen(many) == screen(msgspec.structs.replace(many, unknown=()))
     assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
-
-
-def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
-    """A part that is not known is not called the whole."""
     at_advice = replace(AT_IT, view="findings")
     for server, begin in (
         (with_reason(hot(), WHY), "Not known: what requests spend their time on: no permission"),
@@ -156,16 +152,12 @@ def test_the_whole_reason_is_on_the_page_of_advice_once() -> None:
         assert text.count("give the exporter CAP_SYS_PTRACE.") == 1
 
 
-def test_a_document_without_the_section_has_no_line() -> None:
-    """An exporter of an earlier version gives no reason, and an idle server has nothing to show."""
+def test_no_line_without_the_section():
+    """An exporter of an earlier version gives no reason."""
     server = msgspec.structs.replace(hot(), unknown=())
     assert why_not_known(server) is None
     assert time_lines(server, 80) is None
     assert not any(line.startswith("time") for line in screen(with_waits(server, waits({}))))
-
-
-def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
-    """Its operator knows; the reason is on the page of advice alone."""
     server = hot()
     assert any(unknown.what == "waits" for unknown in server.unknown)
     assert why_not_known(server) is None
@@ -173,22 +165,19 @@ def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
     assert any("off: run the exporter with --waits" in line for line in advice)
 
 
-def test_stuck_requests_stand_beside_the_time() -> None:
+def test_stuck_requests_stand_beside_the_time():
     """They are in the bar's threads, but not in the time of a request."""
     section = msgspec.structs.replace(KNOWN_WAITS, stuck=0.5)
     line = stuck_line(with_waits(hot(), section), 80)
-    assert line is not None
     assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
     assert stuck_line(with_waits(hot(), KNOWN_WAITS), 80) is None
     websockets = stuck_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, lasting=14.0)), 80)
-    assert websockets is not None
     assert websockets.plain.strip() == "14.0 threads hold requests that last, not counted here"
     narrow = stuck_line(with_waits(hot(), section), 40)
-    assert narrow is not None
     assert narrow.cell_len <= 40
 
 
-def test_what_requests_wait_for_outside_is_named() -> None:
+def test_what_requests_wait_for_outside_is_named():
     """A line below the bar at 80 columns by 24 lines, which any address fits."""
     destination = Destination(
         state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
@@ -200,6 +189,107 @@ def test_what_requests_wait_for_outside_is_named() -> None:
     hostile = msgspec.structs.replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
     for width in (40, 80):
         line = outside_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, destinations=(hostile,))), width)
-        assert line is not None
         assert line.cell_len <= width
         assert line.plain.isprintable()
+
+
+HOT = hot()
+RISING = ResponseTimes((0.5, 0.95), [[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], [0.16] * 8)
+
+
+def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]:
+    return [line.plain for line in percentile_lines(server, trend, width)]
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (
+            140,
+            "p50 under 160 ms, p90 300 ms (250 to 330), p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside "
+            "uWSGI, estimated",
+        ),
+        (120, "p50 under 160 ms, p90 300 ms (250 to 330), p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s)"),
+        (90, "p50 under 160 ms, p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s)"),
+        (60, "p50 under 160 ms, p95 480 ms, p99 910 ms"),
+        (40, "p95 480 ms, p99 910 ms"),
+        (30, "p95 480 ms"),
+    ],
+)
+def test_as_much_about_the_percentiles_as_fits(width, text):
+    """A narrow terminal leaves out what the figures are, p90, then intervals of long percentiles, then p50."""
+    assert drawn_head(with_response_times(HOT), width) == [f"response     {text}"]
+
+
+def test_a_sparkline_of_the_95th_percentile():
+    """No line without percentiles."""
+    trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
+    assert drawn_head(with_response_times(HOT), 160, trend)[0].endswith("  ▄▅▆▇██ 40s")
+    assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith("1.2 s)")
+    older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
+    assert drawn_head(older, 80) == []
+    assert objective_lines(older, 80) == []
+    assert not any(line.startswith("response ") for line in lines(screen_model(older), AT_IT))
+    down = msgspec.structs.replace(with_response_times(HOT), state="down")
+    assert drawn_head(down, 80) == []
+
+
+def _without_new_keys(server: Server) -> bytes:
+    whole = msgspec.to_builtins(server, str_keys=True)
+    del whole["response_times"], whole["objective"]
+    return msgspec.json.encode(whole)
+
+
+def test_the_objective_is_below_the_percentiles():
+    """The first line has the share that missed it; at 80 by 24 the table of workers still has its rows."""
+    server = with_objective(with_response_times(HOT), objective(load_multiple=1.6, load_multiple_reached=True))
+    screen = lines(screen_model(server), AT_IT)
+    place = next(place for place, line in enumerate(screen) if line.startswith("response "))
+    assert screen[place + 1] == "objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,"
+    assert screen[place + 2] == "             0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at 1.6x"
+    assert screen[place + 3] == "             today's load"
+    assert [line.split()[0] for line in screen[-8:-1] if line.strip()][-2:] == ["3", "all"]
+
+
+@pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "")])
+def test_a_budget_that_burns_is_coloured(level, style):
+    assert objective_lines(with_objective(HOT, objective(level=level)), 80)[1].style == style
+
+
+def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
+    """From 100 columns on; a percentile below what samples show is a bound, and one that is not known a dash."""
+    short = msgspec.structs.replace(SHORT, share=0.95)
+    servers = [
+        msgspec.structs.replace(with_response_times(HOT, section), name=name)
+        for name, section in (("long", RESPONSE_TIMES), ("short", percentiles(short)), ("unknown", None))
+    ]
+    wide = lines(screen_model(*servers), Navigation(), 100)
+    place = wide[1].index("P95") - 4
+    cells = {line.split()[-40:][0].lstrip("> "): line[place : place + 7].strip() for line in wide[2:5]}
+    assert sorted(cells.values()) == ["-", "480 ms", "<160 ms"]
+    assert "VERDICT" in wide[1]
+    assert "P95" not in lines(screen_model(*servers), Navigation(), 80)[1]
+
+
+def test_a_chart_of_the_95th_percentile():
+    """The present value is named, or the last one; where no sample shows any, the bound is."""
+    whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
+    drawn = [line.plain for line in plot_lines(whole, 80, 24)]
+    assert "p95 inside uWSGI, estimated   now 900 ms, min 400 ms, max 900 ms" in drawn
+    gone = msgspec.structs.replace(RISING, seconds=[[], [0.4, *[None] * 7]])
+    drawn = [line.plain for line in plot_lines(msgspec.structs.replace(whole, response_times=gone), 80, 24)]
+    assert "p95 inside uWSGI, estimated   last 400 ms, min 400 ms, max 400 ms" in drawn
+    short = msgspec.structs.replace(RISING, seconds=[[], [None] * 8])
+    drawn = [line.plain for line in plot_lines(msgspec.structs.replace(whole, response_times=short), 80, 24)]
+    assert "p95 inside uWSGI, estimated   under 160 ms, or too few requests" in drawn
+    older = msgspec.structs.replace(whole, response_times=ResponseTimes())
+    assert not any("p95" in line.plain for line in plot_lines(older, 80, 24))
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 320])
+def test_everything_fits(width):
+    server = with_objective(with_response_times(HOT), objective(unjudged="not judged: " + "a reason " * 20))
+    for height in (10, 24, 60):
+        screen = lines(screen_model(server), AT_IT, width, height)
+        assert len(screen) == height
+        assert max(map(cell_len, screen)) <= width

@@ -42,7 +42,6 @@ def write_certificates(directory: Path) -> None:
 
 
 def write_pair(directory: Path, name: str, certificate: trustme.LeafCert) -> None:
-    """Write `NAME.pem` and `NAME.key`."""
     chain = b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
     (directory / f"{name}.pem").write_bytes(chain)
     certificate.private_key_pem.write_to_path(str(directory / f"{name}.key"))

@@ -56,21 +56,18 @@ class SecureServer:
             return response.status, response.read().decode()
 
     def trust(self, client: str = "") -> ssl.SSLContext:
-        """The context of a client that trusts the authority."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
         if client:
             context.load_cert_chain(self.directory / f"{client}.pem", self.directory / f"{client}.key")
         return context
 
     def serial(self) -> str:
-        """The serial number of the certificate that a client sees."""
         with contextlib.closing(http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust())) as client:
             client.connect()
             return str(client.sock.getpeercert()["serialNumber"])
 
 
 def basic(login: str) -> dict[str, str]:
-    """The header of a login `name:password`."""
     return {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
 

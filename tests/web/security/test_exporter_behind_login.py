@@ -9,7 +9,6 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ PATHS = (
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     made = tmp_path_factory.mktemp("behind-login")
     write_certificates(made)
     (made / "web.yml").write_text(TLS + USERS)
@@ -65,7 +64,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def behind(directory: Path) -> Iterator[Exporter]:
+def behind(directory):
     with exporter("--stats", STATS, "--web.config.file", str(directory / "web.yml")) as started:
         yield started
 
@@ -83,21 +82,17 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return status, " ".join("".join(capsys.readouterr()).split())
 
 
-def test_every_path_is_behind_the_login(behind: Exporter, directory: Path) -> None:
-    """Whatever the path or the method; with the login, none asks for it again. The log names https."""
+def test_every_path_is_behind_the_login(behind, directory, capsys):
+    """`check` and `top` read with the client configuration."""
+    url, config = f"https://127.0.0.1:{behind.port}", ("--http.config.file", str(directory / "client.yml"))
+    for arguments in (("check", f"{url}/servers/shop", "--format", "json"), ("top", f"{url}/", "--json")):
+        shown = json.loads(command(capsys, *arguments, *config)[1])
+        assert (shown["name"], shown["state"]) == ("shop", "up")
     for path in PATHS:
         assert request(behind, directory, path) == 401, path
         assert request(behind, directory, path, f"prometheus:{PASSWORD}") != 401, path
     assert {request(behind, directory, "/metrics", method=method) for method in ("HEAD", "POST", "OPTIONS")} == {401}
     assert behind.lines("msg=listening", f"url=https://127.0.0.1:{behind.port}/")
-
-
-def test_check_and_top(behind: Exporter, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both read an exporter with the client configuration that promtool reads."""
-    url, config = f"https://127.0.0.1:{behind.port}", ("--http.config.file", str(directory / "client.yml"))
-    for arguments in (("check", f"{url}/servers/shop", "--format", "json"), ("top", f"{url}/", "--json")):
-        shown = json.loads(command(capsys, *arguments, *config)[1])
-        assert (shown["name"], shown["state"]) == ("shop", "up")
 
 
 @pytest.mark.parametrize(
@@ -109,9 +104,7 @@ def test_check_and_top(behind: Exporter, directory: Path, capsys: pytest.Capture
         ("http", "client.yml", "speaks TLS here: write https://"),
     ],
 )
-def test_a_client_that_does_not_get_in_says_why(
-    behind: Exporter, directory: Path, capsys: pytest.CaptureFixture[str], scheme: str, config: str, words: str
-) -> None:
+def test_a_client_that_does_not_get_in_says_why(behind, directory, capsys, scheme, config, words):
     """One sentence, with what to do, at each page; the status is unknown, and nothing is watched for half a minute."""
     more = ("--http.config.file", str(directory / config)) if config else ()
     for page in ("", "servers/shop"):
@@ -122,7 +115,7 @@ def test_a_client_that_does_not_get_in_says_why(
         assert ("--http.config.file" in shown) == (words == "certificate is not trusted")
 
 
-def test_a_real_prometheus(behind: Exporter, directory: Path, tmp_path: Path) -> None:
+def test_a_real_prometheus(behind, directory, tmp_path):
     """It scrapes with the configuration in docs/tls-and-login.md, over one kept connection."""
     text = (ROOT / "docs" / "tls-and-login.md").read_text()
     block = next(part for part in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scrape_configs" in part)
@@ -140,7 +133,7 @@ def test_a_real_prometheus(behind: Exporter, directory: Path, tmp_path: Path) ->
         assert Prometheus(port).wait_for('uwsgi_up{server="shop"}')
 
 
-def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_client_certificates_of_check(directory, tmp_path, capsys):
     """With one the exporter answers; without one the message says what is missing."""
     (directory / "mutual.yml").write_text(MUTUAL)
     tls = {"ca_file": str(directory / "ca.pem")}
@@ -155,16 +148,12 @@ def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: p
         assert started.process.wait(60) == -15, started.log.read_text()
 
 
-def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With its line, as a usage error."""
+def test_a_wrong_file_ends_the_start(tmp_path, capsys):
+    """Without the flag, nothing is loaded."""
     (tmp_path / "web.yml").write_text("basic_auth_user: {}\n")
     status, shown = command(capsys, *SERVE, str(tmp_path / "web.yml"))
     assert status == 2
     assert f"{tmp_path}/web.yml:1: unknown key 'basic_auth_user'; did you mean 'basic_auth_users'?" in shown
-
-
-def test_nothing_is_loaded_without_the_flag() -> None:
-    """Neither bcrypt nor any module of this package."""
     code = (
         "import sys; from uwsgi_headroom import serve; "
         "print([name for name in sys.modules if name == 'bcrypt' or 'web.security' in name])"
@@ -172,9 +161,7 @@ def test_nothing_is_loaded_without_the_flag() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_missing_bcrypt_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_bcrypt_is_named(tmp_path, monkeypatch, capsys):
     """A sentence says what to install; TLS alone needs no bcrypt."""
     monkeypatch.setitem(sys.modules, "bcrypt", None)
     write_certificates(tmp_path)
@@ -188,13 +175,10 @@ def test_a_missing_bcrypt_is_named(
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(behind: Exporter, directory: Path) -> None:
+def test_the_page_in_a_browser(behind, directory):
     """A browser that has the login shows figures: scripts, styles, the API and the event stream need no more."""
     login = {"username": "prometheus", "password": PASSWORD}
-    with (
-        browser() as chromium,
-        tab(chromium, behind.port, http_credentials=login, ignore_https_errors=True) as shown,
-    ):
+    with browser() as chromium, tab(chromium, behind.port, http_credentials=login, ignore_https_errors=True) as shown:
         shown.page.goto(f"https://127.0.0.1:{behind.port}/servers/shop")
         shown.page.wait_for_selector("main[data-time]")
         shown.until("heard")

@@ -1,4 +1,4 @@
-"""The HTTP server over real TLS: logins, certificates, limits, and clients that do not keep to the protocol."""
+"""The HTTP server with TLS, and the checks of its certificates."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.real_uwsgi import wait_until
-from tests.web.security.secure_server import (
-    HASH,
-    PASSWORD,
-    TLS,
-    USERS,
-    SecureServer,
-    basic,
-    secure_server,
-)
+from tests.web.security.certificates import CLIENT_NAME, authority, write_pair
+from tests.web.security.secure_server import HASH, MUTUAL, PASSWORD, TLS, USERS, SecureServer, basic, secure_server
 from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.security import live_config
 
 LOGIN = f"prometheus:{PASSWORD}"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
+def server(tmp_path_factory):
     headers = "http_server_config:\n  headers: {X-Frame-Options: deny, Strict-Transport-Security: max-age=9}\n"
     with secure_server(tmp_path_factory.mktemp("server"), TLS + USERS + headers) as running:
         yield running
@@ -56,15 +48,19 @@ def client_hello(server: SecureServer) -> bytes:
     return outgoing.read()
 
 
-def test_only_the_right_login_passes(server: SecureServer) -> None:
-    """No login, another password and another user have the same answer; the right one passes."""
+def test_only_the_right_login_passes(server):
+    """All others have the same answer. A huge one is refused by the limits of a head, over TLS too."""
     refused = [server.get(login=login) for login in ("", "prometheus:wrong", f"nobody:{PASSWORD}")]
     assert [status for status, _ in refused] == [401, 401, 401]
     assert len({body for _, body in refused}) == 1
     assert server.get(login=LOGIN) == (200, "ok")
+    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
+    with contextlib.closing(client):
+        client.request("GET", "/", headers={"Authorization": "Basic " + "A" * 20_000})
+        assert client.getresponse().status == 431
 
 
-def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
+def test_each_answer_has_the_configured_headers(server):
     """Refusals too; and a refusal asks for a login."""
     for login, status in ((LOGIN, 200), ("", 401)):
         client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
@@ -80,24 +76,15 @@ def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
 @pytest.mark.parametrize(
     "value", ["Basic !!!", "Basic", "Bearer x", "Basic " + "QUFB" * 1500, "\xff\xfe", "Basic Og=="]
 )
-def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
-    """It is refused as a missing login is."""
+def test_rubbish_instead_of_a_login(server, value):
     client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
     with contextlib.closing(client):
         client.request("GET", "/", headers={"Authorization": value.encode("latin-1")})
         assert client.getresponse().status in (401, 429)
 
 
-def test_a_huge_login_is_refused_by_the_limits_of_a_head(server: SecureServer) -> None:
-    """The refusal arrives over TLS, though TLS cannot close one side alone."""
-    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
-    with contextlib.closing(client):
-        client.request("GET", "/", headers={"Authorization": "Basic " + "A" * 20_000})
-        assert client.getresponse().status == 431
-
-
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"G", b"POST /x HTTP/1.0\r\n\r\n", b"OPTIONS"])
-def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes) -> None:
+def test_plain_http_is_answered_in_plain_text(server, sent):
     """As Go's servers do."""
     answer = exchange(server, sent)
     assert answer.startswith(b"HTTP/1.0 400 Bad Request\r\n")
@@ -105,8 +92,7 @@ def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes)
 
 
 @pytest.mark.parametrize("sent", [b"\0" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16" * 40_000, b"\x16\x03\x01\xff\xff"])
-def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
-    """And writes nothing into the log. (A TLS alert may be the answer.)"""
+def test_rubbish_ends_the_connection(server, caplog, sent):
     with socket.create_connection(server.address, timeout=60) as client, contextlib.suppress(ConnectionError):
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
@@ -116,7 +102,7 @@ def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCap
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_handshake_in_small_pieces_is_complete(server: SecureServer) -> None:
+def test_a_handshake_in_small_pieces_is_complete(server):
     """Its first byte alone decides that it is TLS."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = server.trust().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -135,7 +121,7 @@ def test_a_handshake_in_small_pieces_is_complete(server: SecureServer) -> None:
         assert tls.version() == "TLSv1.3"
 
 
-def test_old_versions_and_renegotiation(server: SecureServer) -> None:
+def test_old_versions_and_renegotiation(server):
     """TLS 1.2 is accepted, nothing older; OpenSSL refuses renegotiation."""
     for version, accepted in ((ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_1, False)):
         context = server.trust()
@@ -149,18 +135,17 @@ def test_old_versions_and_renegotiation(server: SecureServer) -> None:
             else:
                 with pytest.raises(ssl.SSLError):
                     context.wrap_socket(raw, server_hostname="127.0.0.1")
-    assert server.live.active.context is not None
     assert server.live.active.context.options & ssl.OP_NO_RENEGOTIATION
 
 
-def test_wrong_passwords_do_not_hold_up_a_remembered_login(server: SecureServer) -> None:
+def test_wrong_passwords_do_not_hold_up_a_remembered_login(server):
     """Many guesses in parallel are answered, most without a check; a scrape passes meanwhile and afterwards."""
     assert server.get(login=LOGIN)[0] == 200
 
-    async def guess(number: int) -> int:
+    async def guess(number):
         return (await asyncio.to_thread(server.get, "/", f"prometheus:{number}"))[0]
 
-    async def attack() -> tuple[list[int], list[int]]:
+    async def attack():
         guesses = [asyncio.create_task(guess(number)) for number in range(12)]
         scrapes = [(await asyncio.to_thread(server.get, "/metrics", LOGIN))[0] for _ in range(5)]
         return await asyncio.gather(*guesses), scrapes
@@ -171,7 +156,7 @@ def test_wrong_passwords_do_not_hold_up_a_remembered_login(server: SecureServer)
     assert 429 in guesses
 
 
-def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_handshakes_take_no_place_for_long(tmp_path, monkeypatch):
     """Clients that send nothing, or half a ClientHello, are closed for a new one when all places are taken, and after
     a time in any case. They count from the first moment."""
     with secure_server(tmp_path, TLS, connections=8) as server, contextlib.ExitStack() as stack:
@@ -195,9 +180,8 @@ def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pyt
         assert not server.server.connections
 
 
-def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit on stalled responses holds over TLS; who is slow for twice as long gets everything. The slow client is
-    of this process, which may wait for a CPU for a second: its limit is longer."""
+def test_a_client_that_receives_nothing_is_closed(tmp_path, monkeypatch):
+    """The limit on stalled responses holds over TLS; who is slow for twice as long gets everything."""
     with secure_server(tmp_path, TLS) as server:
         for pause, limit, complete in ((None, 0.5, False), (0.02, 2.0, True)):
             monkeypatch.setattr(bounds, "STALLED_SECONDS", limit)
@@ -219,8 +203,12 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
             assert (received > 4_000_000) == complete
 
 
-def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
-    """Nor for a connection that is idle."""
+def test_limits_and_ends(tmp_path):
+    """A burst passes; a client without a certificate learns why; an end waits for nobody."""
+    with secure_server(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n" + USERS) as server:
+        assert [server.get(login=LOGIN, tls=False)[0] for _ in range(3)] == [200, 200, 429]
+    with secure_server(tmp_path, MUTUAL) as server, pytest.raises(ssl.SSLError, match="certificate required"):
+        server.get()
     with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=60) as client:
         client.sendall(client_hello(server)[:50])
         wait_until(lambda: server.server.connections, what="the connection")
@@ -228,13 +216,7 @@ def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
         assert client.recv(10) == b""
 
 
-def test_a_rate_limit(tmp_path: Path) -> None:
-    """A burst passes, the next request has to wait; whether it has a login does not matter."""
-    with secure_server(tmp_path, "rate_limit: {interval: 1h, burst: 2}\n" + USERS) as server:
-        assert [server.get(login=LOGIN, tls=False)[0] for _ in range(3)] == [200, 200, 429]
-
-
-def test_a_login_without_tls(tmp_path: Path) -> None:
+def test_a_login_without_tls(tmp_path):
     """TLS at a plain port ends; a login works without TLS; a user added later can log in without a restart."""
     with secure_server(tmp_path, USERS) as server:
         assert server.get(tls=False)[0] == 401
@@ -245,3 +227,47 @@ def test_a_login_without_tls(tmp_path: Path) -> None:
         server.live.look()
         server.live.look()
         assert server.get(login=f"late:{PASSWORD}", tls=False)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("config", "client", "status"),
+    [
+        (MUTUAL, "client", 200),
+        (MUTUAL, "stranger", 0),
+        (MUTUAL, "", 0),
+        (f"{MUTUAL}  client_allowed_sans: [{CLIENT_NAME}]\n", "client", 200),
+        (f"{MUTUAL}  client_allowed_sans: [other.example.com]\n", "client", 0),
+        (f"{MUTUAL}  client_allowed_sans: []\n", "client", 0),
+        (f"{MUTUAL}  client_allowed_sans: [127.0.0.1]\n", "other", 200),
+        (MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"), "", 200),
+        (MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"), "stranger", 0),
+        (MUTUAL + USERS, "client", 401),
+        (MUTUAL.replace("RequireAndVerifyClientCert", "RequestClientCert"), "stranger", 200),
+    ],
+)
+def test_client_certificates(tmp_path, config, client, status):
+    with secure_server(tmp_path, config) as server:
+        try:
+            seen = server.get(client=client)[0]
+        except OSError:
+            seen = 0
+        assert seen == status
+
+
+def test_a_certificate_changes_during_traffic(tmp_path, monkeypatch):
+    """A renewed certificate is served without a restart; an open connection goes on; a broken one changes nothing."""
+    monkeypatch.setattr(live_config, "LOOK_SECONDS", 0.05)
+    with secure_server(tmp_path, TLS) as server:
+        client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
+        with contextlib.closing(client):
+            client.request("GET", "/")
+            assert client.getresponse().read() == b"ok"
+            first = server.serial()
+            write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
+            wait_until(lambda: server.serial() != first, what="the new certificate")
+            second = server.serial()
+            (tmp_path / "server.pem").write_text("broken")
+            wait_until(lambda: server.live._loaded[1] == live_config._look_at(tmp_path / "server.pem"), what="the look")
+            assert server.serial() == second
+            client.request("GET", "/")
+            assert client.getresponse().read() == b"ok"

@@ -1,0 +1,165 @@
+"""Generated texts: manual pages, tables, the example of a report, the list of commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_uwsgi
+from tools import commands
+from tools.environments import ROOT
+from tools.man_pages import EXAMPLES, pages
+from tools.report_example import FILE
+from tools.tables import findings_page, list_rows, read_imports, show
+from uwsgi_headroom.analysis.findings import RUNBOOKS
+from uwsgi_headroom.arguments.commands import make_command_line
+
+PAGES = {path.name: text for path, text in pages()}
+
+
+def test_generated_texts_are_complete():
+    line = make_command_line()
+    for name, parser in line.commands.items():
+        text = PAGES[f"uwsgi-headroom-{name}.1"].replace("\\-", "-")
+        assert all(option in text for option in parser.options)
+        assert f"uwsgi-headroom-{name}" in PAGES["uwsgi-headroom.1"].replace("\\-", "-")
+    assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
+    page = "\n".join(findings_page())
+    assert all(f"### {row.code}\n" in page for row in list_rows())
+    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
+    text = FILE.read_text()
+    assert len(text) < 30_000
+    assert "> SYNTHETIC EXAMPLE: these services do not exist" in text
+    assert re.search(r"\*\*checkout needs a plan\.\*\*", text)
+    imports = read_imports()
+    assert "config" in imports["arguments"]
+    assert [(part, other) for part in imports for other in imports[part] if part in imports[other]] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_understood(name):
+    for arguments, _ in EXAMPLES[name]:
+        words = shlex.split(arguments.partition(">")[0])
+        assert make_command_line().parse([name, *words]).command == name
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="needs groff: apt-get install groff")
+@pytest.mark.parametrize("name", PAGES)
+def test_groff_has_no_warning(name):
+    """groff formats the page without a warning, and its output has the essential sections."""
+    ran = subprocess.run(
+        ["groff", "-man", "-Tascii", "-ww", "-z"], input=PAGES[name], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("mandoc"), reason="needs mandoc: apt-get install mandoc")
+@pytest.mark.parametrize("name", PAGES)
+def test_mandoc_has_no_complaint(name):
+    """mandoc has no complaint except about the missing date, which would change every day."""
+    ran = subprocess.run(["mandoc", "-T", "lint"], input=PAGES[name], capture_output=True, text=True, check=False)
+    complaints = [line for line in ran.stdout.splitlines() if "missing date" not in line]
+    assert complaints == []
+
+
+def test_imports_are_read_by_folder(tmp_path):
+    """Of every module, those within functions and for types alone too; neither itself nor other packages."""
+    package = tmp_path / "uwsgi_headroom"
+    for name, text in {
+        "__init__.py": "",
+        "__main__.py": "from uwsgi_headroom import low",
+        "low.py": "import json",
+        "wide/__init__.py": "",
+        "wide/one.py": "from uwsgi_headroom import low, __version__\nfrom uwsgi_headroom.wide import two",
+        "wide/two.py": "def late():\n    import uwsgi_headroom.high.deep\n",
+        "high/__init__.py": "",
+        "high/deep.py": "if TYPE_CHECKING:\n    from uwsgi_headroom.wide.one import thing",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
+
+
+def run(out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.report_example", str(out)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_three_services_with_known_answers(tmp_path):
+    """The verdict has found what the program put in, and the review says that it is made up."""
+    out = tmp_path / "review.html"
+    ran = run(out)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    text = out.read_text()
+    assert "SYNTHETIC EXAMPLE" in text
+    for sentence in ("shop needs action now", "checkout needs a plan", "search has enough capacity"):
+        assert sentence in text
+    assert "<svg" in text
+
+
+def test_an_unknown_form_is_refused(tmp_path):
+    """The ending of the file is its form; the message lists those that there are."""
+    ran = run(tmp_path / "review.doc")
+    assert ran.returncode == 2
+    assert "is written as one of html, pdf, md, json, csv" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_says_only_why_it_failed(capfd):
+    commands.run_command(["sh", "-c", "echo chatter; echo more >&2"])
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(commands.CommandError) as failure:
+        commands.run_command(["sh", "-c", "seq 100; echo no such thing >&2; exit 3"])
+    assert failure.value.last_line == "no such thing"
+    lines = str(failure.value).splitlines()
+    assert lines[0].startswith("this command failed: sh -c")
+    assert len(lines) == 1 + commands.TAIL
+
+
+def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
+    """Ctrl-C during an installation ends the compilers that pip has started, too, and removes their files."""
+    pid, temporary = tmp_path / "pid", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def interrupt(*_):
+        if pid.exists() and pid.read_text():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            commands.run_command(["sh", "-c", f"echo > $TMPDIR/left; sleep 60 & echo $! > {pid}; wait"])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    real_uwsgi.wait_until(lambda: not _runs(int(pid.read_text())), 30, "the grandchild to end")
+    assert list(temporary.iterdir()) == []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as text:
+            return text.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_build_writes_the_manual_pages_and_needs_no_other_package(tmp_path):
+    """pip builds where there is nothing but setuptools, and an image where there is no folder for the pages."""
+    folder = tmp_path / "deploy" / "man"
+    paths = f"sys.path[:0] = {[str(ROOT), str(ROOT / 'exporter')]}"
+    write = f"man_pages.DIRECTORY = Path({str(folder)!r}); man_pages.write()"
+    program = f"import sys; {paths}; from pathlib import Path; from tools import man_pages; {write}"
+    subprocess.run([sys.executable, "-S", "-c", program], check=True)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == PAGES
