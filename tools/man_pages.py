@@ -175,3 +175,7 @@ def _escape(text: str) -> str:
 
 def _quote(text: str) -> str:
     return f'"{_escape(text)}"'
+
+
+if __name__ == "__main__":
+    write()

@@ -3,14 +3,12 @@
 pip and `build` run it in an environment that has only setuptools: the command line needs no other package.
 """
 
+import runpy
 import sys
 from pathlib import Path
 
 from setuptools.build_meta import *  # type: ignore[import-untyped,unused-ignore]  # noqa: F403  (the hooks of PEP 517)
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "exporter")]
-
-from tools import man_pages  # noqa: E402
-
-man_pages.write()
+sys.path.insert(0, str(ROOT / "exporter"))
+runpy.run_path(str(ROOT / "tools" / "man_pages.py"), run_name="__main__")
