@@ -138,8 +138,7 @@ def _advise_coroutines(figures: Figures) -> str:
 
 def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
-    processes = len(figures.server.workers)
-    each = round((figures.ceiling or 0) / processes) if processes else 0
+    each = figures.threads_each
     if each <= 1:
         reserve = " Raise `threads` only if the application is safe to run in several threads." if each else ""
         more = raise_processes(figures)

@@ -209,7 +209,7 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
-    each = round((figures.ceiling or 0) / len(workers)) if workers else 0
+    each = figures.threads_each
     if not reserve or not each or starts_on_demand(figures.server.setup.options):
         return None
     up = len(workers) - len(reserve)

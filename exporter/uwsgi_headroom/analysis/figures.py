@@ -92,6 +92,11 @@ class Figures:
         """The flow whose requests wait the longest, and its socket; see `find_longest_wait`."""
         return find_longest_wait(self.flow, self.demand.by_socket)
 
+    @property
+    def threads_each(self) -> int:
+        """The threads of each worker, also where some are gone; 0 if unknown."""
+        return max((worker.threads or 0 for worker in self.server.workers), default=0)
+
 
 def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     window: Window,
