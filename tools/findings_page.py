@@ -16,7 +16,7 @@ def list_rows() -> list[Kind]:
     """The rows of all modules of rules, by code, the most severe first."""
     modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
     rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, Kind))
-    return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severity), row.title))
+    return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
 
 
 def show(template: str) -> str:
@@ -38,7 +38,7 @@ def lines() -> Iterator[str]:
         rows = list(group)
         yield from (f"### {code}", "")
         for title in _apart([row.title for row in rows]):
-            severities = dict.fromkeys(row.severity.upper() for row in rows if row.title == title)
+            severities = dict.fromkeys(each.upper() for row in rows if row.title == title for each in row.severities)
             yield f"- **{', '.join(severities)}** {show(title)}"
         yield from ("", f"A {rows[0].role}. {' '.join(map(show, _apart([row.meaning for row in rows])))}".rstrip(), "")
         yield from (f"- Do: {show(act)}" for act in _apart([f"{row.act} {row.then}".strip() for row in rows]))

@@ -67,7 +67,7 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     assert finding.kind is limits.SOCKET_FULL
     assert finding.title.endswith(": the only thread of worker 1 is busy.")
     (harm,) = finding.harms
-    assert harm.kind is queue.SHORT_WAIT
+    assert (harm.kind, harm.severity) == (queue.LONG_WAIT, "warning")
     assert "at a.sock, requests wait 100 ms on average" in harm.evidence
 
 

@@ -18,7 +18,6 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.parts import (
     CACHE_FULL,
-    CACHE_MAY_BE_FULL,
     SPOOLER_BEHIND,
     SPOOLER_BUSY,
     SPOOLER_STANDS,
@@ -53,7 +52,7 @@ def test_the_full_cache_is_named() -> None:
     """Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself."""
     caches = Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9)
     finding = full(*caches)["cache_full"]
-    assert finding.kind is CACHE_FULL
+    assert (finding.kind, finding.severity) == (CACHE_FULL, "warning")
     assert "`old`" not in finding.title
     assert "40 new items found no room; `pages` holds 49 of at most 49 items." in finding.evidence
 
@@ -82,19 +81,19 @@ def test_a_cache_that_purges_items() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "is_sure", "kind"),
+    ("refused", "is_sure", "severity"),
     [
         (None, True, None),
         (0, True, None),
-        (2, True, CACHE_MAY_BE_FULL),
-        (3, True, CACHE_FULL),
-        (3, False, CACHE_MAY_BE_FULL),
+        (2, True, "info"),
+        (3, True, "warning"),
+        (3, False, "info"),
     ],
 )
-def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
+def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, severity: str | None) -> None:
     """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
     caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
-    assert [finding.kind for finding in caches.values()] == [kind] * (kind is not None)
+    assert [finding.severity for finding in caches.values()] == [severity] * (severity is not None)
 
 
 def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:

@@ -57,7 +57,7 @@ def _describe(row: str, kind: Kind, example: tuple[str, Finding] | None) -> Iter
     yield from (f"  {harm.title} {harm.evidence}" for harm in finding.harms)
     yield f"  {finding.evidence}"
     yield from (text for text in (f"  {finding.meaning}", f"  DO {finding.change}") if len(text) > 5)
-    if kind.severity != "info":
+    if kind.severities != ("info",):
         yield f"  /metrics: {finding.public.title} {finding.public.act} {finding.public.evidence}"
     yield ""
 

@@ -74,7 +74,7 @@ NAMES_SLOW = replace(
 )
 CALLS_ITSELF = replace(
     BACKEND,
-    severity="warning",
+    severity="warning or info",
     title="Requests call the uWSGI that serves them, and wait for the response.",
     meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for such "
     "a second thread, no request continues before a timeout.",
@@ -82,12 +82,11 @@ CALLS_ITSELF = replace(
     then="More `threads` only make it rarer that all threads wait for second requests.",
     clause="requests call the uWSGI that serves them",
 )
-CALLS_SEEN = replace(CALLS_ITSELF, severity="info")
 
 SATURATED = Kind(
     code="backend_saturated",
     role="cause",
-    severity="warning",
+    severity="warning or info",
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
@@ -100,7 +99,6 @@ SATURATED = Kind(
     "{most}].[unnamed?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
 )
-SATURATED_AT_TIMES = replace(SATURATED, severity="info")
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -114,8 +112,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
     are_most = waits.outside >= MOSTLY and is_used
     if own := find_own(waits.destinations):
-        is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-        yield (CALLS_ITSELF if is_full else CALLS_SEEN).found(_list(figures, waits))
+        worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
+        yield CALLS_ITSELF.found(_list(figures, waits), worse=worse)
     elif hanging:
         is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
         yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
@@ -141,8 +139,9 @@ def _hangs(
 def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
     named = name_saturated(figures, saturation)
     found = [each for each in waits.destinations if each.label == named]
-    return (SATURATED if is_used else SATURATED_AT_TIMES).found(
+    return SATURATED.found(
         _list(figures, waits),
+        worse=is_used,
         named=Private(named, saturation.name),
         unnamed=not named,
         low=saturation.low,

@@ -84,8 +84,13 @@ SOME_PAUSED = Kind(
     then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
     clause="{ids:worker} {ids:is|are} paused",
 )
-ALL_PAUSED = replace(SOME_PAUSED, title="All workers are paused.", clause="all workers are paused")
-ALL_PAUSED_UNDER_LOAD = replace(ALL_PAUSED, severity="critical", page_after=0)
+ALL_PAUSED = replace(
+    SOME_PAUSED,
+    severity="critical or warning",
+    title="All workers are paused.",
+    clause="all workers are paused",
+    page_after=0,
+)
 
 SOME_WITHOUT_APPLICATION = Kind(
     code="no_application",
@@ -109,7 +114,7 @@ NO_APPLICATION = replace(
 RELOAD_WAITS = Kind(
     code="reload_waits",
     role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="No new request is served, because a reload waits until {ids:worker} "
     "{ids:has completed its|have completed their} requests.",
     evidence="{gone:worker} of {workers} ended {away:duration} ago, and uWSGI has not replaced {gone:it|them}; the "
@@ -121,13 +126,13 @@ RELOAD_WAITS = Kind(
     "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time that a request may take, or use a "
     "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
     clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
+    page_after=0,
 )
-RELOAD_WAITS_UNDER_LOAD = replace(RELOAD_WAITS, severity="critical", page_after=0)
 
-SOME_ENDING = Kind(
+ENDING = Kind(
     code="workers_ending",
     role="cause",
-    severity="info",
+    severity="critical, warning or info",
     title="{ids:Worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
     "completed][handlers? exit handlers end].",
     evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
@@ -141,9 +146,8 @@ SOME_ENDING = Kind(
     "[handlers?  Shorten the exit handler, or give it a timeout.]",
     clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
     "completed][handlers? exit handlers end]",
+    page_after=0,
 )
-ENDING_HURTS = replace(SOME_ENDING, severity="warning")
-ALL_ENDING = replace(SOME_ENDING, severity="critical", page_after=0)
 
 CHEAPER_STARTS_SLOWLY = Kind(
     code="cheaper_starts_slowly",
@@ -163,7 +167,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
 HANDLERS_OCCUPY = Kind(
     code="signal_handlers",
     role="cause",
-    severity="info",
+    severity="warning or info",
     title="Timers or cron jobs of the application keep threads from serving requests.",
     evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
     "{threads:thread}[wait? ; {wait}].",
@@ -173,12 +177,11 @@ HANDLERS_OCCUPY = Kind(
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
 )
-HANDLERS_HURT = replace(HANDLERS_OCCUPY, severity="warning")
 
-SOME_HANG = Kind(
+START_HANGS = Kind(
     code="start_hangs",
     role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
     evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
     meaning="A worker accepts requests only after it has imported the application. Until this import is complete, the "
@@ -188,8 +191,8 @@ SOME_HANG = Kind(
     "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
     "makes while it is imported, or make these calls after the import.",
     clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
+    page_after=60,
 )
-ALL_HANG = replace(SOME_HANG, severity="critical", page_after=60)
 
 MISSING_FOR_A_MOMENT = Kind(
     code="workers_missing",
@@ -201,15 +204,15 @@ MISSING_FOR_A_MOMENT = Kind(
     meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
     "normal for workers to be missing for a moment.",
 )
-SOME_MISSING = replace(
+MISSING = replace(
     MISSING_FOR_A_MOMENT,
     role="cause",
-    severity="warning",
+    severity="critical or warning",
     act="If this began with a deploy, roll the deploy back.",
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
     clause="{ids:worker} {ids:is|are} down",
+    page_after=60,
 )
-ALL_MISSING = replace(SOME_MISSING, severity="critical", page_after=60)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -239,10 +242,9 @@ def _paused(figures: Figures) -> Iterator[Finding]:
     paused = [worker.worker_id for worker in find_paused(up)]
     if not paused:
         return
-    waiting, kind = figures.flow.queue_length or None, SOME_PAUSED
-    if len(paused) == len(up):
-        kind = ALL_PAUSED_UNDER_LOAD if (waiting or 0.0) >= STANDING else ALL_PAUSED
-    yield kind.found(ids=paused, up=len(up), queued=waiting)
+    waiting, are_all = figures.flow.queue_length or 0.0, len(paused) == len(up)
+    kind, worse = (ALL_PAUSED if are_all else SOME_PAUSED), are_all and waiting >= STANDING
+    yield kind.found(ids=paused, up=len(up), queued=waiting or None, worse=worse)
 
 
 def _no_application(figures: Figures) -> Iterator[Finding]:
@@ -262,8 +264,8 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
     if found is None:
         return
     ids = [worker.worker_id for worker in found.left]
-    waits = (figures.flow.queue_length or 0.0) >= STANDING
-    yield (RELOAD_WAITS_UNDER_LOAD if waits else RELOAD_WAITS).found(
+    yield RELOAD_WAITS.found(
+        worse=(figures.flow.queue_length or 0.0) >= STANDING,
         ids=ids,
         gone=found.gone,
         workers=len(figures.server.workers),
@@ -288,7 +290,8 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     ids, options = [worker.worker_id for worker in ending], figures.server.setup.options
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
     reached = "" if "`unknown`" in limits else " or ".join(sorted(limits))
-    yield (ALL_ENDING if every and waits else ENDING_HURTS if every or waits else SOME_ENDING).found(
+    yield ENDING.found(
+        worse=every + waits,
         ids=ids,
         workers=len(workers),
         requests=requests or None,
@@ -331,9 +334,8 @@ def _handling(figures: Figures) -> Iterator[Finding]:
     if not threads or handlers < HANDLING * threads:
         return
     is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
-    yield (HANDLERS_HURT if is_reached or shows_a_limit(figures.flow) else HANDLERS_OCCUPY).found(
-        handlers=handlers, threads=threads, wait=waiting_clause(figures.flow)
-    )
+    worse, wait = is_reached or shows_a_limit(figures.flow), waiting_clause(figures.flow)
+    yield HANDLERS_OCCUPY.found(handlers=handlers, threads=threads, wait=wait, worse=worse)
 
 
 def _hangs(worker: WorkerRecord) -> bool:
@@ -348,7 +350,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     hanging = _find_hanging(workers)
     if hanging:
         ids = [worker.worker_id for worker in hanging]
-        yield (ALL_HANG if len(hanging) == len(workers) else SOME_HANG).found(
+        yield START_HANGS.found(
+            worse=len(hanging) == len(workers),
             ids=ids,
             doing=next((name_activity(*each.start_wait) for each in hanging if each.start_wait), ""),
             workers=len(workers),
@@ -377,7 +380,7 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         yield MISSING_FOR_A_MOMENT.found(facts)
         return
     known = read_log(figures.server, (*STARTS, *ENDS))
-    yield (ALL_MISSING if longer == len(workers) else SOME_MISSING).found({**facts, **known})
+    yield MISSING.found({**facts, **known}, worse=longer == len(workers))
 
 
 def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:

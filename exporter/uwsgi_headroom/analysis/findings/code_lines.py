@@ -10,34 +10,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
-from uwsgi_headroom.record import STATES, Line, State
+from uwsgi_headroom.record import Line, State
 from uwsgi_headroom.words.formats import code_place, counted, listed, percent
 from uwsgi_headroom.words.states import name_activity
-
-ABOUT: Mapping[str, tuple[State, ...]] = {
-    "waits_for_backend": ("backend", "dns"),
-    "backend_saturated": ("backend",),
-    "connection_shared": ("backend",),
-    "application_lock": ("lock",),
-    "pool_exhausted": ("lock",),
-    "waits_for_threads": ("lock",),
-    "sleeps_again": ("sleep",),
-    "slow_clients": ("client",),
-    "output_blocked": ("pipe",),
-    "interpreter_bound": ("cpu",),
-    "unevenness_hurts": ("cpu",),
-    "cpu_bound": ("cpu", "cpu_wait"),
-    "cpu_throttled": ("cpu", "cpu_wait"),
-    "saturation": STATES,
-}
-"""By the code of a finding, what the threads do that it is about."""
 
 LEAST_SEEN = 20.0
 """Fewer looks at such threads say nothing about lines."""
@@ -67,7 +50,7 @@ def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     if finding.code == "request_stuck":
         return replace(finding, evidence=f"{finding.evidence}{_describe_stuck(figures, code)}")
-    lines = _share_out(code, ABOUT.get(finding.code, ()))
+    lines = _share_out(code, CAUSES[finding.code].states if finding.code in CAUSES else ())
     if not lines:
         return finding
     named = [f"{percent(share)} in {_describe(line)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]

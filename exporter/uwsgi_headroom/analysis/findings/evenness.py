@@ -46,10 +46,10 @@ HELD = (10.0, 0.5)
 """So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
 they have taken up to now, and of so many busy threads on average."""
 
-HURTS_MUCH = Kind(
+HURTS = Kind(
     code="unevenness_hurts",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Worker {hot} takes too much of the load: its interpreter is the limit.",
     evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load} of a CPU. Its "
     "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
@@ -65,7 +65,6 @@ HURTS_MUCH = Kind(
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
 )
-HURTS = replace(HURTS_MUCH, severity="warning")
 
 UNDECIDED = Kind(
     code="uneven",
@@ -186,9 +185,9 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, idle = hot.interpreter_load or 0.0, hot.response_time or 0.0, _idle_elsewhere(figures, hot)
     is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
-    is_severe = load >= LOADED[1] and is_noticed and not _lacks_cpu(figures)
-    return (HURTS_MUCH if is_severe else HURTS).found(
+    return HURTS.found(
         _split(figures),
+        worse=load >= LOADED[1] and is_noticed and not _lacks_cpu(figures),
         hot=hot.worker_id,
         share=hot.share or 0.0,
         load=f"{load:.2f}",

@@ -38,7 +38,7 @@ NEAR_TASKS = (0.8, 0.5)
 STUCK = Kind(
     code="request_stuck",
     role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="Requests have been in service for longer than {limit:chosen}.",
     evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
     "{oldest:duration}.{route}",
@@ -54,7 +54,6 @@ STUCK = Kind(
     "long, raise the option `--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
 )
-MANY_STUCK_REQUESTS = replace(STUCK, severity="critical")
 
 MEMORY_GROWS = Kind(
     code="memory_growing",
@@ -104,9 +103,9 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     slots, are_many = name_slots(figures.server), len(requests) >= MANY_STUCK * (figures.ceiling or math.inf)
-    is_critical = are_many and (slots != ASYNC or shows_a_limit(figures.flow))
-    yield (MANY_STUCK_REQUESTS if is_critical else STUCK).found(
+    yield STUCK.found(
         _find_last_resort(figures),
+        worse=are_many and (slots != ASYNC or shows_a_limit(figures.flow)),
         limit=seconds,
         stuck=len(requests),
         ids=ids,

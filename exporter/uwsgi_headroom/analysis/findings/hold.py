@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import localtime, strftime
 
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
+from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
 
 HOLD_SECONDS = 60.0
@@ -166,8 +166,7 @@ def codes(finding: Finding) -> set[str]:
 
 def _rank(finding: Finding) -> tuple[int, int]:
     """Smaller is worse, or deeper."""
-    depth = CAUSES.index(finding.code) if finding.code in CAUSES else len(CAUSES)
-    return SEVERITIES.index(finding.severity), depth
+    return SEVERITIES.index(finding.severity), DEPTHS.get(finding.code, len(DEPTHS))
 
 
 def _date(finding: Finding, epoch: float) -> Finding:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from uwsgi_headroom.analysis.findings.finding import Finding, Severity, Wording
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity, Wording
 from uwsgi_headroom.analysis.findings.template import Fact, Private, fill, names_in
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
 """harm: users feel it; cause: it makes requests wait or fail; limit: what ends first with more load; setting: an option
 that will hurt; note: good to know."""
+
+Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
+"""The severities that a row can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,12 @@ class Kind:
 
     title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
     matters; act: the first thing to do, in 100 characters; then: what else to do; clause: the title of a cause, to
-    follow a harm and a colon. page_after: seconds for which it is critical before it is a page. of_host: see `Finding`.
+    follow a harm and a colon. page_after: seconds for which it is critical before it is a page.
     """
 
     code: str
     role: Role
-    severity: Severity
+    severity: Range
     title: str
     evidence: str
     meaning: str = ""
@@ -38,35 +41,43 @@ class Kind:
     then: str = ""
     clause: str = ""
     page_after: float = 300.0
-    of_host: bool = False
+    severities: tuple[Severity, ...] = field(init=False)
+    """Those that it can have, the worst first."""
     facts: frozenset[str] = field(init=False)
-    """The names of the facts that the row needs."""
+    """The names of the facts that the row needs. Every row also has `severe` and `milder`: whether its severity is the
+    worst that it can have."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())))
+        object.__setattr__(self, "severities", tuple(each for each in SEVERITIES if each in self.severity))
+        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - {"severe", "milder"})
 
     def found(
         self,
         known: Mapping[str, Fact | Private] = MappingProxyType({}),
         *,
+        worse: int = 0,
+        of_host: bool = False,
         worker_id: int | None = None,
         settings: tuple[tuple[str, int], ...] = (),
         serves: float | None = None,
         **more: Fact | Private,
     ) -> Finding:
         """The finding with these facts, `known` and `more`: exactly those that the row needs. Where one is `wait`, a
-        clause that says how long requests wait, the evidence can leave it out. worker_id: the worker that is meant, if
-        it is one, and no fact `ids` has it alone; settings, serves: see `Finding`."""
+        clause that says how long requests wait, the evidence can leave it out. worse: how many of the reasons for a
+        worse severity than the mildest one hold. worker_id: the worker that is meant, if it is
+        one, and no fact `ids` has it alone; of_host, settings, serves: see `Finding`."""
         facts = {**known, **more}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
+        severity = self.severities[-1 - worse]
+        facts |= {"severe": severity == self.severities[0], "milder": severity != self.severities[0]}
         wait = str(facts.get("wait") or "")
         match facts.get("ids"):
             case [int(only)]:
                 worker_id = only
         return Finding(
             code=self.code,
-            severity=self.severity,
+            severity=severity,
             title=fill(self.title, facts),
             evidence=fill(self.evidence, facts),
             meaning=fill(self.meaning, facts),
@@ -74,7 +85,7 @@ class Kind:
             clause=fill(self.clause, facts),
             settings=settings,
             serves=serves,
-            of_host=self.of_host,
+            of_host=of_host,
             wait=wait,
             without_wait=fill(self.evidence, {**facts, "wait": None}) if wait else "",
             kind=self,

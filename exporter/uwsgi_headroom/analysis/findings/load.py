@@ -64,7 +64,7 @@ jumps."""
 ALL_SATURATED = Kind(
     code="interpreter_bound",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="The interpreter of every worker is saturated.",
     evidence="The busiest interpreter[among?  among those of {among}] uses {load} of a CPU; the busiest worker has "
     "{busy:mean} requests in service[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)]"
@@ -76,10 +76,10 @@ ALL_SATURATED = Kind(
     clause="[own? threads that serve no request use most of the workers' CPU time][all? the interpreter of every "
     "worker is saturated]",
 )
-ALL_BUSY = replace(ALL_SATURATED, severity="warning")
 SOME_SATURATED = replace(
-    ALL_BUSY,
+    ALL_SATURATED,
     role="limit",
+    severity="warning",
     title="The interpreters of several workers are saturated.",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer.",
@@ -92,7 +92,7 @@ ONE_SATURATED = replace(SOME_SATURATED, title="The interpreter of worker {one} i
 QUOTA_STOPS = Kind(
     code="cpu_throttled",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
     "{used} of {permitted}[share? ; requests wait for a CPU for {share:percent} of their time]"
@@ -105,7 +105,6 @@ QUOTA_STOPS = Kind(
     "programs out of the cgroup.",
     clause="they wait for their CPU quota",
 )
-QUOTA_SLOWS = replace(QUOTA_STOPS, severity="warning")
 
 CPU_WAITED = Kind(
     code="cpu_wait",
@@ -136,7 +135,7 @@ CHILDREN = Kind(
 )
 WORKERS_USE_ALL = replace(
     CHILDREN,
-    severity="critical",
+    severity="critical or warning",
     title="The workers use all the CPU that they can get.",
     act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
     "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota}]"
@@ -147,10 +146,9 @@ WORKERS_USE_ALL = replace(
     clause="[own? threads that serve no request use most of the workers' CPU time][requests? the workers use all the "
     "CPU that they can get]",
 )
-WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
 OTHERS_USE_ALL = replace(
     CHILDREN,
-    severity="critical",
+    severity="critical or warning",
     title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
     "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
@@ -160,7 +158,6 @@ OTHERS_USE_ALL = replace(
     "(`OMP_NUM_THREADS`).]",
     clause="no CPU is idle[role?  beside uWSGI's own {role}]",
 )
-OTHERS_USE_MOST = replace(OTHERS_USE_ALL, severity="warning")
 
 MORE_WORKERS = Kind(
     code="more_workers_than_cpus",
@@ -176,7 +173,7 @@ MORE_WORKERS = Kind(
 USED_BY_OTHERS = Kind(
     code="cpu_used_by_others",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
     evidence="Of {cpus}, the workers use {used}, other programs use {rest}, and {idle} are idle: the workers can use "
     "{room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
@@ -186,7 +183,6 @@ USED_BY_OTHERS = Kind(
     "to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]",
 )
-OTHERS_BUSY = replace(USED_BY_OTHERS, severity="info")
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
@@ -212,8 +208,9 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     if len(full) < len(active):
         yield ONE_SATURATED.found(facts, one=one, worker_id=one) if one else SOME_SATURATED.found(facts)
         return
-    kind = ALL_SATURATED if shows_a_limit(figures.flow) or any(map(queues_for_lock, full)) else ALL_BUSY
-    yield kind.found(facts, own=bool(own["rest"]), all=not own["rest"], worker_id=one, **advise(figures))
+    worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
+    facts |= {"own": bool(own["rest"]), "all": not own["rest"]}
+    yield ALL_SATURATED.found(facts, worse=worse, worker_id=one, **advise(figures))
 
 
 def count_own_threads(figures: Figures) -> Facts:
@@ -241,9 +238,9 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
-    severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
-    yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
+    yield QUOTA_STOPS.found(
         _describe_wait(figures),
+        worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
         part=part,
         throttled=throttled,
         periods=periods,
@@ -277,8 +274,8 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
     if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
         return
     all_, idle = sum((waits.per_request or {}).values()), f"{figures.cpu.idle:.2f}" if figures.cpu else ""
-    found = CPU_WAITED.found(_describe_wait(figures), all=all_, each=each, idle=idle)
-    yield replace(found, of_host=is_full_host(figures))
+    facts = _describe_wait(figures)
+    yield CPU_WAITED.found(facts, all=all_, each=each, idle=idle, of_host=is_full_host(figures))
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -347,10 +344,8 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
     if are_children_busy(figures):
         return CHILDREN.found(facts)
     if alone:
-        found = (WORKERS_USE_ALL if is_severe else WORKERS_USE_MOST).found(facts | _advise_workers(figures, cpus))
-    else:
-        found = (OTHERS_USE_ALL if is_severe else OTHERS_USE_MOST).found(facts | _advise_others(figures, cpus))
-    return replace(found, of_host=of_host)
+        return WORKERS_USE_ALL.found(facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
+    return OTHERS_USE_ALL.found(facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
 
 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
@@ -398,9 +393,10 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
         return
     own = find_main_role(figures)
-    is_scarce = room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures)
-    found = (USED_BY_OTHERS if is_scarce else OTHERS_BUSY).found(
+    yield USED_BY_OTHERS.found(
         _name_role(own),
+        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures),
+        of_host=own is None and is_full_host(figures),
         others=own is None,
         cpus=_cpus(capacity),
         used=f"{cpu.own:.2f}",
@@ -409,7 +405,6 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         room=room,
         roles=Private(name_busy(figures)),
     )
-    yield replace(found, of_host=own is None and is_full_host(figures))
 
 
 def _may_wait(figures: Figures) -> bool:

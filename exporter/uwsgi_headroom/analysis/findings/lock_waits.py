@@ -47,7 +47,7 @@ stuck request."""
 LOCK = Kind(
     code="application_lock",
     role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for a lock of the application.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
@@ -59,9 +59,8 @@ LOCK = Kind(
     then="If the problem began with a deploy, roll the deploy back. Then change the code so that it holds the lock for "
     "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
     "and if {behind} does not limit them all].",
-    clause="the threads wait for a lock of the application",
+    clause="[severe? the threads wait for a lock of the application]",
 )
-LOCK_SEEN = replace(LOCK, role="note", severity="info", clause="")
 LOCK_OF_ALL = replace(
     LOCK,
     title="Threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
@@ -81,10 +80,9 @@ LOCK_OF_ALL = replace(
     "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
     "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
     "takes it only to store the result.",
-    clause="the threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
-    "holds]",
+    clause="[severe? the threads of all processes wait for one lock of the application][on_file? , on a file]"
+    "[of_mule? , which a mule holds]",
 )
-LOCK_OF_ALL_SEEN = replace(LOCK_OF_ALL, role="note", severity="info", clause="")
 OWN_LOCKS = replace(
     LOCK,
     title="Threads seem to wait for locks, but each for a different one.",
@@ -95,14 +93,13 @@ OWN_LOCKS = replace(
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
-    clause="the threads wait, but each for a different lock",
+    clause="[severe? the threads wait, but each for a different lock]",
 )
-OWN_LOCKS_SEEN = replace(OWN_LOCKS, role="note", severity="info", clause="")
 
 POOL = Kind(
     code="pool_exhausted",
     role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for one of the {size} places in a pool.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock{of_request}, "
     "while exactly {size} others of their worker sleep or wait for a backend.",
@@ -111,9 +108,8 @@ POOL = Kind(
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
     then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
     "time.",
-    clause="the threads wait for one of the {size} places in a pool",
+    clause="[severe? the threads wait for one of the {size} places in a pool]",
 )
-POOL_SEEN = replace(POOL, role="note", severity="info", clause="")
 
 NO_END = Kind(
     code="waits_for_threads",
@@ -132,8 +128,9 @@ NO_END = Kind(
     "the same order everywhere, and give each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
 )
-WAIT_SCARCE = replace(
+WAIT = replace(
     NO_END,
+    severity="warning or info",
     title="Requests wait for background threads of their worker.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock{of_request}. No "
     "running request of the same worker could hold this lock.",
@@ -144,9 +141,8 @@ WAIT_SCARCE = replace(
     "`threads` for requests help only if the background threads work for several requests at the same time.",
     clause="[bound? the threads wait for background threads of their worker]",
 )
-WAIT = replace(WAIT_SCARCE, severity="info")
-WAIT_ALONE_SCARCE = replace(
-    WAIT_SCARCE,
+WAIT_ALONE = replace(
+    WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="The workers have no other threads that could end the wait. A wait with a timeout, such as "
     "`Event().wait(seconds)`, is a sleep if nobody sets the event.",
@@ -155,7 +151,6 @@ WAIT_ALONE_SCARCE = replace(
     "it waits for another process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
-WAIT_ALONE = replace(WAIT_ALONE_SCARCE, severity="info")
 
 HELD_ASLEEP = Kind(
     code="interpreter_lock_held",
@@ -222,13 +217,14 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     elif now and now.holder == "thread":
         yield _own_threads(figures, facts)
     elif now and now.holder == "nobody":
-        is_cause = is_lock_bound(figures) and _are_scarce(figures)
-        yield (OWN_LOCKS if is_cause else OWN_LOCKS_SEEN).found(facts, calls=see_calls(figures.server))
+        worse = is_lock_bound(figures) and _are_scarce(figures)
+        yield OWN_LOCKS.found(facts, calls=see_calls(figures.server), worse=worse)
     elif (now and now.holder == "processes") or (lock and lock.scope == "file" and lock.is_known):
         yield _of_all(figures, facts)
     else:
-        yield (LOCK if _is_cause(figures) else LOCK_SEEN).found(
+        yield LOCK.found(
             facts | _describe_lock(figures),
+            worse=_is_cause(figures),
             behind=Private(name_wait_of_holder(figures)),
             calls=see_calls(figures.server),
         )
@@ -269,9 +265,14 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
     is_outside = bool(holder) and holder == outside
     others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
-    return (LOCK_OF_ALL if _is_cause(figures) else LOCK_OF_ALL_SEEN).found(
+    is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
+    is_cause = _is_cause(figures)
+    return LOCK_OF_ALL.found(
         facts | _describe_lock(figures),
-        file=mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known)),
+        worse=is_cause,
+        file=is_file,
+        on_file=is_cause and is_file,
+        of_mule=is_cause and mule is not None,
         lock=mule and f"uwsgi.lock({mule.lock or ''})",
         part=mule and percent(mule.part),
         worker=workers.get(holder or 0),
@@ -286,9 +287,8 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
 def _pool(figures: Figures, size: int, facts: Facts) -> Finding:
     """A pool of connections that has fewer of them than there are threads."""
     threads = max(each.threads or 0 for each in figures.server.workers)
-    return (POOL if is_lock_bound(figures) else POOL_SEEN).found(
-        facts, size=size, threads=threads, all=threads * len(figures.server.workers)
-    )
+    places = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
+    return POOL.found(facts | places, worse=is_lock_bound(figures))
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
@@ -304,9 +304,8 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
             calls=see_calls(server, standing[0]),
             end=is_standing(figures.flow) and end(server, ended),
         )
-    kinds = {True: (WAIT_ALONE, WAIT_ALONE_SCARCE), False: (WAIT, WAIT_SCARCE)}
-    kind = kinds[have_no_other_threads(figures)][_are_scarce(figures)]
-    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures))
+    kind, worse = (WAIT_ALONE if have_no_other_threads(figures) else WAIT), _are_scarce(figures)
+    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:

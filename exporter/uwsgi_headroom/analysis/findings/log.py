@@ -39,7 +39,7 @@ Messages = Sequence[tuple[str, LogMessage]]
 REJECTED = Kind(
     code="requests_rejected",
     role="harm",
-    severity="critical",
+    severity="critical, warning or info",
     title="uWSGI's log says that {says}.",
     evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests). [agrees? uWSGI's counters agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
@@ -47,8 +47,6 @@ REJECTED = Kind(
     act="{change}",
     page_after=60,
 )
-REJECTED_UNPROVEN = replace(REJECTED, severity="warning")
-FEW_REJECTED = replace(REJECTED, severity="info")
 
 LOG_FAILURE = Kind(
     code="log_failure",
@@ -107,8 +105,7 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
     part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
-    kind = REJECTED if is_many and is_proven else REJECTED_UNPROVEN if is_many or is_proven else FEW_REJECTED
-    return kind.found(_describe(figures, rejected, is_proven=is_proven), part=part)
+    return REJECTED.found(_describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
 
 
 def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:

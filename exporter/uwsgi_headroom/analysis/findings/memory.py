@@ -35,7 +35,7 @@ LEFT = 3
 ROUTER_TAKES_MEMORY = Kind(
     code="role_takes_memory",
     role="limit",
-    severity="info",
+    severity="warning or info",
     title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
     evidence="The {role} {processes:takes|take} {resident:bytes} of memory, and the workers take {workers:bytes}; "
     "{available:bytes} are available.",
@@ -48,8 +48,6 @@ ROLE_TAKES_MEMORY = replace(
     meaning="The workers cannot use the memory that the {role} {processes:takes|take}.",
     act="Find out what the {role} {processes:keeps|keep} in memory.",
 )
-ROUTER_LEAVES_NO_MEMORY = replace(ROUTER_TAKES_MEMORY, severity="warning")
-ROLE_LEAVES_NO_MEMORY = replace(ROLE_TAKES_MEMORY, severity="warning")
 
 ONE_MORE_WORKER = Kind(
     code="memory_headroom_low",
@@ -113,11 +111,8 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
     for use in figures.server.roles:
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
-        kinds = {
-            True: (ROUTER_LEAVES_NO_MEMORY, ROLE_LEAVES_NO_MEMORY),
-            False: (ROUTER_TAKES_MEMORY, ROLE_TAKES_MEMORY),
-        }
-        yield kinds[count_more_workers(memory) < FEW_WORKERS][use.role != "router"].found(
+        yield (ROUTER_TAKES_MEMORY if use.role == "router" else ROLE_TAKES_MEMORY).found(
+            worse=count_more_workers(memory) < FEW_WORKERS,
             role=name_role(use),
             processes=use.processes,
             resident=use.resident_bytes,

@@ -28,7 +28,7 @@ MOST_NAMED = 3
 CACHE_FULL = Kind(
     code="cache_full",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="The {full:cache|caches} {names} {full:is|are} full.",
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
@@ -38,7 +38,6 @@ CACHE_FULL = Kind(
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
-CACHE_MAY_BE_FULL = replace(CACHE_FULL, severity="info")
 
 SPOOLER_BUSY = Kind(
     code="spooler_behind",
@@ -91,8 +90,8 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
     caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
     if not refused or not caches:
         return
-    is_warning = refused >= REFUSED and options.complete
-    yield (CACHE_FULL if is_warning else CACHE_MAY_BE_FULL).found(
+    yield CACHE_FULL.found(
+        worse=refused >= REFUSED and options.complete,
         full=len(caches),
         names=listed([f"`{cache.name}`" for cache in caches], MOST_NAMED),
         seconds=figures.window.seconds,

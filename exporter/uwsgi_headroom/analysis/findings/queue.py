@@ -42,8 +42,8 @@ LONGER_QUEUE = (
 QUEUE_FULL = Kind(
     code="clients_refused",
     role="harm",
-    severity="critical",
-    title="Clients are refused at {name}, whose listen queue is full.",
+    severity="critical or warning",
+    title="Clients are refused at {name}, whose listen queue is full[milder?  at times].",
     evidence="The queue ({limit} connections) was full for {full} of the last {seconds:duration}, and held {mean} "
     "connections on average ({now} now)[dropped? ; the kernel dropped {dropped:connection}][others? , and {others} "
     "more that may belong to other TCP listeners].",
@@ -53,9 +53,6 @@ QUEUE_FULL = Kind(
     act="{advice}",
     then="{longer}",
     page_after=75,
-)
-QUEUE_FULL_AT_TIMES = replace(
-    QUEUE_FULL, severity="warning", title="Clients are refused at {name}, whose listen queue is full at times."
 )
 QUEUE_FILLS = replace(
     QUEUE_FULL,
@@ -81,18 +78,18 @@ NOTHING_COMPLETED = Kind(
 )
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
+    severity="critical or warning",
     title="Requests wait in the listen queue.",
     evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [is_floor? at least ]"
     "{mean:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in service "
     "for {served:duration}].",
     page_after=600,
 )
-SHORT_WAIT = replace(LONG_WAIT, severity="warning")
 
 TABLE_DROPS = Kind(
     code="connections_tracked",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="The kernel may have dropped new connections: its table of tracked connections was full.",
     evidence="{entries} of {most} entries ({used:percent}) are in use; in the last {seconds:duration}, the kernel "
     "dropped {dropped:packet} (of all programs in the network namespace).",
@@ -103,8 +100,12 @@ TABLE_DROPS = Kind(
     then="Alternatively, let clients reuse their connections (keep-alive), or turn off tracking for uWSGI's "
     "connections (NOTRACK).",
 )
-TABLE_DROPPED = replace(TABLE_DROPS, severity="warning")
-TABLE_NEAR = replace(TABLE_DROPPED, role="limit", title="The kernel's table of tracked connections is nearly full.")
+TABLE_NEAR = replace(
+    TABLE_DROPS,
+    role="limit",
+    severity="warning",
+    title="The kernel's table of tracked connections is nearly full.",
+)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -132,8 +133,9 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
-    return (QUEUE_FULL if full >= FULL[0] else QUEUE_FULL_AT_TIMES).found(
+    return QUEUE_FULL.found(
         _count_drops(figures.window, name),
+        worse=full >= FULL[0],
         name=name,
         limit=backlog.limit,
         full=fine_percent(full) if full < 0.001 else percent(full),
@@ -184,7 +186,8 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
     slowest = waits.percentiles.get(0.99) if waits else None
-    yield (LONG_WAIT if waiting == "severe" and not waits_for_a_reload(figures) else SHORT_WAIT).found(
+    yield LONG_WAIT.found(
+        worse=waiting == "severe" and not waits_for_a_reload(figures),
         seconds=seconds,
         socket=socket,
         is_floor=flow.wait_is_floor,
@@ -206,7 +209,8 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
     if not is_full and used < near:
         return
     is_felt = dropped >= max(many, part * figures.flow.requests)
-    yield ((TABLE_DROPS if is_felt else TABLE_DROPPED) if is_full else TABLE_NEAR).found(
+    yield (TABLE_DROPS if is_full else TABLE_NEAR).found(
+        worse=is_full and is_felt,
         entries=tracked.entries,
         most=tracked.most,
         used=used,

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.template import Fact, Private
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
@@ -70,7 +70,6 @@ LIMIT_TOO_LOW = Kind(
     clause="workers are replaced too often",
     page_after=60,
 )
-LIMIT_TOO_LOW_UNDER_LOAD = replace(LIMIT_TOO_LOW, severity="critical")
 
 MEMORY_ABOVE_LIMIT = Kind(
     code="respawn_loop",
@@ -86,12 +85,11 @@ MEMORY_ABOVE_LIMIT = Kind(
     clause="a worker has more memory than `reload-on-rss` allows",
     page_after=60,
 )
-MEMORY_ABOVE_LIMIT_UNDER_LOAD = replace(MEMORY_ABOVE_LIMIT, severity="critical")
 
 LEAK_ENDS_WORKERS = Kind(
     code="respawn_loop",
     role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="Workers are replaced too often: the application's memory grows with every request.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
     "lives for {life:duration} on average[away? ; workers are down for {away:percent} of the time][wait? ; {wait}].",
@@ -104,7 +102,6 @@ LEAK_ENDS_WORKERS = Kind(
     clause="the application's memory grows with every request, so `{option}` ends the workers",
     page_after=60,
 )
-LEAK_ENDS_WORKERS_UNDER_LOAD = replace(LEAK_ENDS_WORKERS, severity="critical")
 
 MEMORY_RECYCLED = Kind(
     code="memory_recycled",
@@ -156,10 +153,6 @@ def _count_respawns(figures: Figures) -> int:
     return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
 
 
-def _waits_severely(figures: Figures) -> bool:
-    return judge_waiting(figures.flow) == "severe"
-
-
 def find_recycling(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests`, a limit of memory or their age so early that it costs
     capacity."""
@@ -185,7 +178,7 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
 def _tell_too_low(
     figures: Figures, option: str, limit: str, lives: float, settings: tuple[tuple[str, int], ...]
 ) -> Finding:
-    return (LIMIT_TOO_LOW_UNDER_LOAD if _waits_severely(figures) else LIMIT_TOO_LOW).found(
+    return LIMIT_TOO_LOW.found(
         option=option,
         limit=limit,
         lives=lives,
@@ -300,10 +293,11 @@ def find_leak(figures: Figures) -> Leak | None:
     return Leak(each, option, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
 
 
-def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool) -> Finding:
+def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
     """The finding about a leak that ends workers too often."""
-    return (LEAK_ENDS_WORKERS_UNDER_LOAD if is_critical else LEAK_ENDS_WORKERS).found(
+    return LEAK_ENDS_WORKERS.found(
         _describe_leak(leak),
+        worse=is_critical,
         limit=leak.limit,
         evil=leak.option == EVIL,
         mild=leak.option != EVIL,
@@ -319,7 +313,7 @@ def _describe_leak(leak: Leak) -> dict[str, Fact | Private]:
 def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
     leak, away = find_leak(figures), part_away(figures)
     if leak and leak.respawns >= OFTEN and leak.life < SHORT_LIFE and away is not None and away >= AWAY:
-        yield tell_leak(figures, leak, is_critical=_waits_severely(figures))
+        yield tell_leak(figures, leak)
 
 
 def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
@@ -330,7 +324,7 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
     if not limit or respawns < OFTEN or size < limit * 2**20 or lives >= SHORT_LIFE or find_leak(figures):
         return
     enough = _round_up(ROOM * size / 2**20, 10)
-    yield (MEMORY_ABOVE_LIMIT_UNDER_LOAD if _waits_severely(figures) else MEMORY_ABOVE_LIMIT).found(
+    yield MEMORY_ABOVE_LIMIT.found(
         size=size,
         limit=limit,
         respawns=respawns,

@@ -40,10 +40,10 @@ LEAST_BLOCKED = 0.9
 OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
 
-OUTPUT_STOPS = Kind(
+OUTPUT_BLOCKED = Kind(
     code="output_blocked",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Workers are blocked writing to a pipe (their {output}).",
     evidence="{writing:mean} of {busy:mean} busy threads wait to write to the pipe, and {behind:mean} wait for a lock "
     "that one of these threads holds; {completed:request} {completed:was|were} completed in the last "
@@ -56,7 +56,6 @@ OUTPUT_STOPS = Kind(
     clause="the workers are blocked writing to a pipe (their {output})",
     page_after=60,
 )
-OUTPUT_SLOWS = replace(OUTPUT_STOPS, severity="warning")
 
 RESPONSES_MIXED = Kind(
     code="connection_shared",
@@ -76,17 +75,16 @@ RESPONSES_MIXED = Kind(
 )
 CONNECTION_SHARED = replace(
     RESPONSES_MIXED,
-    severity="warning",
+    severity="warning or info",
     title="Workers share one connection to {address}.",
     meaning="The application opened the connection before uWSGI forked the workers. If two workers use the connection "
     "at once, one worker may read the response to the other worker's request.",
 )
-CONNECTION_INHERITED = replace(CONNECTION_SHARED, severity="info")
 
-MANY_SLOW_CLIENTS = Kind(
+WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
     role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for slow clients.",
     evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
@@ -101,9 +99,8 @@ MANY_SLOW_CLIENTS = Kind(
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
-SOME_SLOW_CLIENTS = replace(MANY_SLOW_CLIENTS, severity="info")
-MANY_STAY_OPEN = replace(
-    MANY_SLOW_CLIENTS,
+STAY_OPEN = replace(
+    WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
     evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
@@ -113,12 +110,11 @@ MANY_STAY_OPEN = replace(
     "server in front cannot buffer them.",
     clause="[held? connections that stay open, such as WebSockets, hold the threads]",
 )
-SOME_STAY_OPEN = replace(MANY_STAY_OPEN, severity="info")
 
 SLEEP_AGAIN = Kind(
     code="sleeps_again",
     role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Requests sleep, go on for a moment, and sleep again.",
     evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
@@ -130,9 +126,8 @@ SLEEP_AGAIN = Kind(
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
     "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
     "threads.",
-    clause="requests sleep again and again",
+    clause="[severe? requests sleep again and again]",
 )
-SLEEP_SEEN = replace(SLEEP_AGAIN, role="note", severity="info", clause="")
 
 
 def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
@@ -164,9 +159,9 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     waits, known = figures.waits, figures.server.waits
     if waits is None or not blocks(figures, waits, waits.output):
         return
-    stands = not figures.flow.requests or shows_a_limit(figures.flow)
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
-    yield (OUTPUT_STOPS if stands else OUTPUT_SLOWS).found(
+    yield OUTPUT_BLOCKED.found(
+        worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
         busy=waits.total,
@@ -183,8 +178,9 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not connections:
         return
     largest = max(connections, key=lambda each: each.workers)
-    is_used = CONNECTION_SHARED if waits.shared >= LEAST_SHARED else CONNECTION_INHERITED
-    yield (RESPONSES_MIXED if waits.shared >= AT_ONCE else is_used).found(
+    are_mixed = waits.shared >= AT_ONCE
+    yield (RESPONSES_MIXED if are_mixed else CONNECTION_SHARED).found(
+        worse=not are_mixed and waits.shared >= LEAST_SHARED,
         address=Private(largest.address, "a backend"),
         sharing=largest.workers,
         workers=len(figures.server.workers),
@@ -209,19 +205,19 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "of_request": of_request(waits, waits.each("client") or None),
     }
     if wait_for_websockets(figures.server):
-        yield (MANY_STAY_OPEN if is_many else SOME_STAY_OPEN).found(facts, held=is_most)
+        yield STAY_OPEN.found(facts, held=is_most, worse=is_many)
     else:
         facts |= {"none": not requests, "some": bool(requests)}
         held = {"held": is_most and bool(requests), "stuck": is_most and not requests}
-        yield (MANY_SLOW_CLIENTS if is_many else SOME_SLOW_CLIENTS).found(facts | held)
+        yield WAIT_FOR_CLIENTS.found(facts | held, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Requests that sleep, look whether they can go on, and sleep again."""
     if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
         return
-    is_cause = waits.threads["sleep"] >= USED * (figures.available or 0)
-    yield (SLEEP_AGAIN if is_cause else SLEEP_SEEN).found(
+    yield SLEEP_AGAIN.found(
+        worse=waits.threads["sleep"] >= USED * (figures.available or 0),
         sleeping=waits.threads["sleep"],
         busy=waits.total,
         share=waits.share("sleep"),

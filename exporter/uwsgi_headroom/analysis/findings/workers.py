@@ -48,7 +48,7 @@ RELOAD_SECONDS = 60.0
 HARAKIRI = Kind(
     code="harakiri",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="uWSGI kills workers whose requests exceed `harakiri`[limit?  ({limit} s)].",
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
@@ -61,12 +61,11 @@ HARAKIRI = Kind(
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
     page_after=60,
 )
-FEW_HARAKIRIS = replace(HARAKIRI, severity="warning")
 
 OUT_OF_MEMORY = Kind(
     code="out_of_memory",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="{ids:Worker} {ids:was|were} killed because memory ran out.",
     evidence="In the last {seconds:duration}, the kernel killed {kills} {kills:process|processes} for lack of memory, "
     "and {ends:worker} ended, with at least {lost:request} in service.[each?  A worker takes {each:bytes}.]",
@@ -79,12 +78,11 @@ OUT_OF_MEMORY = Kind(
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
 )
-FEW_OUT_OF_MEMORY = replace(OUT_OF_MEMORY, severity="warning")
 
 RELOAD_LOST_REQUESTS = Kind(
     code="requests_lost",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="A reload lost requests[term? , most likely because of SIGTERM without `die-on-term`].",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
@@ -96,12 +94,11 @@ RELOAD_LOST_REQUESTS = Kind(
     then="To reload uWSGI, send SIGHUP.",
     page_after=60,
 )
-RELOAD_LOST_FEW = replace(RELOAD_LOST_REQUESTS, severity="warning")
 
 LOST = Kind(
     code="requests_lost",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
@@ -117,12 +114,11 @@ LOST = Kind(
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
 )
-LOST_FEW = replace(LOST, severity="warning")
 
 KEEPS_RESTARTING = Kind(
     code="respawn_loop",
     role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
@@ -137,7 +133,6 @@ KEEPS_RESTARTING = Kind(
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}]",
     page_after=60,
 )
-SOME_KEEP_RESTARTING = replace(KEEPS_RESTARTING, severity="warning")
 
 RESPAWNED = Kind(
     code="workers_respawned",
@@ -154,7 +149,7 @@ RESPAWNED = Kind(
 ENDED = Kind(
     code="workers_ended",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
     meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel kills a "
@@ -163,7 +158,6 @@ ENDED = Kind(
     then=LOG,
     page_after=60,
 )
-FEW_ENDED = replace(ENDED, severity="warning")
 
 RELOADED = Kind(
     code="reloaded",
@@ -212,7 +206,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     if window.harakiris:
         lost = max(_lost_count(figures), window.harakiris)
-        yield (HARAKIRI if _are_many(figures, lost) else FEW_HARAKIRIS).found(
+        yield HARAKIRI.found(
+            worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
             seconds=window.seconds,
@@ -233,7 +228,8 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
     lost, memory, ids = _lost_count(figures), figures.server.memory, [worker_id for worker_id, _, _ in ends]
     is_cgroup = memory is not None and memory.limited_by == "cgroup"
     often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
-    yield (OUT_OF_MEMORY if often or _are_many(figures, max(lost, number)) else FEW_OUT_OF_MEMORY).found(
+    yield OUT_OF_MEMORY.found(
+        worse=often or _are_many(figures, max(lost, number)),
         ids=ids,
         seconds=figures.window.seconds,
         kills=kills,
@@ -260,7 +256,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 def _reloaded_brutally(figures: Figures) -> Finding:
     """The one finding about a reload that ended requests in service: a graceful one waits for them."""
     options, lost = figures.server.setup.options, _lost_count(figures)
-    return (RELOAD_LOST_REQUESTS if _are_many(figures, lost) else RELOAD_LOST_FEW).found(
+    return RELOAD_LOST_REQUESTS.found(
+        worse=_are_many(figures, lost),
         term=not options.die_on_term,
         long=options.die_on_term,
         reloads=figures.window.reloads,
@@ -280,8 +277,9 @@ def _lost_otherwise(figures: Figures) -> Finding:
     is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
     crashed = not (is_evil or is_late)
     options = crashed and _name_enders(figures)
-    return (LOST if _are_many(figures, max(lost, ends)) else LOST_FEW).found(
+    return LOST.found(
         known,
+        worse=_are_many(figures, max(lost, ends)),
         killed=proven_signal(server),
         ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
         lost=lost,
@@ -328,8 +326,9 @@ def _looping(figures: Figures) -> list[Finding]:
         return [tell_leak(figures, leak, is_critical=is_many)]
     killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
     serves = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
-    row = (KEEPS_RESTARTING if is_many else SOME_KEEP_RESTARTING).found(
+    row = KEEPS_RESTARTING.found(
         known,
+        worse=is_many,
         ids=looping,
         killed=killed,
         place=Private("" if killed else proven_place(figures.server, ENDS)),
@@ -354,9 +353,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         "respawns": respawns,
     }
     if unexplained:
-        yield (ENDED if _are_many(figures, respawns) else FEW_ENDED).found(
-            facts | read_log(figures.server, ENDS), seconds=window.seconds, killed=proven_signal(figures.server)
-        )
+        facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
+        yield ENDED.found(facts, worse=_are_many(figures, respawns))
         return
     seconds = window.seconds * len(window.workers) / respawns
     is_short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
