@@ -8,8 +8,8 @@ from itertools import groupby
 from types import ModuleType
 
 from uwsgi_headroom.analysis import findings
-from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
+from uwsgi_headroom.analysis.findings.kind import Kind, say_severity
 
 
 def list_rows() -> list[Kind]:
@@ -37,14 +37,27 @@ def lines() -> Iterator[str]:
     for code, group in groupby(list_rows(), key=lambda row: row.code):
         rows = list(group)
         yield from (f"### {code}", "")
-        for title in _apart([row.title for row in rows]):
-            severities = dict.fromkeys(each.upper() for row in rows if row.title == title for each in row.severities)
-            yield f"- **{', '.join(severities)}** {show(title)}"
-        yield from ("", f"A {rows[0].role}. {' '.join(map(show, _apart([row.meaning for row in rows])))}".rstrip(), "")
-        yield from (f"- Do: {show(act)}" for act in _apart([f"{row.act} {row.then}".strip() for row in rows]))
+        found = [(row, severity) for severity in SEVERITIES for row in rows if severity in row.severities]
+        titles = [_choose(row.title, severity) for row, severity in found]
+        for title in _apart(titles):
+            severities = [each.upper() for (_, each), said in zip(found, titles, strict=True) if said == title]
+            yield f"- **{', '.join(dict.fromkeys(severities))}** {show(title)}"
+        meanings = _apart([_choose(row.meaning, severity) for row, severity in found])
+        yield from ("", f"A {rows[0].role}. {' '.join(map(show, meanings))}".rstrip(), "")
+        acts = [
+            _choose(f"{row.act} {row.then}", severity).strip() for row, severity in found if _choose(row.act, severity)
+        ]
+        yield from (f"- Do: {show(act)}" for act in _apart(acts))
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"
         yield ""
+
+
+def _choose(template: str, severity: Severity) -> str:
+    """A template with the parts that a finding of this severity has, and without those of the others."""
+    for fact, is_said in say_severity(severity).items():
+        template = re.sub(rf"\[{fact}\? ([^]]*)\]", r"\1" if is_said else "", template)
+    return template
 
 
 def _apart(texts: Iterable[str]) -> list[str]:

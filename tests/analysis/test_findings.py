@@ -19,8 +19,8 @@ from uwsgi_headroom.analysis.findings import (
     load,
     queue,
 )
-from uwsgi_headroom.analysis.findings.causes import NO_APPLICATION, SOME_WITHOUT_APPLICATION
-from uwsgi_headroom.analysis.findings.clients import FEW_RAISE, MOST_RAISE, SOME_RAISE
+from uwsgi_headroom.analysis.findings.causes import NO_APPLICATION
+from uwsgi_headroom.analysis.findings.clients import MOST_RAISE, RAISE
 from uwsgi_headroom.analysis.findings.health import STUCK
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.recycling import LIMIT_TOO_LOW
@@ -193,8 +193,9 @@ def test_a_blocked_queue() -> None:
     computed."""
     rows = (worker(worker_id, 0, each=None, cpu=0.0, busy=8 * 60.0) for worker_id in (1, 2, 3, 4))
     by_code = findings_by_code(replace(window(60, *rows, **{"app.sock": 300.0}), full_seconds=60.0))
-    kinds = [each.kind for each in (by_code["queue_wait"], *by_code["queue_wait"].harms)]
-    assert kinds == [limits.ALL_IN_USE, queue.NOTHING_COMPLETED]
+    block = by_code["queue_wait"]
+    assert [each.kind for each in (block, *block.harms)] == [limits.IN_USE, queue.NOTHING_COMPLETED]
+    assert ": all threads are busy." in block.title
     assert by_code["queue_wait"].change.startswith("Run `py-spy dump --pid 101` to see what the requests in service")
 
 
@@ -454,13 +455,10 @@ def test_an_application_that_is_not_loaded() -> None:
 
     everywhere = judge(first, *others)
     assert everywhere
-    assert everywhere.kind is NO_APPLICATION
+    assert (everywhere.kind, everywhere.severity) == (NO_APPLICATION, "critical")
     some = judge(loaded, *others)
     assert some
-    assert (some.kind, some.title) == (
-        SOME_WITHOUT_APPLICATION,
-        "Workers 2, 3 and 4 have not loaded their application.",
-    )
+    assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have not loaded their application.")
     assert judge(*[msgspec.structs.replace(each, apps=(App(),)) for each in (first, *others)]) is None
     assert judge(first, *others, host=with_setup(server)) is None
 
@@ -589,13 +587,14 @@ def test_saturated_interpreters_are_named(saturated: list[int], kind: Kind, work
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind"), [(1, FEW_RAISE), (27, FEW_RAISE), (28, SOME_RAISE), (1040, SOME_RAISE), (1050, MOST_RAISE)]
+    ("raised", "severity"), [(1, "info"), (27, "info"), (28, "warning"), (1040, "warning"), (1050, "critical")]
 )
-def test_exceptions(raised: int, kind: Kind) -> None:
+def test_exceptions(raised: int, severity: str) -> None:
     """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000.
     If most requests fail, hardly anybody is served."""
     finding = findings_by_code(replace(idle(), exceptions=raised))["exceptions"]
-    assert finding.kind is kind
+    assert (finding.kind, finding.severity) == (MOST_RAISE if severity == "critical" else RAISE, severity)
+    assert (finding.change == "") == (severity == "info")
 
 
 def test_growing_memory() -> None:

@@ -239,7 +239,7 @@ def test_a_graceful_reload() -> None:
     """Without a lost request it is said as before."""
     by_code = brutal(lost=0)
     assert "requests_lost" not in by_code
-    assert by_code["reloaded"].kind is RELOADED
+    assert (by_code["reloaded"].kind, by_code["reloaded"].severity) == (RELOADED, "info")
 
 
 def test_requests_per_life() -> None:

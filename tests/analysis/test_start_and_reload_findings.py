@@ -13,7 +13,6 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.findings.causes import (
     CHEAPER_STARTS_SLOWLY,
-    MISSING_FOR_A_MOMENT,
     START_HANGS,
 )
 from uwsgi_headroom.reading import describe_server
@@ -71,7 +70,7 @@ def test_some_workers_hang_and_others_serve() -> None:
     """That is a warning; a worker that was spawned a moment ago is missing as before."""
     by_code = findings(describe(starting(1, 12.0), serving(2), starting(3, 2.0)), (5.0, 20.0, 18.5))
     assert (by_code["start_hangs"].severity, by_code["start_hangs"].worker_id) == ("warning", 1)
-    assert (by_code["workers_missing"].kind, by_code["workers_missing"].worker_id) == (MISSING_FOR_A_MOMENT, 3)
+    assert (by_code["workers_missing"].severity, by_code["workers_missing"].worker_id) == ("info", 3)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, backend_waits, collect_findings, first_act, limits, lock_waits
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.waits import CONNECTION_SHARED, RESPONSES_MIXED, STAY_OPEN, WAIT_FOR_CLIENTS
+from uwsgi_headroom.analysis.findings.waits import CONNECTION_SHARED, STAY_OPEN, WAIT_FOR_CLIENTS
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
@@ -335,7 +335,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
         ({"backend": 15.0, "cpu": 0.5}, backend_waits.BACKEND),
         ({"client": 15.0, "cpu": 0.5}, WAIT_FOR_CLIENTS),
         ({"lock": 15.0, "sleep": 0.5}, lock_waits.LOCK),
-        ({"sleep": 15.5}, limits.MOST_IN_USE),
+        ({"sleep": 15.5}, limits.IN_USE),
     ],
 )
 def test_what_to_change_follows_from_the_state(waits: Mapping[State, float], kind: Kind) -> None:
@@ -343,7 +343,7 @@ def test_what_to_change_follows_from_the_state(waits: Mapping[State, float], kin
     window_ = of_16_threads(waits, backends={"postgres": waits.get("backend", 0.0)})
     finding = findings(window_)["saturation"]
     assert finding.kind is kind
-    assert dict(finding.settings) == ({"threads": 16} if kind is limits.MOST_IN_USE else {})
+    assert dict(finding.settings) == ({"threads": 16} if kind is limits.IN_USE else {})
 
 
 SHARED = (SharedConnection("10.0.0.5:5432", 2),)
@@ -357,21 +357,22 @@ def share(waits: Mapping[State, float], shared: float) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize(
-    ("waits", "shared", "kind", "is_cause"),
+    ("waits", "shared", "severity", "is_cause"),
     [
-        ({"sleep": 6.0}, 0.0, CONNECTION_SHARED, False),
-        ({"sleep": 6.0, "backend": 0.5}, 0.5, CONNECTION_SHARED, False),
-        ({"sleep": 2.0, "backend": 6.0}, 5.0, RESPONSES_MIXED, True),
-        ({"sleep": 2.0, "backend": 6.0}, 3.0, RESPONSES_MIXED, False),  # another backend is the slow one
-        ({"lock": 6.0, "backend": 1.0}, 1.0, CONNECTION_SHARED, True),  # kept apart by a lock of all processes
-        ({"lock": 6.0, "backend": 2.0}, 2.0, RESPONSES_MIXED, True),  # one of each worker, others behind its lock
-        ({"lock": 6.0, "backend": 6.0}, 0.8, CONNECTION_SHARED, False),
+        ({"sleep": 6.0}, 0.0, "info", False),
+        ({"sleep": 6.0, "backend": 0.5}, 0.5, "warning", False),
+        ({"sleep": 2.0, "backend": 6.0}, 5.0, "critical", True),
+        ({"sleep": 2.0, "backend": 6.0}, 3.0, "critical", False),  # another backend is the slow one
+        ({"lock": 6.0, "backend": 1.0}, 1.0, "warning", True),  # kept apart by a lock of all processes
+        ({"lock": 6.0, "backend": 2.0}, 2.0, "critical", True),  # one of each worker, others behind its lock
+        ({"lock": 6.0, "backend": 6.0}, 0.8, "warning", False),
     ],
 )
-def test_a_shared_connection(waits: Mapping[State, float], shared: float, kind: Kind, is_cause: bool) -> None:
+def test_a_shared_connection(waits: Mapping[State, float], shared: float, severity: str, is_cause: bool) -> None:
     """Good to know while nobody uses it; the cause if requests mostly wait in it, or behind those that do."""
     finding = share(waits, shared)["connection_shared"]
-    assert (finding.kind, finding.severity == "info") == (kind, shared == 0)
+    assert (finding.kind, finding.severity) == (CONNECTION_SHARED, severity)
+    assert ("mix up" in finding.title) == (severity == "critical")
     assert bool(finding.clause) == is_cause
     assert "10.0.0.5:5432" in finding.title
     assert "10.0.0.5" not in "".join(finding.public)

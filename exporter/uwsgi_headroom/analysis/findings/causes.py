@@ -92,22 +92,18 @@ ALL_PAUSED = replace(
     page_after=0,
 )
 
-SOME_WITHOUT_APPLICATION = Kind(
+NO_APPLICATION = Kind(
     code="no_application",
     role="harm",
-    severity="warning",
-    title="{ids:Worker} {ids:has not loaded its|have not loaded their} application[place? : {place}].",
+    severity="critical or warning",
+    title="[critical? No worker has loaded its application][warning? {ids:Worker} {ids:has not loaded its|have not "
+    "loaded their} application][place? : {place}].",
     evidence="The configuration names an application, but {ids:worker} {ids:has|have} not loaded it.",
     meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
     "(`no python application found`).",
     act="If this began with a deploy, roll the deploy back, and then reload uWSGI.",
     then="[look? Otherwise, check uWSGI's log for the reason why the import fails. ][fix? {fix} ]" + LOG + "When the "
     "import works, reload uWSGI. Set `need-app`, so that uWSGI does not start without an application.",
-)
-NO_APPLICATION = replace(
-    SOME_WITHOUT_APPLICATION,
-    severity="critical",
-    title="No worker has loaded its application[place? : {place}].",
     page_after=0,
 )
 
@@ -194,23 +190,18 @@ START_HANGS = Kind(
     page_after=60,
 )
 
-MISSING_FOR_A_MOMENT = Kind(
+MISSING = Kind(
     code="workers_missing",
-    role="note",
-    severity="info",
+    role="cause",
+    severity="critical, warning or info",
     title="{ids:Worker} {ids:is|are} down or starting.",
     evidence="[ended? {ended:worker} ended, and uWSGI has not noticed this yet. ]"
     "[missing? {missing:worker} {missing:has ended or is|have ended or are} still starting.]",
     meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
     "normal for workers to be missing for a moment.",
-)
-MISSING = replace(
-    MISSING_FOR_A_MOMENT,
-    role="cause",
-    severity="critical or warning",
-    act="If this began with a deploy, roll the deploy back.",
+    act="[urgent? If this began with a deploy, roll the deploy back.]",
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
-    clause="{ids:worker} {ids:is|are} down",
+    clause="[urgent? {ids:worker} {ids:is|are} down]",
     page_after=60,
 )
 
@@ -251,8 +242,9 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     accepting, without = find_without_application(figures.server) or ([], [])
     if without:
         ids = [worker.worker_id for worker in without]
-        yield (NO_APPLICATION if len(without) == len(accepting) else SOME_WITHOUT_APPLICATION).found(
+        yield NO_APPLICATION.found(
             read_log(figures.server, STARTS),
+            worse=len(without) == len(accepting),
             ids=ids,
             place=Private(proven_place(figures.server, STARTS)),
         )
@@ -374,13 +366,14 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     absent = sorted({*ended, *missing})
     if set(absent) <= set(find_looping(figures)):
         return  # that finding says it
-    facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
-    longer = _find_away_for_long(figures, absent)
-    if not longer:
-        yield MISSING_FOR_A_MOMENT.found(facts)
-        return
-    known = read_log(figures.server, (*STARTS, *ENDS))
-    yield MISSING.found({**facts, **known}, worse=longer == len(workers))
+    longer, known = _find_away_for_long(figures, absent), read_log(figures.server, (*STARTS, *ENDS))
+    yield MISSING.found(
+        known if longer else dict.fromkeys(known),
+        worse=(longer > 0) + (longer == len(workers)),
+        ids=absent,
+        ended=len(ended) or None,
+        missing=len(missing) or None,
+    )
 
 
 def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:

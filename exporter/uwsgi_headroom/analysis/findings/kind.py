@@ -21,6 +21,16 @@ that will hurt; note: good to know."""
 Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
 """The severities that a row can have."""
 
+SAID_OF_SEVERITY = {*SEVERITIES, "urgent", "mild"}
+"""Facts that each row has, for parts of its sentences that depend on the severity that was found. urgent: no info;
+mild: not critical."""
+
+
+def say_severity(severity: Severity) -> dict[str, bool]:
+    """The facts of `SAID_OF_SEVERITY`."""
+    facts = {each: each == severity for each in SEVERITIES}
+    return facts | {"urgent": severity != "info", "mild": severity != "critical"}
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -44,12 +54,11 @@ class Kind:
     severities: tuple[Severity, ...] = field(init=False)
     """Those that it can have, the worst first."""
     facts: frozenset[str] = field(init=False)
-    """The names of the facts that the row needs. Every row also has `severe` and `milder`: whether its severity is the
-    worst that it can have."""
+    """The names of the facts that the row needs. Every row also has those of `SAID_OF_SEVERITY`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "severities", tuple(each for each in SEVERITIES if each in self.severity))
-        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - {"severe", "milder"})
+        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - SAID_OF_SEVERITY)
 
     def found(
         self,
@@ -70,7 +79,7 @@ class Kind:
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
-        facts |= {"severe": severity == self.severities[0], "milder": severity != self.severities[0]}
+        facts |= say_severity(severity)
         wait = str(facts.get("wait") or "")
         match facts.get("ids"):
             case [int(only)]:

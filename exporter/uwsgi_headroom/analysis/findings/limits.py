@@ -59,11 +59,12 @@ BECAME_SLOWER = Kind(
     meaning="So all figures and findings here are those of the time since then, and none of the time before.",
 )
 
-ALL_IN_USE = Kind(
+IN_USE = Kind(
     code="saturation",
     role="limit",
-    severity="critical",
-    title="{ceiling:The only|All} {slots} {ceiling:is|are} in use, and requests wait.",
+    severity="critical or warning",
+    title="[critical? {ceiling:The only|All} {slots} {ceiling:is|are} in use, and requests wait.]"
+    "[warning? {ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.]",
     evidence="On average, {busy:mean} of {ceiling} {slots} {ceiling:is|are} busy ({used:percent})[up? , and {up} are "
     "up][full? ; for {full} of the time, none is free][wait? ; {wait}].[slowest?  The slowest {slowest} of the "
     "requests take at least {least} each, and occupy {occupied} of the busy {slots} or more.]{route}[polling?  While "
@@ -73,28 +74,18 @@ ALL_IN_USE = Kind(
     act="{advice}",
     then="[routes_off? You can also make the slowest requests faster: the exporter's flag `--routes` shows their "
     "paths.]",
-    clause="[away? {away}][present? {ceiling:the only|all} {slots} {ceiling:is|are} busy]",
+    clause="[away? {away}][all? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[most? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
-MOST_IN_USE = replace(
-    ALL_IN_USE,
-    severity="warning",
-    title="{ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.",
-    clause="[away? {away}][present? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
-)
-SOCKET_FULL = replace(
-    ALL_IN_USE,
+SOCKET_IN_USE = replace(
+    IN_USE,
     evidence="On average, {busy:mean} of {ceiling} {slots} for {socket} {ceiling:is|are} busy ({used:percent})"
     "[wait? ; {wait}].",
     meaning=UNREACHABLE,
     act=SPREAD,
     then="",
-    clause="[explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]",
-)
-SOCKET_BUSY = replace(
-    SOCKET_FULL,
-    severity="warning",
-    title="{ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.",
-    clause="[explains? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    clause="[all? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[most? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
 
 FEW_SLOW = Kind(
@@ -187,7 +178,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
-    yield (ALL_IN_USE if waits else MOST_IN_USE).found(
+    yield IN_USE.found(
         slowest | _name(figures, ceiling) | _describe_polling(figures),
         busy=observed,
         used=used,
@@ -196,7 +187,9 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         wait=waiting_clause(figures.flow),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
-        present=not away,
+        all=waits and not away,
+        most=not waits and not away,
+        worse=waits,
         **advise(figures),
     )
 
@@ -260,13 +253,16 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     fullest = max(figures.demand.by_socket, key=lambda each: (is_full(each), each.used), default=None)
     if fullest is None or fullest.used < THREADS_BUSY:
         return
-    yield (SOCKET_FULL if is_full(fullest) else SOCKET_BUSY).found(
+    explains = figures.longest_wait[1] in ("", fullest.socket)
+    yield SOCKET_IN_USE.found(
         _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
         socket=fullest.socket,
         busy=fullest.busy,
         used=fullest.used,
         wait=waiting_clause(fullest.flow or figures.flow),
-        explains=figures.longest_wait[1] in ("", fullest.socket),
+        all=explains and is_full(fullest),
+        most=explains and not is_full(fullest),
+        worse=is_full(fullest),
     )
 
 

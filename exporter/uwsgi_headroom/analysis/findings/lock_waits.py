@@ -59,7 +59,7 @@ LOCK = Kind(
     then="If the problem began with a deploy, roll the deploy back. Then change the code so that it holds the lock for "
     "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
     "and if {behind} does not limit them all].",
-    clause="[severe? the threads wait for a lock of the application]",
+    clause="[warning? the threads wait for a lock of the application]",
 )
 LOCK_OF_ALL = replace(
     LOCK,
@@ -80,7 +80,7 @@ LOCK_OF_ALL = replace(
     "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
     "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
     "takes it only to store the result.",
-    clause="[severe? the threads of all processes wait for one lock of the application][on_file? , on a file]"
+    clause="[warning? the threads of all processes wait for one lock of the application][on_file? , on a file]"
     "[of_mule? , which a mule holds]",
 )
 OWN_LOCKS = replace(
@@ -93,7 +93,7 @@ OWN_LOCKS = replace(
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
-    clause="[severe? the threads wait, but each for a different lock]",
+    clause="[warning? the threads wait, but each for a different lock]",
 )
 
 POOL = Kind(
@@ -108,7 +108,7 @@ POOL = Kind(
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
     then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
     "time.",
-    clause="[severe? the threads wait for one of the {size} places in a pool]",
+    clause="[warning? the threads wait for one of the {size} places in a pool]",
 )
 
 NO_END = Kind(

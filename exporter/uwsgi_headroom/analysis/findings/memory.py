@@ -9,7 +9,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.words.formats import name_pids
@@ -64,38 +64,28 @@ ONE_MORE_WORKER = Kind(
 )
 NO_MORE_WORKER = replace(
     ONE_MORE_WORKER,
+    severity="warning or info",
     title="There is no memory for another worker.",
-    meaning="If load grows, you can add no worker.",
-)
-MEMORY_SCARCE = replace(
-    NO_MORE_WORKER,
-    severity="warning",
-    meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost.",
+    meaning="[info? If load grows, you can add no worker.][warning? When memory runs out, the kernel kills a process, "
+    "most likely a worker, and its requests are lost.]",
 )
 
 FEW_DESCRIPTORS = Kind(
     code="descriptors_used_up",
-    role="limit",
-    severity="warning",
-    title="{affected:Worker} {affected:has|have} few file descriptors left.",
+    role="cause",
+    severity="critical or warning",
+    title="{affected:Worker} {affected:has|have} [critical? hardly any][warning? few] file descriptors left.",
     evidence="Worker {worst} has {open:plain} of {most:plain} file descriptors open ({part:percent}); {near} of "
     "{workers:worker} {near:has|have} at least {limit:percent} of {near:its|their} descriptors open.",
     meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker accepts "
     "no request, and the application gets `Too many open files` when it opens a file or a connection.",
-    act="Run `ls -l /proc/{pid}/fd` to see what is open.",
-    then="If the number of open files keeps growing, the application does not close them. If the worker needs all of "
-    "its descriptors, raise `max-fd` from {most:plain} (and LimitNOFILE of uWSGI's service unit).",
-)
-NO_DESCRIPTORS = replace(
-    FEW_DESCRIPTORS,
-    role="cause",
-    severity="critical",
-    title="{affected:Worker} {affected:has|have} hardly any file descriptors left.",
-    clause="{affected:worker} {affected:has|have} hardly any file descriptors left",
-    act="To gain time, restart the workers that have few descriptors left: {end}.",
-    then="Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the application "
-    "does not close them. If the worker needs all of its descriptors, raise `max-fd` from {most:plain} (and "
-    "LimitNOFILE of uWSGI's service unit).",
+    act="[critical? To gain time, restart the workers that have few descriptors left: {end}.]"
+    "[warning? Run `ls -l /proc/{pid}/fd` to see what is open.]",
+    then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the "
+    "application does not close them.][warning? If the number of open files keeps growing, the application does not "
+    "close them.] If the worker needs all of its descriptors, raise `max-fd` from {most:plain} (and LimitNOFILE of "
+    "uWSGI's service unit).",
+    clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
 )
 
 
@@ -126,13 +116,14 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
     if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
     scarce = room == 0 and memory.available < SCARCE * memory.together
-    yield (MEMORY_SCARCE if scarce else ONE_MORE_WORKER if room else NO_MORE_WORKER).found(
-        at_most=not memory.is_exact,
-        each=memory.per_worker,
-        available=memory.available,
-        cgroup=memory.limited_by == "cgroup",
-        host=memory.limited_by != "cgroup",
-    )
+    facts: Facts = {
+        "at_most": not memory.is_exact,
+        "each": memory.per_worker,
+        "available": memory.available,
+        "cgroup": memory.limited_by == "cgroup",
+        "host": memory.limited_by != "cgroup",
+    }
+    yield ONE_MORE_WORKER.found(facts) if room else NO_MORE_WORKER.found(facts, worse=scarce)
 
 
 def find_open_files(figures: Figures) -> Iterator[Finding]:
@@ -147,18 +138,16 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     full = [worker for left, worker in near if left <= LEFT]
     workers = [worker for _, worker in near]
     worst = min(near, key=lambda each: each[0])[1]
-    facts: dict[str, Fact | Private] = {
-        "affected": [worker.worker_id for worker in full or workers],
-        "worst": worst.worker_id,
-        "open": worst.open_fds,
-        "most": worst.most_fds,
-        "part": (worst.open_fds or 0) / (worst.most_fds or 1),
-        "near": len(near),
-        "workers": len(figures.server.workers),
-        "limit": NEAR_DESCRIPTORS,
-        "pid": Private(name_pids([worst.local_pid]), "PID"),
-    }
-    if full:
-        yield NO_DESCRIPTORS.found(facts, end=Private(end(figures.server, workers), "see `check`"))
-    else:
-        yield FEW_DESCRIPTORS.found(facts)
+    yield FEW_DESCRIPTORS.found(
+        worse=bool(full),
+        affected=[worker.worker_id for worker in full or workers],
+        worst=worst.worker_id,
+        open=worst.open_fds,
+        most=worst.most_fds,
+        part=(worst.open_fds or 0) / (worst.most_fds or 1),
+        near=len(near),
+        workers=len(figures.server.workers),
+        limit=NEAR_DESCRIPTORS,
+        pid=Private(name_pids([worst.local_pid]), "PID"),
+        end=Private(end(figures.server, workers), "see `check`"),
+    )

@@ -43,7 +43,7 @@ QUEUE_FULL = Kind(
     code="clients_refused",
     role="harm",
     severity="critical or warning",
-    title="Clients are refused at {name}, whose listen queue is full[milder?  at times].",
+    title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
     evidence="The queue ({limit} connections) was full for {full} of the last {seconds:duration}, and held {mean} "
     "connections on average ({now} now)[dropped? ; the kernel dropped {dropped:connection}][others? , and {others} "
     "more that may belong to other TCP listeners].",

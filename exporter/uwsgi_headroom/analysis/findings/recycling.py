@@ -96,7 +96,7 @@ LEAK_ENDS_WORKERS = Kind(
     meaning="Each worker soon reaches `{option}` ({limit} MB). The new worker has to load the application before it "
     "serves requests.[evil?  `evil-reload-on-rss` kills a worker in the middle of its requests.]",
     act="[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]"
-    "[mild? Raise `reload-on-rss` as far as the memory allows.]",
+    "[graceful? Raise `reload-on-rss` as far as the memory allows.]",
     then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
@@ -300,7 +300,7 @@ def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Fin
         worse=is_critical,
         limit=leak.limit,
         evil=leak.option == EVIL,
-        mild=leak.option != EVIL,
+        graceful=leak.option != EVIL,
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
     )

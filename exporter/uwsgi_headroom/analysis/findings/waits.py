@@ -57,28 +57,22 @@ OUTPUT_BLOCKED = Kind(
     page_after=60,
 )
 
-RESPONSES_MIXED = Kind(
+CONNECTION_SHARED = Kind(
     code="connection_shared",
     role="cause",
-    severity="critical",
-    title="Workers share one connection to {address}, and mix up responses.",
+    severity="critical, warning or info",
+    title="Workers share one connection to {address}[critical? , and mix up responses].",
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
     "for a response on it{of_request}.",
-    meaning="The application opened the connection before uWSGI forked the workers. Each request takes the response "
-    "that arrives first: users get wrong data, or the data of other users, unless each response carries the ID of its "
-    "request.",
+    meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
+    "response that arrives first: users get wrong data, or the data of other users, unless each response carries the "
+    "ID of its request.][mild? If two workers use the connection at once, one worker may read the response to the "
+    "other worker's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
     then="Alternatively, open the connection after the fork, in a function with the decorator `@postfork` of the "
     "module `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
     page_after=60,
-)
-CONNECTION_SHARED = replace(
-    RESPONSES_MIXED,
-    severity="warning or info",
-    title="Workers share one connection to {address}.",
-    meaning="The application opened the connection before uWSGI forked the workers. If two workers use the connection "
-    "at once, one worker may read the response to the other worker's request.",
 )
 
 WAIT_FOR_CLIENTS = Kind(
@@ -126,7 +120,7 @@ SLEEP_AGAIN = Kind(
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
     "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
     "threads.",
-    clause="[severe? requests sleep again and again]",
+    clause="[warning? requests sleep again and again]",
 )
 
 
@@ -178,9 +172,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not connections:
         return
     largest = max(connections, key=lambda each: each.workers)
-    are_mixed = waits.shared >= AT_ONCE
-    yield (RESPONSES_MIXED if are_mixed else CONNECTION_SHARED).found(
-        worse=not are_mixed and waits.shared >= LEAST_SHARED,
+    yield CONNECTION_SHARED.found(
+        worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
         address=Private(largest.address, "a backend"),
         sharing=largest.workers,
         workers=len(figures.server.workers),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from signal import SIGKILL
 
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
@@ -161,19 +160,13 @@ ENDED = Kind(
 
 RELOADED = Kind(
     code="reloaded",
-    role="note",
-    severity="info",
-    title="uWSGI was reloaded.",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
-)
-RELOADED_AGAIN = replace(
-    RELOADED,
     role="harm",
-    severity="warning",
-    title="uWSGI is reloaded again and again.",
-    act="Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
-    then="The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests "
-    "wait until the application is loaded.",
+    severity="warning or info",
+    title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
+    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
+    act="[warning? Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.]",
+    then="[warning? The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, "
+    "requests wait until the application is loaded.]",
 )
 
 
@@ -364,8 +357,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
 def _reloads(figures: Figures) -> Iterator[Finding]:
     times = figures.window.reloads
     if times and not lost_in_a_reload(figures):
-        is_loop = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
-        yield (RELOADED_AGAIN if is_loop else RELOADED).found(reloads=times, seconds=figures.window.seconds)
+        worse = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
+        yield RELOADED.found(reloads=times, seconds=figures.window.seconds, worse=worse)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
