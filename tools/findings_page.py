@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from types import ModuleType
 
@@ -19,9 +19,12 @@ def list_rows() -> list[Kind]:
     return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
 
 
-def show(template: str) -> str:
-    """A template as people read it: `…` stands for a value, and an optional part is in brackets."""
-    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[\w+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template))
+def show(template: str, severity: Severity) -> str:
+    """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
+    severity: then it is there for this one."""
+    for fact, is_said in say_severity(severity).items():
+        template = re.sub(rf"\[{fact}\? ([^]]*)\]", r"\1" * is_said, template)
+    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[\w+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template)).strip()
 
 
 def _show_fact(match: re.Match[str]) -> str:
@@ -35,30 +38,16 @@ def _show_fact(match: re.Match[str]) -> str:
 def lines() -> Iterator[str]:
     """The page below its introduction."""
     for code, group in groupby(list_rows(), key=lambda row: row.code):
-        rows = list(group)
+        found = [(row, severity) for row in group for severity in row.severities]
+        titles: dict[str, dict[str, None]] = {}
+        for row, severity in found:
+            titles.setdefault(show(row.title, severity), {})[severity.upper()] = None
+        meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
+        acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
         yield from (f"### {code}", "")
-        found = [(row, severity) for severity in SEVERITIES for row in rows if severity in row.severities]
-        titles = [_choose(row.title, severity) for row, severity in found]
-        for title in _apart(titles):
-            severities = [each.upper() for (_, each), said in zip(found, titles, strict=True) if said == title]
-            yield f"- **{', '.join(dict.fromkeys(severities))}** {show(title)}"
-        meanings = _apart([_choose(row.meaning, severity) for row, severity in found])
-        yield from ("", f"A {rows[0].role}. {' '.join(map(show, meanings))}".rstrip(), "")
-        acts = [
-            _choose(f"{row.act} {row.then}", severity).strip() for row, severity in found if _choose(row.act, severity)
-        ]
-        yield from (f"- Do: {show(act)}" for act in _apart(acts))
+        yield from (f"- **{', '.join(severities)}** {title}" for title, severities in titles.items())
+        yield from ("", f"A {found[0][0].role}. {' '.join(filter(None, meanings))}".rstrip(), "")
+        yield from (f"- Do: {act}" for act in acts)
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"
         yield ""
-
-
-def _choose(template: str, severity: Severity) -> str:
-    """A template with the parts that a finding of this severity has, and without those of the others."""
-    for fact, is_said in say_severity(severity).items():
-        template = re.sub(rf"\[{fact}\? ([^]]*)\]", r"\1" if is_said else "", template)
-    return template
-
-
-def _apart(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(text for text in texts if text))

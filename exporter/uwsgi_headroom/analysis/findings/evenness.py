@@ -64,6 +64,7 @@ HURTS = Kind(
     then="[maybe? If `map-socket` is set, spread the load over the sockets instead. ][change? Make one change at a "
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
+    replaces=("interpreter_bound",),
 )
 
 UNDECIDED = Kind(

@@ -38,7 +38,8 @@ class Kind:
 
     title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
     matters; act: the first thing to do, in 100 characters; then: what else to do; clause: the title of a cause, to
-    follow a harm and a colon. page_after: seconds for which it is critical before it is a page.
+    follow a harm and a colon. page_after: seconds for which it is critical before it is a page. replaces: the codes of
+    findings that are symptoms of this one, where it has a clause, unless they are more severe.
     """
 
     code: str
@@ -51,6 +52,7 @@ class Kind:
     then: str = ""
     clause: str = ""
     page_after: float = 300.0
+    replaces: tuple[str, ...] = ()
     severities: tuple[Severity, ...] = field(init=False)
     """Those that it can have, the worst first."""
     facts: frozenset[str] = field(init=False)

@@ -83,6 +83,7 @@ LOCK_OF_ALL = replace(
     clause="[warning? the threads of all processes wait for one lock of the application][on_file? , on a file]"
     "[of_mule? , which a mule holds]",
 )
+LOCK_HELD_OUTSIDE = replace(LOCK_OF_ALL, replaces=("request_stuck",))  # to restart its worker would not help
 OWN_LOCKS = replace(
     LOCK,
     title="Threads seem to wait for locks, but each for a different one.",
@@ -267,7 +268,7 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
     is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
     is_cause = _is_cause(figures)
-    return LOCK_OF_ALL.found(
+    return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
         facts | _describe_lock(figures),
         worse=is_cause,
         file=is_file,

@@ -52,6 +52,7 @@ LOOP_HELD = Kind(
     clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
     "{doing}]",
     page_after=60,
+    replaces=("request_stuck",),
 )
 
 

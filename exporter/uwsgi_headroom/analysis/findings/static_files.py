@@ -35,6 +35,7 @@ STATIC_FILES = Kind(
     then="[takes_much? Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow "
     "client does not hold a thread of a worker.]",
     clause="[warning? static files hold the threads]",
+    replaces=("slow_clients",),
 )
 
 
