@@ -59,7 +59,7 @@ NO_ANSWER = replace(
     severity="warning",
     title="Requests wait for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
-    "request].[locked?  {locked} wait for a lock that one of these threads holds.]",
+    "request].[locked?  {locked:mean} wait for a lock that one of these threads holds.]",
     meaning="A request that waits for a backend holds a thread, but uses no CPU.",
     act="Find out why {silent} does not answer.",
     then="It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout of a "
@@ -131,7 +131,7 @@ def _hangs(
 ) -> Finding:
     """Backends that do not answer, or slow name servers."""
     facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
-    facts["locked"] = is_locked and Private(f"{waits.threads['lock']:.1f}")
+    facts["locked"] = is_locked and Private(waits.threads["lock"])
     silent = [each for each in hanging if each.is_silent]
     return NO_ANSWER.found(facts, silent=_say(join_labels, silent)) if silent else NAMES_SLOW.found(facts)
 

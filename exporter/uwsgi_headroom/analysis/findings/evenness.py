@@ -51,7 +51,7 @@ HURTS = Kind(
     role="cause",
     severity="critical or warning",
     title="Worker {hot} takes too much of the load: its interpreter is the limit.",
-    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load} of a CPU. Its "
+    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load:cpu} of a CPU. Its "
     "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
@@ -74,7 +74,7 @@ UNDECIDED = Kind(
     title="Worker {hottest} takes more requests than the others.",
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
-    "interpreter uses {load} of a CPU.]{route}",
+    "interpreter uses {load:cpu} of a CPU.]{route}",
     meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
     "loads of the workers are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
@@ -115,7 +115,7 @@ HARMLESS = replace(
     title="Requests are spread unevenly, but this has no impact.",
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
-    "uses {load} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
+    "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
     meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
     "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][shared? The kernel does "
     "not choose evenly among the free threads. This is harmless here: another free thread serves a request just as "
@@ -144,7 +144,7 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     """What uneven shares come from, or why they do not matter."""
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = loaded.interpreter_load if loaded else None
-    shown, facts = load is not None and f"{load:.2f}", _share(figures, hottest)
+    facts = _share(figures, hottest)
     if mapped and judge_waiting(figures.longest_wait[0]) != "none":
         return OWN_SOCKET_WAITS.found(facts, waiting=waiting_clause(figures.longest_wait[0]))
     if slow := _slow_worker(figures):
@@ -155,8 +155,8 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
         return ONE_FAST.found(facts, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(facts, load=shown, saved=saved, mapped=mapped, shared=not mapped)
-    return UNDECIDED.found(facts, load=shown, route=Private(describe_route(figures.routes, figures.server)))
+        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped, shared=not mapped)
+    return UNDECIDED.found(facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
 
 
 def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
@@ -191,7 +191,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         worse=load >= LOADED[1] and is_noticed and not _lacks_cpu(figures),
         hot=hot.worker_id,
         share=hot.share or 0.0,
-        load=f"{load:.2f}",
+        load=load,
         slow=slow,
         calm=calm,
         mean=Private(duration(mean)),

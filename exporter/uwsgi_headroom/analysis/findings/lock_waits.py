@@ -65,10 +65,10 @@ LOCK_OF_ALL = replace(
     LOCK,
     title="Threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
     "holds].",
-    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
-    "This lock is not Python's interpreter lock (GIL).[held?  Threads hold it for {held} of the time. At most {most} "
-    "requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for it, the mule "
-    "holds `{lock}`.]",
+    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}."
+    "[unnamed?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
+    "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
+    "it, the mule holds `{lock}`.]",
     meaning="While one process holds the lock, no request can run the code that the lock protects. More threads or "
     "processes would also wait for it.",
     act="[lock? Run `py-spy dump --pid {outside}` to see what the mule does while it holds the lock.]"
@@ -158,9 +158,9 @@ HELD_ASLEEP = Kind(
     role="cause",
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
-    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load} of a CPU; busy "
-    "threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background threads, "
-    "which serve no requests, use {rest} of the {used} CPUs that the workers use.]",
+    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
+    "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
+    "threads, which serve no requests, use {rest:cpu} of the {used:cpu} CPUs that the workers use.]",
     meaning="The thread that holds the lock waits for something without releasing the lock. The usual cause is an "
     "extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
@@ -193,7 +193,8 @@ COMPUTES_OUTSIDE = Kind(
     role="note",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load} of a CPU; of {busy:mean} requests in service, {waiters} wait for the lock.",
+    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for the "
+    "lock.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
@@ -274,6 +275,7 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
         file=is_file,
         on_file=is_cause and is_file,
         of_mule=is_cause and mule is not None,
+        unnamed=mule is None,
         lock=mule and f"uwsgi.lock({mule.lock or ''})",
         part=mule and percent(mule.part),
         worker=workers.get(holder or 0),
@@ -341,7 +343,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     facts = count_own_threads(figures) | {
         "worker": worst.worker_id,
         "waiters": worst.lock_waiters or 0.0,
-        "load": f"{worst.interpreter_load:.2f}",
+        "load": worst.interpreter_load,
         "share": share,
         "of_request": of_request(waits, waits.each("interpreter_lock")),
     }
@@ -380,7 +382,7 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)
         yield COMPUTES_OUTSIDE.found(
             worker=worst.worker_id,
-            load=f"{worst.interpreter_load:.2f}",
+            load=worst.interpreter_load,
             busy=worst.concurrency or 0.0,
-            waiters=f"{worst.lock_waiters:.2f}",
+            waiters=worst.lock_waiters,
         )

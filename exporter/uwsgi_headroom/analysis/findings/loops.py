@@ -35,7 +35,7 @@ LOOP_HELD = Kind(
     severity="critical, warning or info",
     title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
-    "one of them for {longest}][load? ; this thread used {load} of a CPU]. In this worker, {serving:request} "
+    "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
     "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
     "{others:worker}.]",
     meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
@@ -140,7 +140,7 @@ def _describe(figures: Figures, worst: _Held) -> Facts:
         "part": worst.part,
         "seconds": figures.window.observed_seconds,
         "longest": worst.seconds >= 1 and duration(worst.seconds),
-        "load": load is not None and f"{load:.2f}",
+        "load": load,
         "serving": len(worst.worker.ages),
         "completed": window.requests,
     }

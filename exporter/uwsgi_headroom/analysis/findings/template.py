@@ -18,20 +18,29 @@ Fact = str | int | float | Sequence[int] | Sequence[str] | None
 
 
 class Private(NamedTuple):
-    """A text that people who may only scrape must not read, such as a path, and what they read instead."""
+    """A fact that people who may only scrape must not read, such as a path, and what they read instead."""
 
-    text: str
+    fact: Fact
     instead: str = ""
 
 
 Facts = dict[str, Fact | Private]
 
+
+def _cpus(count: float) -> str:
+    """Format a number of CPUs. It may be measured, so it is rounded: 1.98 becomes 2."""
+    number = f"{count:.1f}".removesuffix(".0")
+    return f"{number} CPU{'s' * (number != '1')}"
+
+
 FORMATS: Mapping[str, Callable[..., str]] = {
     "amount": formats.amount,
     "bytes": formats.byte_size,
     "chosen": formats.chosen,
+    "cpus": _cpus,
     "duration": formats.duration,
     "factor": formats.factor,
+    "cpu": "{:.2f}".format,  # CPU seconds per second
     "list": formats.listed,
     "mean": formats.mean_count,
     "percent": formats.percent,
@@ -68,7 +77,7 @@ def fill(template: str, facts: Mapping[str, Fact | Private], *, public: bool = F
 
 def _show(fact: Fact | Private, *, public: bool) -> Fact:
     if isinstance(fact, Private):
-        return fact.instead if public else fact.text
+        return fact.instead if public else fact.fact
     return fact
 
 
