@@ -9,7 +9,7 @@ from types import ModuleType
 
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
-from uwsgi_headroom.analysis.findings.kind import Kind, say_severity
+from uwsgi_headroom.analysis.findings.kind import Kind
 
 
 def list_rows() -> list[Kind]:
@@ -22,9 +22,16 @@ def list_rows() -> list[Kind]:
 def show(template: str, severity: Severity) -> str:
     """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
     severity: then it is there for this one."""
-    for fact, is_said in say_severity(severity).items():
-        template = re.sub(rf"\[{fact}\? ([^]]*)\]", r"\1" * is_said, template)
-    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[\w+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template)).strip()
+    excluded = {f"not {severity}", *SEVERITIES} - {severity}
+
+    def part(match: re.Match[str]) -> str:
+        conditions = match[1].split(", ")
+        if not excluded.isdisjoint(conditions):
+            return ""
+        depends = any(each.removeprefix("not ") not in SEVERITIES for each in conditions)
+        return re.sub(r"^( *)(.*?)( *)$", r"\1[\2]\3", match[2]) if depends else match[2]
+
+    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[([\w, ]+)\? ([^]]*)\]", part, template)).strip()
 
 
 def _show_fact(match: re.Match[str]) -> str:

@@ -50,8 +50,8 @@ BACKEND = Kind(
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
     "result of a job: look at the job workers. ]If the problem began with a deploy, roll the deploy back. Then make "
-    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][room? help only if {what} can "
-    "take more requests at once]. More CPU does not help.",
+    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][not turns? help only if "
+    "{what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
 )
 NO_ANSWER = replace(
@@ -96,7 +96,7 @@ SATURATED = Kind(
     act="{look}.",
     then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
-    "{most}].[unnamed?  To see which backend the threads wait for, give your backends names (`--backends`).]",
+    "{most}].[not named?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
 )
 
@@ -122,7 +122,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     elif are_most:
         main = list_main(waits.destinations)
         turns = bool(main) and all(map(is_one_at_a_time, main))
-        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns, "room": not turns}
+        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns}
         yield BACKEND.found(facts, look=_say(see_backends, main))
 
 
@@ -143,7 +143,6 @@ def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, 
         _list(figures, waits),
         worse=is_used,
         named=Private(named, saturation.name),
-        unnamed=not named,
         low=saturation.low,
         few=saturation.few,
         few_seconds=saturation.few_seconds,

@@ -130,18 +130,18 @@ ENDING = Kind(
     role="cause",
     severity="critical, warning or info",
     title="{ids:Worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
-    "completed][handlers? exit handlers end].",
+    "completed][not requests? exit handlers end].",
     evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
     "[requests? ; {requests:request} {requests:is|are} in service there, the oldest for {oldest:duration}].",
     meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has ended, or "
     "kills it after {mercy} s (`worker-reload-mercy`).",
     act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
-    "[handlers? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
+    "[not requests? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
     then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "
-    "reach it.][other? Set `worker-reload-mercy` to the longest time that a request may take.]"
-    "[handlers?  Shorten the exit handler, or give it a timeout.]",
+    "reach it.][requests, not reached? Set `worker-reload-mercy` to the longest time that a request may take.]"
+    "[not requests?  Shorten the exit handler, or give it a timeout.]",
     clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
-    "completed][handlers? exit handlers end]",
+    "completed][not requests? exit handlers end]",
     page_after=0,
 )
 
@@ -199,9 +199,9 @@ MISSING = Kind(
     "[missing? {missing:worker} {missing:has ended or is|have ended or are} still starting.]",
     meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
     "normal for workers to be missing for a moment.",
-    act="[urgent? If this began with a deploy, roll the deploy back.]",
+    act="[not info? If this began with a deploy, roll the deploy back.]",
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
-    clause="[urgent? {ids:worker} {ids:is|are} down]",
+    clause="[not info? {ids:worker} {ids:is|are} down]",
     page_after=60,
 )
 
@@ -287,10 +287,8 @@ def _ending(figures: Figures) -> Iterator[Finding]:
         ids=ids,
         workers=len(workers),
         requests=requests or None,
-        handlers=not requests,
         oldest=oldest,
         reached=reached,
-        other=bool(requests) and not reached,
         mercy=options.worker_reload_mercy or DEFAULT_MERCY,
         end=Private(end(figures.server, ending), "`kill`"),
         calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),

@@ -79,7 +79,7 @@ MOST_LEFT = replace(
     severity="critical",
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
-    "[other? Shorten the wait in the listen queue.]",
+    "[not size? Shorten the wait in the listen queue.]",
     then="[size? More clients are turned away, but the others get their response before they give up. ]Let clients "
     "pause before they try again. Then add capacity.",
     page_after=60,
@@ -111,13 +111,13 @@ FAIL = Kind(
     title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 500 "
     "to 599).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
-    "{raised:exception}.[alone?  " + UNPROVEN + "]",
+    "{raised:exception}.[not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
     "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
     act="[critical? If this began with a deploy, roll the deploy back.]"
     "[warning? Check the application's own log for these errors.]",
     then="[critical? Otherwise, check the application's own log for these errors. ]"
-    "[grep? `{grep}` shows the URLs of the requests. ][urgent? If the lines of uWSGI's log say `app: -1`, look for a "
+    "[grep? `{grep}` shows the URLs of the requests. ][not info? If the lines of uWSGI's log say `app: -1`, look for a "
     "rule of uWSGI's routing (`route`) that ends requests.]",
 )
 
@@ -159,7 +159,7 @@ def _left(figures: Figures) -> Iterator[Finding]:
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
-        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, other=not size, settings=settings)
+        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, settings=settings)
         return
     are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
     if are_many and 2 * unread > left:
@@ -227,6 +227,6 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
     number = message.count - said
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
-    facts = _count(number, max(number, requests)) | {"raised": raised, "alone": not is_proven}
+    facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
     yield FAIL.found(facts, grep=grep, worse=is_warning + (are_most and is_proven))

@@ -58,10 +58,10 @@ HURTS = Kind(
     meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
     "interpreter lock (GIL). If all workers had equal shares, the mean response time would be {saved:duration} "
     "({cost:percent}) shorter.",
-    act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`.]"
-    "[one? Let every worker take requests from the same sockets.][split? Use more processes and fewer threads, such as "
-    "{split} instead of {now}][fits?  ({fits})][split? .]",
-    then="[maybe? If `map-socket` is set, spread the load over the sockets instead. ][change? Make one change at a "
+    act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
+    "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
+    "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
+    then="[maybe? If `map-socket` is set, spread the load over the sockets instead. ][not mapped? Make one change at a "
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
     replaces=("interpreter_bound",),
@@ -117,9 +117,9 @@ HARMLESS = replace(
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
     "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
     meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
-    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][shared? The kernel does "
-    "not choose evenly among the free threads. This is harmless here: another free thread serves a request just as "
-    "well.]",
+    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][not mapped? The kernel "
+    "does not choose evenly among the free threads. This is harmless here: another free thread serves a request just "
+    "as well.]",
     act="",
 )
 
@@ -155,7 +155,7 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
         return ONE_FAST.found(facts, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped, shared=not mapped)
+        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped)
     return UNDECIDED.found(facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
 
 
@@ -224,18 +224,16 @@ def even_out(figures: Figures) -> str:
 
 
 def _split(figures: Figures) -> Facts:
-    """What spreads the load: of the first three facts, one is known."""
+    """What spreads the load."""
     active, mapped = len(figures.balance.active), figures.server.setup.mapped
     threads = round((figures.available or 0) / active) if active else 0
     splits = not mapped and threads >= 2
     return {
         "mapped": mapped,
-        "one": not mapped and threads < 2,
         "split": splits and f"{2 * active}x{threads // 2}",
         "now": f"{active}x{threads}",
         "fits": splits and Private(fits(figures.server.memory, active)),
         "maybe": mapped is None,
-        "change": not mapped,
     }
 
 

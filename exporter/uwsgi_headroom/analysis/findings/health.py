@@ -42,16 +42,17 @@ STUCK = Kind(
     title="Requests have been in service for longer than {limit:chosen}.",
     evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
     "{oldest:duration}.{route}",
-    meaning="[threads? Each stuck request holds a thread that other requests need. uWSGI includes a request in its "
-    "response times only after the request has ended.][cores? Each stuck request holds an async core, and hardly any "
-    "async cores are free.][blocked? Async cores are free, but no request is completed: a call that does not yield may "
-    "block a worker and all of its requests. For example, a database driver may not be patched for coroutines.]",
+    meaning="[not coroutines? Each stuck request holds a thread that other requests need. uWSGI includes a request in "
+    "its response times only after the request has ended.][coroutines, full? Each stuck request holds an async core, "
+    "and hardly any async cores are free.][coroutines, not full? Async cores are free, but no request is completed: a "
+    "call that does not yield may block a worker and all of its requests. For example, a database driver may not be "
+    "patched for coroutines.]",
     act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
-    "these requests: with `threads`, each further request of the worker resets its only timer.][cores?  If these "
-    "requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take this "
-    "long, raise the option `--stuck` of uwsgi-headroom.]",
+    "these requests: with `threads`, each further request of the worker resets its only timer.][coroutines, full?  If "
+    "these requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take "
+    "this long, raise the option `--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
 )
 
@@ -63,7 +64,7 @@ MEMORY_GROWS = Kind(
     evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
     meaning="Soon after a start, the reason may be that the application fills its caches. If the memory keeps growing, "
     "the application has a leak.",
-    act="[unlimited? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
+    act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
     then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out what the "
     "application keeps in memory.]",
@@ -111,9 +112,8 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         ids=ids,
         oldest=oldest,
         route=Private(describe_stuck_route(figures.routes, figures.server, seconds)),
-        threads=slots != ASYNC,
-        cores=slots == ASYNC and fill_cores(figures),
-        blocked=slots == ASYNC and not fill_cores(figures),
+        coroutines=slots == ASYNC,
+        full=fill_cores(figures),
         calls=Private(show_calls(figures.server, worst), ANY_CALLS),
         many=are_many,
         pids=print_pids(figures, ids),
@@ -147,7 +147,6 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         size=most.resident_bytes or 0,
         growth=most.resident_growth or 0,
         seconds=figures.window.seconds,
-        unlimited=not limit,
         limit=limit or None,
         option="reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss",
     )

@@ -21,16 +21,6 @@ that will hurt; note: good to know."""
 Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
 """The severities that a row can have."""
 
-SAID_OF_SEVERITY = {*SEVERITIES, "urgent", "mild"}
-"""Facts that each row has, for parts of its sentences that depend on the severity that was found. urgent: no info;
-mild: not critical."""
-
-
-def say_severity(severity: Severity) -> dict[str, bool]:
-    """The facts of `SAID_OF_SEVERITY`."""
-    facts = {each: each == severity for each in SEVERITIES}
-    return facts | {"urgent": severity != "info", "mild": severity != "critical"}
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -56,11 +46,12 @@ class Kind:
     severities: tuple[Severity, ...] = field(init=False)
     """Those that it can have, the worst first."""
     facts: frozenset[str] = field(init=False)
-    """The names of the facts that the row needs. Every row also has those of `SAID_OF_SEVERITY`."""
+    """The names of the facts that the row needs. It also has each severity as a fact, for parts that depend
+    on the severity that was found."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "severities", tuple(each for each in SEVERITIES if each in self.severity))
-        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - SAID_OF_SEVERITY)
+        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES})
 
     def found(
         self,
@@ -81,7 +72,7 @@ class Kind:
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
-        facts |= say_severity(severity)
+        facts |= {each: each == severity for each in SEVERITIES}
         wait = str(facts.get("wait") or "")
         match facts.get("ids"):
             case [int(only)]:

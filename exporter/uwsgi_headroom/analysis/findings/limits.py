@@ -74,8 +74,8 @@ IN_USE = Kind(
     act="{advice}",
     then="[routes_off? You can also make the slowest requests faster: the exporter's flag `--routes` shows their "
     "paths.]",
-    clause="[away? {away}][all? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
-    "[most? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    clause="[away? {away}][critical, not away? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[warning, not away? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
 SOCKET_IN_USE = replace(
     IN_USE,
@@ -84,8 +84,8 @@ SOCKET_IN_USE = replace(
     meaning=UNREACHABLE,
     act=SPREAD,
     then="",
-    clause="[all? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
-    "[most? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    clause="[critical, explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[warning, explains? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
 
 FEW_SLOW = Kind(
@@ -110,10 +110,10 @@ CHEAPER = Kind(
     "workers was free, but no worker was spawned[wait? ; {wait}].",
     meaning="[busyness? Every {overload} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to "
     "spawn a worker, depending on how busy the workers were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode "
-    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][default? By default, cheaper "
-    "mode checks every second whether a worker is idle. If {overload} checks in a row (`cheaper-overload`) find no "
-    "idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for shorter bursts, or when memory is "
-    "at its limit (`cheaper-rss-limit-soft`).",
+    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][not busyness, not backlog? "
+    "By default, cheaper mode checks every second whether a worker is idle. If {overload} checks in a row "
+    "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for "
+    "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
     clause="cheaper mode does not start more workers",
 )
@@ -187,8 +187,6 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         wait=waiting_clause(figures.flow),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
-        all=waits and not away,
-        most=not waits and not away,
         worse=waits,
         **advise(figures),
     )
@@ -253,15 +251,13 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     fullest = max(figures.demand.by_socket, key=lambda each: (is_full(each), each.used), default=None)
     if fullest is None or fullest.used < THREADS_BUSY:
         return
-    explains = figures.longest_wait[1] in ("", fullest.socket)
     yield SOCKET_IN_USE.found(
         _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
         socket=fullest.socket,
         busy=fullest.busy,
         used=fullest.used,
         wait=waiting_clause(fullest.flow or figures.flow),
-        all=explains and is_full(fullest),
-        most=explains and not is_full(fullest),
+        explains=figures.longest_wait[1] in ("", fullest.socket),
         worse=is_full(fullest),
     )
 
@@ -284,5 +280,5 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     elif backlog and queues and not any(map(is_tcp, queues)):
         yield CHEAPER_BLIND.found(facts, backlog=backlog, overload=most)
     else:
-        by, is_busyness = {"overload": most, "lower": most > 1, "backlog": backlog}, algorithm == "busyness"
-        yield CHEAPER.found(facts | by, busyness=is_busyness, default=not is_busyness and not backlog)
+        by: Facts = {"overload": most, "lower": most > 1, "backlog": backlog, "busyness": algorithm == "busyness"}
+        yield CHEAPER.found(facts | by)

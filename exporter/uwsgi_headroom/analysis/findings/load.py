@@ -73,7 +73,7 @@ ALL_SATURATED = Kind(
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
-    clause="[own? threads that serve no request use most of the workers' CPU time][all? the interpreter of every "
+    clause="[own? threads that serve no request use most of the workers' CPU time][not own? the interpreter of every "
     "worker is saturated]",
 )
 SOME_SATURATED = replace(
@@ -144,7 +144,7 @@ WORKERS_USE_ALL = replace(
     then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
     "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
-    clause="[own? threads that serve no request use most of the workers' CPU time][requests? the workers use all the "
+    clause="[own? threads that serve no request use most of the workers' CPU time][not own? the workers use all the "
     "CPU that they can get]",
 )
 OTHERS_USE_ALL = replace(
@@ -210,8 +210,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         yield ONE_SATURATED.found(facts, one=one, worker_id=one) if one else SOME_SATURATED.found(facts)
         return
     worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
-    facts |= {"own": bool(own["rest"]), "all": not own["rest"]}
-    yield ALL_SATURATED.found(facts, worse=worse, worker_id=one, **advise(figures))
+    yield ALL_SATURATED.found(facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
 
 
 def count_own_threads(figures: Figures) -> Facts:
@@ -364,7 +363,6 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
         "quota": by == "quota" and (quota.cpus if quota else cpus.count),
         "most": by == "quota" and quota and _most(figures, quota),
         "host": by == "host",
-        "requests": not own,
     }
 
 

@@ -66,7 +66,7 @@ LOCK_OF_ALL = replace(
     title="Threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
     "holds].",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}."
-    "[unnamed?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
+    "[not lock?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
     "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
     "it, the mule holds `{lock}`.]",
     meaning="While one process holds the lock, no request can run the code that the lock protects. More threads or "
@@ -80,8 +80,8 @@ LOCK_OF_ALL = replace(
     "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
     "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
     "takes it only to store the result.",
-    clause="[warning? the threads of all processes wait for one lock of the application][on_file? , on a file]"
-    "[of_mule? , which a mule holds]",
+    clause="[warning? the threads of all processes wait for one lock of the application][warning, file? , on a file]"
+    "[warning, lock? , which a mule holds]",
 )
 LOCK_HELD_OUTSIDE = replace(LOCK_OF_ALL, replaces=("request_stuck",))  # to restart its worker would not help
 OWN_LOCKS = replace(
@@ -268,14 +268,10 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
     others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
     is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
-    is_cause = _is_cause(figures)
     return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
         facts | _describe_lock(figures),
-        worse=is_cause,
+        worse=_is_cause(figures),
         file=is_file,
-        on_file=is_cause and is_file,
-        of_mule=is_cause and mule is not None,
-        unnamed=mule is None,
         lock=mule and f"uwsgi.lock({mule.lock or ''})",
         part=mule and percent(mule.part),
         worker=workers.get(holder or 0),

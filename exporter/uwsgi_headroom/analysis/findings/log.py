@@ -42,7 +42,7 @@ REJECTED = Kind(
     severity="critical, warning or info",
     title="uWSGI's log says that {says}.",
     evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests). [agrees? uWSGI's counters agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    "requests). [agrees? uWSGI's counters agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
     page_after=60,
@@ -54,7 +54,7 @@ LOG_FAILURE = Kind(
     severity="warning",
     title="uWSGI's log says that {says}.",
     evidence="The log has {number:line} about this from the last {seconds:duration}. [agrees? uWSGI's counters, or the "
-    "state of its processes, agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    "state of its processes, agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
 )
@@ -119,7 +119,6 @@ def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> dict[
     return {
         "says": _say(code, message),
         "agrees": is_proven,
-        "alone": not is_proven,
         "number": message.count,
         "seconds": figures.window.seconds,
         "others": Private("; ".join(others)),

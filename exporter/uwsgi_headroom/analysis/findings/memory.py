@@ -55,9 +55,10 @@ ONE_MORE_WORKER = Kind(
     severity="info",
     title="There is memory for only one more worker.",
     evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
-    "[cgroup? within the limit of its cgroup][host? on this host].",
+    "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
     meaning="If load grows, you can add only one worker.",
-    act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][host? add memory to the host].",
+    act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][not cgroup? add memory to the "
+    "host].",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]"
     "Without `lazy-apps`, workers need less memory: they share the memory of everything that the application loads at "
     "its start.",
@@ -121,7 +122,6 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         "each": memory.per_worker,
         "available": memory.available,
         "cgroup": memory.limited_by == "cgroup",
-        "host": memory.limited_by != "cgroup",
     }
     yield ONE_MORE_WORKER.found(facts) if room else NO_MORE_WORKER.found(facts, worse=scarce)
 

@@ -33,9 +33,10 @@ MANY_DROPPED = (3, 0.01)
 
 LONGER_QUEUE = (
     "[too_long? Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
-    "would only make clients wait longer.][listen? If the queue fills only in bursts, raise `listen` from "
-    "{listen:plain} (at most to net.core.somaxconn, which is {somaxconn:plain}).][lower? If the queue fills only in "
-    "bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now {lower:plain}.]"
+    "would only make clients wait longer.][not too_long, listen? If the queue fills only in bursts, raise `listen` "
+    "from {listen:plain} (at most to net.core.somaxconn, which is {somaxconn:plain}).][not too_long, lower? If the "
+    "queue fills only in bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now "
+    "{lower:plain}.]"
 )
 """What a longer queue would help against. The kernel caps `listen` at net.core.somaxconn."""
 
@@ -48,7 +49,7 @@ QUEUE_FULL = Kind(
     "connections on average ({now} now)[dropped? ; the kernel dropped {dropped:connection}][others? , and {others} "
     "more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
-    "more: it gets its response late, or not at all.][unix? A web server in front gets `Resource temporarily "
+    "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
     "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
     act="{advice}",
     then="{longer}",
@@ -151,7 +152,7 @@ def _count_drops(window: Window, name: str) -> Facts:
     """How often the kernel dropped a connection to this server, and how often it may have been another's: history of an
     earlier version has only the sum."""
     overflows, tcp = window.overflows, is_tcp(name)
-    known: Facts = {"dropped": None, "others": None, "tcp": tcp, "unix": not tcp}
+    known: Facts = {"dropped": None, "others": None, "tcp": tcp}
     if not tcp or overflows is None:
         return known
     refused = overflows if window.refused is None else window.refused
@@ -168,11 +169,12 @@ def advise_longer_queue(figures: Figures) -> str:
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit."""
-    most, limit, too_long = figures.server.setup.somaxconn, backlog.limit or 0, wait_too_long(figures)
+    most, limit = figures.server.setup.somaxconn, backlog.limit or 0
     is_lower = most is not None and limit < most
     lower = limit if most is None else min(limit, most)
-    facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
-    return fill(LONGER_QUEUE, {"too_long": too_long, **(dict.fromkeys(facts) if too_long else facts)})
+    facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
+    facts["too_long"] = wait_too_long(figures)
+    return fill(LONGER_QUEUE, facts)
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:

@@ -96,7 +96,7 @@ LEAK_ENDS_WORKERS = Kind(
     meaning="Each worker soon reaches `{option}` ({limit} MB). The new worker has to load the application before it "
     "serves requests.[evil?  `evil-reload-on-rss` kills a worker in the middle of its requests.]",
     act="[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]"
-    "[graceful? Raise `reload-on-rss` as far as the memory allows.]",
+    "[not evil? Raise `reload-on-rss` as far as the memory allows.]",
     then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
@@ -123,11 +123,11 @@ RECYCLED_TOGETHER = Kind(
     "{served:request} each[nobody? ; for {nobody:duration}, no worker was up][wait? ; {wait}].",
     meaning="Workers that start together and share the requests evenly also restart together, again and again. At each "
     "restart, requests wait until the first worker has loaded the application.",
-    act="[update? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` to "
-    "{enough:plain}.][both?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
-    then="The workers then end rarely, or one at a time.[update?  Until you update uWSGI, raise `max-requests`.]"
-    "[held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker before this age "
-    "(`min-worker-lifetime`), so it then replaces all of them together.]",
+    act="[not enough, not delta? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` "
+    "to {enough:plain}.][enough, delta?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
+    then="The workers then end rarely, or one at a time.[not enough, not delta?  Until you update uWSGI, raise "
+    "`max-requests`.][held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker "
+    "before this age (`min-worker-lifetime`), so it then replaces all of them together.]",
     clause="all workers reach `max-requests` together",
 )
 RECYCLED_SLOWLY = replace(
@@ -137,8 +137,8 @@ RECYCLED_SLOWLY = replace(
     "`max-requests` takes no more requests, and uWSGI replaces it only when its last requests and its exit handlers "
     "(`atexit`) are done. Meanwhile, the other workers get its requests.",
     then="Then find out what a worker waits for that has reached `max-requests`: requests that take long, functions of "
-    "`atexit`, or threads that are not daemon threads.[update?  Until you update uWSGI, raise `max-requests`.]"
-    "[held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
+    "`atexit`, or threads that are not daemon threads.[not enough, not delta?  Until you update uWSGI, raise "
+    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
     clause="workers that reach `max-requests` take a long time to end",
 )
 
@@ -210,9 +210,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
         wait=waiting_clause(figures.flow),
-        update=not settings,
         enough=settings.get("max-requests"),
-        both=len(settings) > 1,
         delta=settings.get("max-requests-delta"),
         held=(_is_held_back(figures, most) or None) and min_lifetime(figures),
         settings=tuple(settings.items()),
@@ -300,7 +298,6 @@ def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Fin
         worse=is_critical,
         limit=leak.limit,
         evil=leak.option == EVIL,
-        graceful=leak.option != EVIL,
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
     )

@@ -66,8 +66,8 @@ CONNECTION_SHARED = Kind(
     "for a response on it{of_request}.",
     meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
     "response that arrives first: users get wrong data, or the data of other users, unless each response carries the "
-    "ID of its request.][mild? If two workers use the connection at once, one worker may read the response to the "
-    "other worker's request.]",
+    "ID of its request.][not critical? If two workers use the connection at once, one worker may read the response to "
+    "the other worker's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
     then="Alternatively, open the connection after the fork, in a function with the decorator `@postfork` of the "
     "module `uwsgidecorators`.",
@@ -83,13 +83,13 @@ WAIT_FOR_CLIENTS = Kind(
     evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
-    act="[none? Check that the web server in front, or uWSGI's router, speaks the protocol of the socket.][some? Let "
-    "the web server in front of uWSGI buffer requests and responses, as nginx does by default.]",
-    then="[none? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker waits "
-    "for the rest of each request until a timeout. Also let the web server in front buffer requests. ]If you add "
+    act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
+    "socket.][served? Let the web server in front of uWSGI buffer requests and responses, as nginx does by default.]",
+    then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
+    "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]If you add "
     "threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing can buffer "
     "them: serve them from a uWSGI of their own with `gevent`.",
-    clause="[held? slow clients hold the threads][stuck? the threads wait for their clients]",
+    clause="[held, served? slow clients hold the threads][held, not served? the threads wait for their clients]",
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -188,8 +188,7 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     known, warning = SLOW_CLIENTS
     if threads < LEAST_THREADS or threads < known * available:
         return
-    is_most, requests = waits.share("client") >= MOSTLY, figures.flow.requests
-    is_many = threads >= warning * available
+    is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
     facts: Facts = {
         "clients": threads,
         "threads": mean_threads(available),
@@ -200,9 +199,7 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if wait_for_websockets(figures.server):
         yield STAY_OPEN.found(facts, held=is_most, worse=is_many)
     else:
-        facts |= {"none": not requests, "some": bool(requests)}
-        held = {"held": is_most and bool(requests), "stuck": is_most and not requests}
-        yield WAIT_FOR_CLIENTS.found(facts | held, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:

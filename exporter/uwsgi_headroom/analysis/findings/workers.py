@@ -69,8 +69,8 @@ OUT_OF_MEMORY = Kind(
     evidence="In the last {seconds:duration}, the kernel killed {kills} {kills:process|processes} for lack of memory, "
     "and {ends:worker} ended, with at least {lost:request} in service.[each?  A worker takes {each:bytes}.]",
     meaning="The kernel kills a process without warning (signal 9) when its cgroup, or the host, has no memory left.",
-    act="[cgroup? Raise the memory limit of the cgroup][host? Add memory to the host, or to its cgroup], or use fewer "
-    "`processes`.",
+    act="[cgroup? Raise the memory limit of the cgroup][not cgroup? Add memory to the host, or to its cgroup], or use "
+    "fewer `processes`.",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]If the "
     "memory of the workers grows, set `reload-on-rss`, and `min-worker-lifetime` to 0: uWSGI then replaces a worker "
     "that has grown too large after it has completed a request, however young it is.",
@@ -82,14 +82,14 @@ RELOAD_LOST_REQUESTS = Kind(
     code="requests_lost",
     role="harm",
     severity="critical or warning",
-    title="A reload lost requests[term? , most likely because of SIGTERM without `die-on-term`].",
+    title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
-    meaning="[term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the requests in "
-    "service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s at most "
-    "(`worker-reload-mercy`).",
-    act="[term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
-    "[long? Raise `worker-reload-mercy` above the duration of the longest request.]",
+    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the "
+    "requests in service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s "
+    "at most (`worker-reload-mercy`).",
+    act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
+    "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
     page_after=60,
 )
@@ -106,10 +106,10 @@ LOST = Kind(
     "[late? Workers that reach `max-requests` take no new requests, and uWSGI gives those in service {mercy} s "
     "(`worker-reload-mercy`) before it kills the worker.][evil? uWSGI kills a worker that exceeds "
     "`evil-reload-on-rss` immediately (SIGKILL), and all of its requests are lost.]",
-    act="[options? Check whether you want {options} to end workers.][fix? {fix}]"
-    "[look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]"
-    "[late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.]"
-    "[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
+    act="[crashed, options? Check whether you want {options} to end workers.][crashed, not options, fix? "
+    "{fix}][crashed, not options, look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in "
+    "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
+    "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
 )
@@ -122,8 +122,8 @@ KEEPS_RESTARTING = Kind(
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
     "loads the application.",
-    act="[useless? If this began with a deploy, roll the deploy back.]"
-    "[useful? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
+    act="[not works? If this began with a deploy, roll the deploy back.]"
+    "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
     "itself. ][fix? {fix} ]"
     + LOG
@@ -230,7 +230,6 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         lost=lost,
         each=getattr(memory, "per_worker", None),
         cgroup=is_cgroup,
-        host=not is_cgroup,
     )
 
 
@@ -251,8 +250,7 @@ def _reloaded_brutally(figures: Figures) -> Finding:
     options, lost = figures.server.setup.options, _lost_count(figures)
     return RELOAD_LOST_REQUESTS.found(
         worse=_are_many(figures, lost),
-        term=not options.die_on_term,
-        long=options.die_on_term,
+        die_on_term=options.die_on_term,
         reloads=figures.window.reloads,
         seconds=figures.window.seconds,
         lost=lost,
@@ -263,15 +261,13 @@ def _reloaded_brutally(figures: Figures) -> Finding:
 
 def _lost_otherwise(figures: Figures) -> Finding:
     server, leak, lost = figures.server, find_leak(figures), _lost_count(figures)
-    unexplained, known = find_unexplained_ends(figures), read_log(figures.server, ENDS)
+    unexplained = find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.option == EVIL
     is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
-    crashed = not (is_evil or is_late)
-    options = crashed and _name_enders(figures)
     return LOST.found(
-        known,
+        read_log(server, ENDS),
         worse=_are_many(figures, max(lost, ends)),
         killed=proven_signal(server),
         ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
@@ -279,12 +275,10 @@ def _lost_otherwise(figures: Figures) -> Finding:
         seconds=figures.window.seconds,
         part=_part_of(figures, lost),
         ends=Private(f"{ends:,}" * (ends > lost)),
-        crashed=crashed,
+        crashed=not (is_evil or is_late),
         late=is_late,
         evil=is_evil,
-        options=options,
-        fix=crashed and not options and known["fix"],
-        look=crashed and not options and known["look"],
+        options=_name_enders(figures),
         mercy=server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     )
 
@@ -318,7 +312,7 @@ def _looping(figures: Figures) -> list[Finding]:
     if leak := find_leak(figures):
         return [tell_leak(figures, leak, is_critical=is_many)]
     killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
-    serves = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
+    works = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
     row = KEEPS_RESTARTING.found(
         known,
         worse=is_many,
@@ -329,8 +323,7 @@ def _looping(figures: Figures) -> list[Finding]:
         respawns=_count_respawns(figures),
         seconds=window.seconds,
         served=sum(requests for _, _, requests in ended),
-        useless=not serves,
-        useful=serves,
+        works=works,
         options=_name_enders(figures),
     )
     return [row]
