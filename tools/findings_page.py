@@ -22,14 +22,13 @@ def list_rows() -> list[Kind]:
 def show(template: str, severity: Severity) -> str:
     """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
     severity: then it is there for this one."""
-    excluded = {f"not {severity}", *SEVERITIES} - {severity}
+    others = {*SEVERITIES} - {severity}
 
     def part(match: re.Match[str]) -> str:
-        conditions = match[1].split(", ")
-        if not excluded.isdisjoint(conditions):
-            return ""
-        depends = any(each.removeprefix("not ") not in SEVERITIES for each in conditions)
-        return re.sub(r"^( *)(.*?)( *)$", r"\1[\2]\3", match[2]) if depends else match[2]
+        left = {*match[1].split(", ")} - {severity, *(f"not {each}" for each in others)}
+        if not left:
+            return match[2]
+        return re.sub(r"^( *)(.*?)( *)$", r"\1[\2]\3", match[2]) * left.isdisjoint({f"not {severity}", *others})
 
     return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[([\w, ]+)\? ([^]]*)\]", part, template)).strip()
 

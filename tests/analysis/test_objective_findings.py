@@ -10,7 +10,7 @@ import pytest
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings.finding import Finding, first_act
+from uwsgi_headroom.analysis.findings.kind import Finding, first_act
 from uwsgi_headroom.analysis.findings.objective import BURNS, find
 from uwsgi_headroom.analysis.objective import judge_objective
 from uwsgi_headroom.config.slo import Slo

@@ -30,8 +30,8 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
+from uwsgi_headroom.analysis.findings.kind import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.objective import WAITED
 from uwsgi_headroom.record import EmperorRecord
 

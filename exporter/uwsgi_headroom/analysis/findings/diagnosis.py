@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
 from uwsgi_headroom.analysis.bottlenecks import Explanation, Settings, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Wording
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import STATES, State
@@ -170,7 +170,8 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
     is_said, block = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
         says_it = each.wait in waits
-        block.append(replace(each, evidence=each.without_wait) if is_said and says_it else each)
+        repeated = f"; {each.wait}" * (is_said and says_it)
+        block.append(replace(each, evidence=each.evidence.replace(repeated, "")))
         is_said |= says_it
     return block[-1], block[:-1]
 

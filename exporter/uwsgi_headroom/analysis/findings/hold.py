@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from time import localtime, strftime
 
 from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding
 
 HOLD_SECONDS = 60.0
 """How long a finding stays after it was last seen: as long as the window that is judged."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.template import Facts
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.words.formats import chosen, fine_percent

@@ -28,7 +28,7 @@ from uwsgi_headroom.analysis.findings import (
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, DEPTHS
-from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
 from uwsgi_headroom.analysis.usable import Usable

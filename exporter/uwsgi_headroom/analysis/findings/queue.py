@@ -8,8 +8,7 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.littles_law import judge_waiting
