@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -147,9 +147,15 @@ def _round_up(number: float, to: int = 1000) -> int:
     return max(1, math.ceil(number / to)) * to
 
 
-def _count_respawns(figures: Figures) -> int:
+def count_respawns(figures: Figures) -> int:
     """The ends of workers that `harakiri` does not explain."""
     return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
+
+
+def mean_life(figures: Figures) -> float:
+    """How many seconds a worker lives on average; infinite if none ended."""
+    respawns = count_respawns(figures)
+    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
@@ -162,32 +168,27 @@ def find_recycling(figures: Figures) -> Iterator[Finding]:
 
 
 def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
-    window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures)
-    respawns, served = _count_respawns(figures), sum(requests for _, _, requests in find_ends(figures))
-    if not most or respawns < OFTEN or not reach_max_requests(figures):
+    window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures) or 0.0
+    if not most or count_respawns(figures) < OFTEN or not reach_max_requests(figures):
         return
-    lives = window.seconds * len(window.workers) / respawns
-    if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
-        return
-    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
-    settings = (("max-requests", enough),)
-    yield _tell_too_low(figures, "max-requests", f"{most} requests", lives, settings)
+    if mean_life(figures) < SHORT_LIFE and (most < SERVED or away >= AWAY):
+        served = sum(requests for _, _, requests in find_ends(figures))
+        enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
+        yield _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
 
 
-def _tell_too_low(
-    figures: Figures, option: str, limit: str, lives: float, settings: tuple[tuple[str, int], ...]
-) -> Finding:
+def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
     return LIMIT_TOO_LOW.found(
         option=option,
         limit=limit,
-        lives=lives,
-        respawns=_count_respawns(figures),
+        lives=mean_life(figures),
+        respawns=count_respawns(figures),
         seconds=figures.window.seconds,
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
-        enough=settings[0][1],
-        apart=dict(settings).get(f"{option}-delta"),
-        settings=settings,
+        enough=settings[option],
+        apart=settings.get(f"{option}-delta"),
+        settings=tuple(settings.items()),
     )
 
 
@@ -281,13 +282,13 @@ def find_leak(figures: Figures) -> Leak | None:
     option = "reload-on-rss" if options.reload_on_rss else EVIL
     limit = options.reload_on_rss or options.evil_reload_on_rss
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
-    respawns = _count_respawns(figures)
+    respawns = count_respawns(figures)
     if not limit or respawns <= 0 or not figures.flow.requests or grown < LEAK * limit * 2**20 * respawns:
         return None
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
     each = grown / max(1, figures.flow.requests - processes)
-    return Leak(each, option, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+    return Leak(each, option, limit, respawns, processes, mean_life(figures))
 
 
 def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
@@ -314,10 +315,10 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
 
 def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
     """The finding about a limit of memory that an application reaches as soon as it is loaded."""
-    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, _count_respawns(figures)
+    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, count_respawns(figures)
     size = max((worker.resident_bytes or 0 for worker in window.workers), default=0)
-    lives = window.seconds * len(window.workers) / respawns if respawns > 0 else math.inf
-    if not limit or respawns < OFTEN or size < limit * 2**20 or lives >= SHORT_LIFE or find_leak(figures):
+    is_short = respawns >= OFTEN and mean_life(figures) < SHORT_LIFE
+    if not limit or not is_short or size < limit * 2**20 or find_leak(figures):
         return
     enough = _round_up(ROOM * size / 2**20, 10)
     yield MEMORY_ABOVE_LIMIT.found(
@@ -334,19 +335,16 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
 
 def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
-    window, options, respawns = figures.window, figures.server.setup.options, _count_respawns(figures)
-    life, workers = options.max_worker_lifetime, len(window.workers)
-    if not life or respawns < OFTEN or not (shows_a_limit(figures.flow) or (part_away(figures) or 0.0) >= AWAY):
+    options, is_felt = figures.server.setup.options, shows_a_limit(figures.flow)
+    life, costs = options.max_worker_lifetime, is_felt or (part_away(figures) or 0.0) >= AWAY
+    if not life or count_respawns(figures) < OFTEN or not costs:
         return
-    lives = window.seconds * workers / respawns
-    if not RECYCLED * life <= lives <= 2 * life:
-        return
-    longer = round(LIFE if life < LIFE else 2 * life)
-    apart = round(longer / workers)
-    settings = [("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)]
-    if (options.max_worker_lifetime_delta or 0) >= apart:
-        del settings[1]
-    yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", lives, tuple(settings))
+    if RECYCLED * life <= mean_life(figures) <= 2 * life:
+        longer = round(LIFE if life < LIFE else 2 * life)
+        settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
+        if (options.max_worker_lifetime_delta or 0) < apart:
+            settings["max-worker-lifetime-delta"] = apart
+        yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:

@@ -13,9 +13,11 @@ from uwsgi_headroom.analysis.findings.recycling import (
     OFTEN,
     SERVED,
     SHORT_LIFE,
+    count_respawns,
     find_leak,
     find_memory_recycled,
     find_recycling,
+    mean_life,
     tell_leak,
 )
 from uwsgi_headroom.analysis.findings.template import Fact, Private
@@ -297,13 +299,9 @@ def find_looping(figures: Figures) -> list[int]:
     return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
 
 
-def _count_respawns(figures: Figures) -> int:
-    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
-
-
 def _looping(figures: Figures) -> list[Finding]:
     window, ended, looping = figures.window, find_ends(figures), find_looping(figures)
-    if not looping or _count_respawns(figures) <= 0:
+    if not looping or count_respawns(figures) <= 0:
         return []
     # A worker that serves nothing in between (its import fails, for example) loses no requests.
     lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
@@ -319,7 +317,7 @@ def _looping(figures: Figures) -> list[Finding]:
         killed=killed,
         place=Private("" if killed else proven_place(figures.server, ENDS)),
         ended=[worker_id for worker_id, _, _ in ended],
-        respawns=_count_respawns(figures),
+        respawns=count_respawns(figures),
         seconds=window.seconds,
         served=sum(requests for _, _, requests in ended),
         works=works,
@@ -329,7 +327,7 @@ def _looping(figures: Figures) -> list[Finding]:
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:
-    window, respawns = figures.window, _count_respawns(figures)
+    window, respawns = figures.window, count_respawns(figures)
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
     if respawns <= 0 or scales(figures) or (unexplained and _lost_count(figures)):
         return
@@ -341,9 +339,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
         yield ENDED.found(facts, worse=_are_many(figures, respawns))
         return
-    seconds = window.seconds * len(window.workers) / respawns
-    is_short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(facts, seconds=window.seconds, life=seconds if is_short else None)
+    is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
+    yield RESPAWNED.found(facts, seconds=window.seconds, life=is_short and mean_life(figures))
 
 
 def _reloads(figures: Figures) -> Iterator[Finding]:
