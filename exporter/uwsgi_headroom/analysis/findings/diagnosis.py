@@ -204,8 +204,9 @@ def _explain(figures: Figures) -> Explanation:
     step = find_proven_step(figures)
     if step is None:
         return Explanation(NOT_SEEN, add_capacity(figures) or _look(figures))
+    window = figures.window
     if step.all_busy and waits_while_threads_are_free(figures):
-        if not _fills_at_times(figures):
+        if window.full_seconds < BURSTS * window.observed_seconds:
             return Explanation(NOT_SEEN, _look(figures))
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
     return step
@@ -215,8 +216,3 @@ def _look(figures: Figures) -> str:
     """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
     is_now = any(worker.pid for worker in figures.server.workers)
     return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""
-
-
-def _fills_at_times(figures: Figures) -> bool:
-    window = figures.window
-    return window.full_seconds >= BURSTS * window.observed_seconds > 0

@@ -128,7 +128,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     balance = figures.balance
     if len(balance.active) < 2:
         return
-    loaded = _most_loaded(figures)
+    known = [worker for worker in balance.active if worker.interpreter_load is not None]
+    loaded = max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
     is_uneven = balance.hot_ratio is not None and balance.hot_ratio >= max(UNEVEN, balance.noise_floor or 0.0)
     if balance.hottest is None or balance.noise_floor is None or not is_uneven:
         return
@@ -170,11 +171,6 @@ def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
     }
 
 
-def _most_loaded(figures: Figures) -> WorkerFigures | None:
-    known = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
-    return max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
-
-
 def _slower(figures: Figures, worker: WorkerFigures) -> bool:
     calm = figures.balance.calm_response_time
     loaded = (worker.interpreter_load or 0) >= LOADED[0]
@@ -184,10 +180,11 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, idle = hot.interpreter_load or 0.0, hot.response_time or 0.0, _idle_elsewhere(figures, hot)
-    is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
+    is_noticed, cpus = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm), figures.server.cpus
+    is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
     return HURTS.found(
         _split(figures),
-        worse=load >= LOADED[1] and is_noticed and not _lacks_cpu(figures),
+        worse=load >= LOADED[1] and is_noticed and not is_slow,
         hot=hot.worker_id,
         share=hot.share or 0.0,
         load=load,
@@ -201,11 +198,6 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         cost=figures.balance.cost or 0,
         worker_id=hot.worker_id,
     )
-
-
-def _lacks_cpu(figures: Figures) -> bool:
-    """Whether no CPU is idle: all workers are then slow for that reason, and balancing helps little."""
-    return figures.server.cpus is not None and lacks_cpu(figures, figures.server.cpus.count)
 
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:

@@ -139,7 +139,9 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     (`history.unanswered`), and not why. If the log proves the cause, the finding about the log has it."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
-    if unanswered < least or unanswered < part * requests or _log_proves_the_cause(figures):
+    messages = figures.server.log.messages if figures.server.log else {}
+    is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
+    if unanswered < least or unanswered < part * requests or is_explained:
         return
     yield UNANSWERED.found(
         read_log(figures.server, NO_ANSWER),
@@ -148,8 +150,3 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
         seconds=figures.window.seconds,
         instant=INSTANT,
     )
-
-
-def _log_proves_the_cause(figures: Figures) -> bool:
-    messages = figures.server.log.messages if figures.server.log else {}
-    return any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")

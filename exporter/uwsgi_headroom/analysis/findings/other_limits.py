@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from msgspec import structs
 
@@ -57,7 +58,7 @@ def correct_headroom(figures: Figures) -> Figures:
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     causes = list_causes(figures.cpu)
     deeper = reached.intersection(causes[: causes.index("other")])
-    other = None if room.no_requests else _find_errors(figures) or (None if deeper else _find(figures))
+    other = None if room.no_requests else _describe_errors(figures) or (None if deeper else _find(figures))
     if other is None:
         if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
             return figures
@@ -79,11 +80,6 @@ def correct_headroom(figures: Figures) -> Figures:
 
 
 ERRORS = "errors"
-
-
-def _find_errors(figures: Figures) -> OtherLimit | None:
-    errors = _describe_errors(figures)
-    return OtherLimit(ERRORS, errors) if errors else None
 
 
 def _find(figures: Figures) -> OtherLimit | None:
@@ -112,15 +108,17 @@ def _wait_for_turns(figures: Figures) -> bool:
     return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 
-def _describe_errors(figures: Figures) -> str:
-    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
-    known, window, requests = find_without_application(figures.server), figures.window, figures.flow.requests
-    if known and known[0] and len(known[0]) == len(known[1]):
-        return "uWSGI answers every request with an error"
-    if requests and (window.unanswered or 0) >= MOSTLY * requests:
-        return "uWSGI closes most requests without a response"
-    raised = window.exceptions - clients.count_left(figures)
-    return "most requests raise exceptions" if requests and raised >= MOSTLY * requests else ""
+def _describe_errors(figures: Figures) -> OtherLimit | None:
+    """Why requests that take little now would take more without their errors; None if most are well."""
+    accepting, without = find_without_application(figures.server) or ([], [])
+    window, least = figures.window, MOSTLY * figures.flow.requests or inf
+    if without and len(accepting) == len(without):
+        return OtherLimit(ERRORS, "uWSGI answers every request with an error")
+    if (window.unanswered or 0) >= least:
+        return OtherLimit(ERRORS, "uWSGI closes most requests without a response")
+    if window.exceptions - clients.count_left(figures) >= least:
+        return OtherLimit(ERRORS, "most requests raise exceptions")
+    return None
 
 
 def _compute_factor(figures: Figures, code: str) -> float | None:
