@@ -28,14 +28,14 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
+from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.objective import WAITED
 from uwsgi_headroom.record import EmperorRecord
 
-MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
+RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
     memory.find_open_files,
     waits.find_blocked_output,
@@ -47,9 +47,13 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
-    clients.find,
-    parts.find,
-    health.find,
+    clients.find_left,
+    clients.find_exceptions,
+    clients.find_server_errors,
+    parts.find_full_caches,
+    parts.find_late_spoolers,
+    health.find_growing_memory,
+    health.find_growing_threads,
     load.find_throttled,
     load.find_full_cpus,
     evenness.find,
@@ -58,9 +62,11 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     waits.find,
     lock_waits.find,
     backend_waits.find,
-    limits.find,
+    limits.find_busy_threads,
+    limits.find_cheaper,
     load.find_other_programs,
-    memory.find,
+    memory.find_large_roles,
+    memory.find_low_headroom,
     setup.find,
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
@@ -70,7 +76,7 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
     """The findings about a server, worst first; among equally severe ones, those that users feel first come first, and
     those that only uWSGI's log supports come last. Harms are joined to their cause. known_harms: harms that the figures
     do not have, such as those of a review's range."""
-    collected = [*known_harms, *(finding for module in MODULES for finding in module(figures))]
+    collected = [*known_harms, *(finding for rule in RULES for finding in rule(figures))]
     kept = code_lines.name_lines(figures, [each for each in collected if not _is_said(each, collected)])
     ranked = sorted(kept, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
     return diagnosis.diagnose(figures, ranked)
@@ -90,9 +96,7 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
 
 
 __all__ = [
-    "CAUSES",
     "COSTLY",
-    "OF_WAITING",
     "RUNBOOKS",
     "SEVERITIES",
     "WAITED",

@@ -28,7 +28,6 @@ until uWSGI's master has noticed."""
 
 ACCEPT_NOTHING = Kind(
     code="accept_blocked",
-    role="cause",
     severity="warning",
     title="Workers are idle while requests wait.",
     evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
@@ -67,7 +66,6 @@ HOLDER_GONE = replace(
 
 WORKERS_STOPPED = Kind(
     code="workers_stopped",
-    role="cause",
     severity="warning",
     title="{ids:Worker} {ids:is|are} stopped.",
     evidence="SIGSTOP, a debugger or a cgroup freezer stopped {ids:worker} (of {workers}).",

@@ -37,7 +37,6 @@ MOST_DESTINATIONS = 4
 
 BACKEND = Kind(
     code="waits_for_backend",
-    role="cause",
     severity="info",
     title="Requests spend most of their time waiting for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
@@ -84,7 +83,6 @@ CALLS_ITSELF = replace(
 
 SATURATED = Kind(
     code="backend_saturated",
-    role="cause",
     severity="warning or info",
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "

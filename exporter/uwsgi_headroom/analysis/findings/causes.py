@@ -73,7 +73,6 @@ WAS_DOWN = Kind(
 
 SOME_PAUSED = Kind(
     code="workers_paused",
-    role="cause",
     severity="warning",
     title="{ids:Worker} {ids:is|are} paused.",
     evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait in the listen queue on "
@@ -108,7 +107,6 @@ NO_APPLICATION = Kind(
 
 RELOAD_WAITS = Kind(
     code="reload_waits",
-    role="cause",
     severity="critical or warning",
     title="No new request is served, because a reload waits until {ids:worker} "
     "{ids:has completed its|have completed their} requests.",
@@ -126,7 +124,6 @@ RELOAD_WAITS = Kind(
 
 ENDING = Kind(
     code="workers_ending",
-    role="cause",
     severity="critical, warning or info",
     title="{ids:Worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
     "completed][not requests? exit handlers end].",
@@ -146,7 +143,6 @@ ENDING = Kind(
 
 CHEAPER_STARTS_SLOWLY = Kind(
     code="cheaper_starts_slowly",
-    role="cause",
     severity="warning",
     title="Cheaper mode starts workers too late: the application takes a long time to load.",
     evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
@@ -161,7 +157,6 @@ CHEAPER_STARTS_SLOWLY = Kind(
 
 HANDLERS_OCCUPY = Kind(
     code="signal_handlers",
-    role="cause",
     severity="warning or info",
     title="Timers or cron jobs of the application keep threads from serving requests.",
     evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
@@ -175,7 +170,6 @@ HANDLERS_OCCUPY = Kind(
 
 START_HANGS = Kind(
     code="start_hangs",
-    role="cause",
     severity="critical or warning",
     title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
     evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
@@ -191,7 +185,6 @@ START_HANGS = Kind(
 
 MISSING = Kind(
     code="workers_missing",
-    role="cause",
     severity="critical, warning or info",
     title="{ids:Worker} {ids:is|are} down or starting.",
     evidence="[ended? {ended:worker} ended, and uWSGI has not noticed this yet. ]"

@@ -121,13 +121,6 @@ FAIL = Kind(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about clients that leave, about exceptions, and about responses with a status from 500 to 599."""
-    yield from _left(figures)
-    yield from _exceptions(figures)
-    yield from _server_errors(figures)
-
-
 def count_left(figures: Figures) -> int:
     """The requests whose client had left, at least: one whose body could not be read may have no written answer
     either."""
@@ -145,7 +138,7 @@ def _count(number: int, requests: int) -> dict[str, Fact | Private]:
     return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 
-def _left(figures: Figures) -> Iterator[Finding]:
+def find_left(figures: Figures) -> Iterator[Finding]:
     left, flow = count_left(figures), figures.flow
     if not left:
         return
@@ -195,7 +188,7 @@ def _find_patience(figures: Figures, name: str) -> float:
     return (median and median.seconds) or PATIENCE
 
 
-def _exceptions(figures: Figures) -> Iterator[Finding]:
+def find_exceptions(figures: Figures) -> Iterator[Finding]:
     raised, requests = figures.window.exceptions - count_left(figures), figures.flow.requests
     if raised <= 0:
         return
@@ -213,7 +206,7 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
 
-def _server_errors(figures: Figures) -> Iterator[Finding]:
+def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
     writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
     be half of the lines, their findings say enough."""

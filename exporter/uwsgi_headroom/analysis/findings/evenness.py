@@ -47,7 +47,6 @@ they have taken up to now, and of so many busy threads on average."""
 
 HURTS = Kind(
     code="unevenness_hurts",
-    role="cause",
     severity="critical or warning",
     title="Worker {hot} takes too much of the load: its interpreter is the limit.",
     evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load:cpu} of a CPU. Its "
@@ -68,7 +67,6 @@ HURTS = Kind(
 
 UNDECIDED = Kind(
     code="uneven",
-    role="note",
     severity="info",
     title="Worker {hottest} takes more requests than the others.",
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "

@@ -36,7 +36,6 @@ NEAR_TASKS = (0.8, 0.5)
 
 STUCK = Kind(
     code="request_stuck",
-    role="cause",
     severity="critical or warning",
     title="Requests have been in service for longer than {limit:chosen}.",
     evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
@@ -90,12 +89,6 @@ THREADS_NEAR_LIMIT = replace(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about growing memory, and about threads that do not end."""
-    yield from _growing(figures)
-    yield from _growing_threads(figures)
-
-
 def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests: they explain why others wait."""
     requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
@@ -133,7 +126,7 @@ def _find_last_resort(figures: Figures) -> dict[str, Fact | Private]:
     }
 
 
-def _growing(figures: Figures) -> Iterator[Finding]:
+def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that."""
     growths, options = _find_growths(figures), figures.server.setup.options
     if not growths or figures.window.respawns > _count_started(figures):
@@ -172,7 +165,7 @@ def _count_started(figures: Figures) -> int:
     )
 
 
-def _growing_threads(figures: Figures) -> Iterator[Finding]:
+def find_growing_threads(figures: Figures) -> Iterator[Finding]:
     """The finding about threads that the application starts and that do not end."""
     (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
     serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}

@@ -75,12 +75,12 @@ class Kind:
 
     title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
     matters; act: the first thing to do, in 100 characters; then: what else to do; clause: the title of a cause, to
-    follow a harm and a colon. page_after: seconds for which it is critical before it is a page. replaces: the codes of
-    findings that are symptoms of this one, where it has a clause, unless they are more severe.
+    follow a harm and a colon. role: without one, a row with a clause is a cause, and another row a note. page_after:
+    seconds for which it is critical before it is a page. replaces: the codes of findings that are symptoms of this one,
+    where it has a clause, unless they are more severe.
     """
 
     code: str
-    role: Role
     severity: Range
     title: str
     evidence: str
@@ -88,6 +88,7 @@ class Kind:
     act: str = ""
     then: str = ""
     clause: str = ""
+    role: Role | None = None
     page_after: float = 300.0
     replaces: tuple[str, ...] = ()
     severities: tuple[Severity, ...] = field(init=False)
@@ -97,6 +98,7 @@ class Kind:
     on the severity that was found."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "role", self.role or ("cause" if self.clause else "note"))
         object.__setattr__(self, "severities", tuple(each for each in SEVERITIES if each in self.severity))
         object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES})
 

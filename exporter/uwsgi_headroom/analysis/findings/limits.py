@@ -50,7 +50,6 @@ DEFAULT_OVERLOAD = 3
 
 BECAME_SLOWER = Kind(
     code="became_slower",
-    role="note",
     severity="info",
     title="Requests became much slower while uWSGI was watched.",
     evidence="In the last {late:duration}, a request occupies a thread for {now:duration}; on average over "
@@ -89,7 +88,6 @@ SOCKET_IN_USE = replace(
 
 FEW_SLOW = Kind(
     code="few_slow_requests",
-    role="note",
     severity="info",
     title="A few requests take far longer than the others.",
     evidence="The slowest {slowest} of the requests take at least {least} each, and occupy {occupied} of the busy "
@@ -102,7 +100,6 @@ FEW_SLOW = Kind(
 
 CHEAPER = Kind(
     code="cheaper_does_not_scale",
-    role="cause",
     severity="warning",
     title="Requests wait, but cheaper mode does not start more workers.",
     evidence="Cheaper mode keeps {reserve:worker} in reserve. For {full:percent} of the time, no thread of the running "
@@ -160,13 +157,7 @@ def _occupied(figures: Figures) -> float | None:
     return flow.observed * figures.window.seconds / max(1, flow.requests)
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about threads."""
-    yield from _threads(figures)
-    yield from _cheaper(figures)
-
-
-def _threads(figures: Figures) -> Iterator[Finding]:
+def find_busy_threads(figures: Figures) -> Iterator[Finding]:
     window, observed, ceiling = figures.window, figures.flow.observed, figures.ceiling
     if observed is None or not ceiling or not window.observed_seconds:
         return
@@ -261,7 +252,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _cheaper(figures: Figures) -> Iterator[Finding]:
+def find_cheaper(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that cheaper mode keeps in reserve. With `busyness`, `cheaper-overload` is the seconds
     of a cycle (plugins/cheaper_busyness of uWSGI 2.0.31), with `backlog` a length of a listen queue, and with the
     default algorithm a number of checks (core/master_utils.c)."""

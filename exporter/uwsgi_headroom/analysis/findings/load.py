@@ -62,7 +62,6 @@ jumps."""
 
 ALL_SATURATED = Kind(
     code="interpreter_bound",
-    role="cause",
     severity="critical or warning",
     title="The interpreter of every worker is saturated.",
     evidence="The busiest interpreter[among?  among those of {among:worker}] uses {load:cpu} of a CPU; the busiest "
@@ -90,7 +89,6 @@ ONE_SATURATED = replace(SOME_SATURATED, title="The interpreter of worker {one} i
 
 QUOTA_STOPS = Kind(
     code="cpu_throttled",
-    role="cause",
     severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
@@ -107,7 +105,6 @@ QUOTA_STOPS = Kind(
 
 CPU_WAITED = Kind(
     code="cpu_wait",
-    role="cause",
     severity="warning",
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
@@ -122,7 +119,6 @@ CPU_WAITED = Kind(
 
 CHILDREN = Kind(
     code="cpu_bound",
-    role="cause",
     severity="warning",
     title="Programs that the application starts use all CPUs.",
     evidence="{workers:worker} {workers:uses|use} {used:cpu} of {cpus:cpus}[beside? , other programs "
@@ -161,7 +157,6 @@ OTHERS_USE_ALL = replace(
 
 MORE_WORKERS = Kind(
     code="more_workers_than_cpus",
-    role="note",
     severity="info",
     title="There are more busy workers than CPUs.",
     evidence="{busy} workers are busy, and use {used:cpu} of {cpus:cpus}.",

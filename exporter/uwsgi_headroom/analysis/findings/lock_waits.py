@@ -45,7 +45,6 @@ stuck request."""
 
 LOCK = Kind(
     code="application_lock",
-    role="cause",
     severity="warning or info",
     title="Threads wait for a lock of the application.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
@@ -98,7 +97,6 @@ OWN_LOCKS = replace(
 
 POOL = Kind(
     code="pool_exhausted",
-    role="cause",
     severity="warning or info",
     title="Threads wait for one of the {size} places in a pool.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock{of_request}, "
@@ -113,7 +111,6 @@ POOL = Kind(
 
 NO_END = Kind(
     code="waits_for_threads",
-    role="cause",
     severity="warning",
     title="Requests wait for other threads or for each other, and do not end.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock that no running "
@@ -154,7 +151,6 @@ WAIT_ALONE = replace(
 
 HELD_ASLEEP = Kind(
     code="interpreter_lock_held",
-    role="cause",
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
     evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
@@ -189,7 +185,6 @@ HELD_BY_OWN_THREADS = replace(
 
 COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
-    role="note",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
     evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for the "

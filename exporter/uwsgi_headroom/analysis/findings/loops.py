@@ -30,7 +30,6 @@ LONG = 3.0
 
 LOOP_HELD = Kind(
     code="loop_held",
-    role="cause",
     severity="critical, warning or info",
     title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "

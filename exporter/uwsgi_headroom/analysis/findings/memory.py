@@ -72,7 +72,6 @@ NO_MORE_WORKER = replace(
 
 FEW_DESCRIPTORS = Kind(
     code="descriptors_used_up",
-    role="cause",
     severity="critical or warning",
     title="{affected:Worker} {affected:has|have} [critical? hardly any][warning? few] file descriptors left.",
     evidence="Worker {worst} has {open:plain} of {most:plain} file descriptors open ({part:percent}); {near} of "
@@ -89,13 +88,7 @@ FEW_DESCRIPTORS = Kind(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about memory."""
-    yield from _large_roles(figures)
-    yield from _headroom(figures)
-
-
-def _large_roles(figures: Figures) -> Iterator[Finding]:
+def find_large_roles(figures: Figures) -> Iterator[Finding]:
     """uWSGI's own processes that take more memory than its workers."""
     memory = figures.server.memory
     for use in figures.server.roles:
@@ -111,7 +104,7 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
         )
 
 
-def _headroom(figures: Figures) -> Iterator[Finding]:
+def find_low_headroom(figures: Figures) -> Iterator[Finding]:
     memory = figures.server.memory
     if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return

@@ -40,7 +40,6 @@ CACHE_FULL = Kind(
 
 SPOOLER_BUSY = Kind(
     code="spooler_behind",
-    role="note",
     severity="info",
     title="The spooler has a long list of tasks to process.",
     evidence="{waiting:task} wait in {directories}[more? , {more} more than {seconds:duration} ago]; {processes} "
@@ -77,13 +76,7 @@ VASSALS_THROTTLED = Kind(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about caches and spoolers."""
-    yield from _full_caches(figures)
-    yield from _late_spoolers(figures)
-
-
-def _full_caches(figures: Figures) -> Iterator[Finding]:
+def find_full_caches(figures: Figures) -> Iterator[Finding]:
     refused, options = figures.window.cache_full, figures.server.setup.options
     # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
     caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
@@ -110,7 +103,7 @@ def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
     return [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
 
 
-def _late_spoolers(figures: Figures) -> Iterator[Finding]:
+def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     window, spoolers = figures.window, figures.server.spoolers
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):

@@ -57,7 +57,6 @@ EVIL = "evil-reload-on-rss"
 
 LIMIT_TOO_LOW = Kind(
     code="respawn_loop",
-    role="cause",
     severity="warning",
     title="Workers are replaced too often: they reach `{option}`.",
     evidence="Each worker is replaced after {lives:duration} on average: {respawns:respawn} in {seconds:duration}"
@@ -72,7 +71,6 @@ LIMIT_TOO_LOW = Kind(
 
 MEMORY_ABOVE_LIMIT = Kind(
     code="respawn_loop",
-    role="cause",
     severity="warning",
     title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
     evidence="One of the running workers has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}"
@@ -87,7 +85,6 @@ MEMORY_ABOVE_LIMIT = Kind(
 
 LEAK_ENDS_WORKERS = Kind(
     code="respawn_loop",
-    role="cause",
     severity="critical or warning",
     title="Workers are replaced too often: the application's memory grows with every request.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
@@ -104,7 +101,6 @@ LEAK_ENDS_WORKERS = Kind(
 
 MEMORY_RECYCLED = Kind(
     code="memory_recycled",
-    role="note",
     severity="info",
     title="The application's memory grows with every request, so `{option}` ends its workers.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
@@ -115,7 +111,6 @@ MEMORY_RECYCLED = Kind(
 
 RECYCLED_TOGETHER = Kind(
     code="recycled_together",
-    role="cause",
     severity="warning",
     title="All workers reach `max-requests` at the same time, and are replaced together.",
     evidence="{ended} of {workers:worker} were replaced[spread?  within {spread:duration}], after at least "

@@ -44,7 +44,6 @@ LARGE_DOCUMENT = Kind(
 )
 THUNDER_LOCK = Kind(
     code="thunder_lock",
-    role="note",
     severity="info",
     title="`thunder-lock` is on.",
     evidence="uWSGI's stats show the lock that this option creates.",

@@ -24,7 +24,6 @@ HOLD_MUCH, HOLD_MOST = 0.25, 0.5
 
 STATIC_FILES = Kind(
     code="static_files",
-    role="cause",
     severity="warning or info",
     title="Most requests are for static files, which uWSGI's workers serve themselves.",
     evidence="{files:percent} of {requests:request} are for static files"

@@ -41,7 +41,6 @@ OF_MOST = 0.5
 
 OUTPUT_BLOCKED = Kind(
     code="output_blocked",
-    role="cause",
     severity="critical or warning",
     title="Workers are blocked writing to a pipe (their {output}).",
     evidence="{writing:mean} of {busy:mean} busy threads wait to write to the pipe, and {behind:mean} wait for a lock "
@@ -58,7 +57,6 @@ OUTPUT_BLOCKED = Kind(
 
 CONNECTION_SHARED = Kind(
     code="connection_shared",
-    role="cause",
     severity="critical, warning or info",
     title="Workers share one connection to {address}[critical? , and mix up responses].",
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
@@ -76,7 +74,6 @@ CONNECTION_SHARED = Kind(
 
 WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
-    role="cause",
     severity="warning or info",
     title="Threads wait for slow clients.",
     evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
@@ -106,7 +103,6 @@ STAY_OPEN = replace(
 
 SLEEP_AGAIN = Kind(
     code="sleeps_again",
-    role="cause",
     severity="warning or info",
     title="Requests sleep, go on for a moment, and sleep again.",
     evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "

@@ -47,7 +47,6 @@ RELOAD_SECONDS = 60.0
 
 HARAKIRI = Kind(
     code="harakiri",
-    role="cause",
     severity="critical or warning",
     title="uWSGI kills workers whose requests exceed `harakiri`[limit?  ({limit} s)].",
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
@@ -64,7 +63,6 @@ HARAKIRI = Kind(
 
 OUT_OF_MEMORY = Kind(
     code="out_of_memory",
-    role="cause",
     severity="critical or warning",
     title="{ids:Worker} {ids:was|were} killed because memory ran out.",
     evidence="In the last {seconds:duration}, the kernel killed {kills} {kills:process|processes} for lack of memory, "
@@ -117,7 +115,6 @@ LOST = Kind(
 
 KEEPS_RESTARTING = Kind(
     code="respawn_loop",
-    role="cause",
     severity="critical or warning",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
@@ -136,7 +133,6 @@ KEEPS_RESTARTING = Kind(
 
 RESPAWNED = Kind(
     code="workers_respawned",
-    role="note",
     severity="info",
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
