@@ -11,7 +11,7 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import (
-    MODULES,
+    RULES,
     Finding,
     collect_findings,
     evenness,
@@ -51,7 +51,7 @@ def alone(window_: Window, server: Server | None = None, **changes: object) -> d
     """The same before harms are joined to their causes."""
     reading = replace((server or Server()).read(AT), **changes)
     figures = compute_figures(window_, describe_server(reading))
-    return {finding.code: finding for module in MODULES for finding in module(figures)}
+    return {finding.code: finding for rule in RULES for finding in rule(figures)}
 
 
 def with_cpus(server: Server, cpus: UsableCpus) -> Reading:
@@ -573,7 +573,7 @@ def test_several_workers_are_named_in_the_plural() -> None:
 
 @pytest.mark.parametrize(
     ("saturated", "kind", "worker_id"),
-    [([1], load.ONE_SATURATED, 1), ([1, 2], load.SOME_SATURATED, None), ([1, 2, 3], load.ALL_SATURATED, None)],
+    [([1], load.SOME_SATURATED, 1), ([1, 2], load.SOME_SATURATED, None), ([1, 2, 3], load.ALL_SATURATED, None)],
 )
 def test_saturated_interpreters_are_named(saturated: list[int], kind: Kind, worker_id: int | None) -> None:
     """A single interpreter is named by its worker; of several, the evidence names the workers."""
@@ -583,6 +583,7 @@ def test_saturated_interpreters_are_named(saturated: list[int], kind: Kind, work
     ]
     finding = findings_by_code(window(60, *rows), Server(processes=3, cpus=8.0))["interpreter_bound"]
     assert (finding.kind, finding.worker_id) == (kind, worker_id)
+    assert ("of worker 1 is saturated" in finding.title) == (saturated == [1])
     assert ("workers 1 and 2" in finding.evidence) == (saturated == [1, 2])
 
 

@@ -59,16 +59,13 @@ NO_ANSWER = replace(
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
     "request].[locked?  {locked:mean} wait for a lock that one of these threads holds.]",
     meaning="A request that waits for a backend holds a thread, but uses no CPU.",
-    act="Find out why {silent} does not answer.",
-    then="It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout of a "
-    "second or two in the application, and let it wait for a while after a failure before it retries. More `threads` "
-    "would also hang.",
+    act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
+    "and check the name servers in /etc/resolv.conf.]",
+    then="[silent? It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout "
+    "of a second or two in the application, and let it wait for a while after a failure before it retries. More "
+    "`threads` would also hang.][not silent? Keep connections open: an open connection needs no lookup. More `threads` "
+    "would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
-)
-NAMES_SLOW = replace(
-    NO_ANSWER,
-    act="Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf.",
-    then="Keep connections open: an open connection needs no lookup. More `threads` would also wait.",
 )
 CALLS_ITSELF = replace(
     BACKEND,
@@ -130,7 +127,7 @@ def _hangs(
     facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
     facts["locked"] = is_locked and Private(waits.threads["lock"])
     silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(facts, silent=_say(join_labels, silent)) if silent else NAMES_SLOW.found(facts)
+    return NO_ANSWER.found(facts, silent=silent and _say(join_labels, silent))
 
 
 def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import inf
 
 from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
@@ -71,22 +70,16 @@ WAS_DOWN = Kind(
     then=LOG,
 )
 
-SOME_PAUSED = Kind(
+PAUSED = Kind(
     code="workers_paused",
-    severity="warning",
-    title="{ids:Worker} {ids:is|are} paused.",
+    severity="critical or warning",
+    title="[all? All workers are][not all? {ids:Worker} {ids:is|are}] paused.",
     evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait in the listen queue on "
     "average].",
     meaning="A paused worker takes no requests until it is resumed.",
     act="Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master.",
     then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
-    clause="{ids:worker} {ids:is|are} paused",
-)
-ALL_PAUSED = replace(
-    SOME_PAUSED,
-    severity="critical or warning",
-    title="All workers are paused.",
-    clause="all workers are paused",
+    clause="[all? all workers are][not all? {ids:worker} {ids:is|are}] paused",
     page_after=0,
 )
 
@@ -226,8 +219,9 @@ def _paused(figures: Figures) -> Iterator[Finding]:
     if not paused:
         return
     waiting, are_all = figures.flow.queue_length or 0.0, len(paused) == len(up)
-    kind, worse = (ALL_PAUSED if are_all else SOME_PAUSED), are_all and waiting >= STANDING
-    yield kind.found(ids=paused, up=len(up), queued=waiting or None, worse=worse)
+    yield PAUSED.found(
+        ids=paused, all=are_all, up=len(up), queued=waiting or None, worse=are_all and waiting >= STANDING
+    )
 
 
 def _no_application(figures: Figures) -> Iterator[Finding]:

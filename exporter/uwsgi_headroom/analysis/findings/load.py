@@ -65,8 +65,8 @@ ALL_SATURATED = Kind(
     severity="critical or warning",
     title="The interpreter of every worker is saturated.",
     evidence="The busiest interpreter[among?  among those of {among:worker}] uses {load:cpu} of a CPU; the busiest "
-    "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for the interpreter "
-    "lock (GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
+    "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
+    "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
     "CPUs that the workers use.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
@@ -78,14 +78,13 @@ SOME_SATURATED = replace(
     ALL_SATURATED,
     role="limit",
     severity="warning",
-    title="The interpreters of several workers are saturated.",
+    title="[one? The interpreter of worker {one} is saturated.]"
+    "[not one? The interpreters of several workers are saturated.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
     clause="",
 )
-
-ONE_SATURATED = replace(SOME_SATURATED, title="The interpreter of worker {one} is saturated.")
 
 QUOTA_STOPS = Kind(
     code="cpu_throttled",
@@ -201,7 +200,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        yield ONE_SATURATED.found(facts, one=one, worker_id=one) if one else SOME_SATURATED.found(facts)
+        yield SOME_SATURATED.found(facts, one=one, worker_id=one)
         return
     worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
     yield ALL_SATURATED.found(facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))

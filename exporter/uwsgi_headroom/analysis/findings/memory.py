@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.words.formats import name_pids
@@ -31,43 +30,34 @@ the limit, and a burst of requests may need some each. Raise it if a worker is m
 LEFT = 3
 """With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
 
-ROUTER_TAKES_MEMORY = Kind(
+ROLE_TAKES_MEMORY = Kind(
     code="role_takes_memory",
     role="limit",
     severity="warning or info",
     title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
     evidence="The {role} {processes:takes|take} {resident:bytes} of memory, and the workers take {workers:bytes}; "
     "{available:bytes} are available.",
-    meaning="A router takes memory for each file descriptor that it is allowed to open. In containers, the limit of "
-    "file descriptors may be a billion.",
-    act="Set `max-fd` to the number of connections that the router needs, such as 100000.",
-)
-ROLE_TAKES_MEMORY = replace(
-    ROUTER_TAKES_MEMORY,
-    meaning="The workers cannot use the memory that the {role} {processes:takes|take}.",
-    act="Find out what the {role} {processes:keeps|keep} in memory.",
+    meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, the "
+    "limit of file descriptors may be a billion.][not router? The workers cannot use the memory that the {role} "
+    "{processes:takes|take}.]",
+    act="[router? Set `max-fd` to the number of connections that the router needs, such as 100000.]"
+    "[not router? Find out what the {role} {processes:keeps|keep} in memory.]",
 )
 
-ONE_MORE_WORKER = Kind(
+FEW_MORE_WORKERS = Kind(
     code="memory_headroom_low",
     role="limit",
-    severity="info",
-    title="There is memory for only one more worker.",
+    severity="warning or info",
+    title="There is [one? memory for only one more][not one? no memory for another] worker.",
     evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
     "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
-    meaning="If load grows, you can add only one worker.",
+    meaning="[one? If load grows, you can add only one worker.][info, not one? If load grows, you can add no worker.]"
+    "[warning? When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost.]",
     act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][not cgroup? add memory to the "
     "host].",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]"
     "Without `lazy-apps`, workers need less memory: they share the memory of everything that the application loads at "
     "its start.",
-)
-NO_MORE_WORKER = replace(
-    ONE_MORE_WORKER,
-    severity="warning or info",
-    title="There is no memory for another worker.",
-    meaning="[info? If load grows, you can add no worker.][warning? When memory runs out, the kernel kills a process, "
-    "most likely a worker, and its requests are lost.]",
 )
 
 FEW_DESCRIPTORS = Kind(
@@ -94,7 +84,8 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
     for use in figures.server.roles:
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
-        yield (ROUTER_TAKES_MEMORY if use.role == "router" else ROLE_TAKES_MEMORY).found(
+        yield ROLE_TAKES_MEMORY.found(
+            router=use.role == "router",
             worse=count_more_workers(memory) < FEW_WORKERS,
             role=name_role(use),
             processes=use.processes,
@@ -109,13 +100,14 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
     if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
     scarce = room == 0 and memory.available < SCARCE * memory.together
-    facts: Facts = {
-        "at_most": not memory.is_exact,
-        "each": memory.per_worker,
-        "available": memory.available,
-        "cgroup": memory.limited_by == "cgroup",
-    }
-    yield ONE_MORE_WORKER.found(facts) if room else NO_MORE_WORKER.found(facts, worse=scarce)
+    yield FEW_MORE_WORKERS.found(
+        worse=scarce,
+        one=room > 0,
+        at_most=not memory.is_exact,
+        each=memory.per_worker,
+        available=memory.available,
+        cgroup=memory.limited_by == "cgroup",
+    )
 
 
 def find_open_files(figures: Figures) -> Iterator[Finding]:

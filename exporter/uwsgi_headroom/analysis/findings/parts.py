@@ -4,7 +4,6 @@ vassals of an emperor that fail to start."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -38,29 +37,21 @@ CACHE_FULL = Kind(
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
 
-SPOOLER_BUSY = Kind(
+SPOOLER_BEHIND = Kind(
     code="spooler_behind",
-    severity="info",
-    title="The spooler has a long list of tasks to process.",
+    role="limit",
+    severity="warning or info",
+    title="[info? The spooler has a long list of tasks to process.][warning, done? The spooler falls behind: tasks "
+    "arrive faster than it processes them.][warning, not done? The spooler processes none of its tasks.]",
     evidence="{waiting:task} wait in {directories}[more? , {more} more than {seconds:duration} ago]; {processes} "
     "{processes:process|processes} completed {done:task} in {seconds:duration}"
     "[late? ; at this rate, a new task waits {late:duration}].",
     meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
-)
-SPOOLER_BEHIND = replace(
-    SPOOLER_BUSY,
-    role="limit",
-    severity="warning",
-    title="The spooler falls behind: tasks arrive faster than it processes them.",
-    act="Raise `spooler-processes`, or make the tasks shorter.",
-    then="If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's log names each "
-    "task that is tried again.",
-)
-SPOOLER_STANDS = replace(
-    SPOOLER_BEHIND,
-    title="The spooler processes none of its tasks.",
-    act="Find out from uWSGI's log why no task ends: it names each task that is tried again.",
-    then="The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception.",
+    act="[warning, done? Raise `spooler-processes`, or make the tasks shorter.]"
+    "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
+    then="[warning, done? If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's "
+    "log names each task that is tried again.][warning, not done? The spooler tries a task again if it returns "
+    "`SPOOL_RETRY` or raises an exception.]",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -112,13 +103,14 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     if seconds is not None and seconds < LATE:
         return
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
-    yield (SPOOLER_STANDS if not done else SPOOLER_BEHIND if growth > 0 else SPOOLER_BUSY).found(
+    yield SPOOLER_BEHIND.found(
+        worse=not done or growth > 0,
         waiting=waiting,
         directories=Private(listed([spooler.directory for spooler in behind], MOST_NAMED), "the spool directory"),
         more=max(0, growth) or None,
         seconds=window.seconds,
         processes=sum(spooler.processes for spooler in behind),
-        done=done,
+        done=done or None,
         late=seconds,
     )
 
