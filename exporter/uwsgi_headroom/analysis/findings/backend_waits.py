@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import duration, listed, percent, rate
+from uwsgi_headroom.words.formats import listed, percent, rate
 
 OWN_USED = 0.25
 """The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
@@ -39,8 +39,8 @@ BACKEND = Kind(
     code="waits_for_backend",
     severity="info",
     title="Requests spend most of their time waiting for {what}.",
-    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
-    "request].",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
+    "{whole:duration} of a request].",
     meaning="A request that waits for a backend holds a thread, but uses no CPU. These figures do not show whether the "
     "backend is always this slow, or only because it is overloaded: an overloaded backend gets faster when the load "
     "falls.",
@@ -56,8 +56,8 @@ NO_ANSWER = replace(
     BACKEND,
     severity="warning",
     title="Requests wait for {what}.",
-    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
-    "request].[locked?  {locked:mean} wait for a lock that one of these threads holds.]",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
+    "{whole:duration} of a request].[locked?  {locked:mean} wait for a lock that one of these threads holds.]",
     meaning="A request that waits for a backend holds a thread, but uses no CPU.",
     act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
     "and check the name servers in /etc/resolv.conf.]",
@@ -84,7 +84,8 @@ SATURATED = Kind(
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
-    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part} of the {whole} of a request.]",
+    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part:duration} of the {whole:duration} of a "
+    "request.]",
     meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
     "down, so requests wait for each other in the backend.",
     act="{look}.",
@@ -157,8 +158,8 @@ def _list(figures: Figures, waits: WaitFigures) -> Facts:
         "busy": waits.total,
         "slots": name_slots(figures.server),
         "each": _say(_list_shares, named),
-        "part": Private(duration(sum(per_request)) if per_request else ""),
-        "whole": duration(sum((waits.per_request or {}).values())),
+        "part": Private(sum(per_request) or None),
+        "whole": sum((waits.per_request or {}).values()),
     }
 
 

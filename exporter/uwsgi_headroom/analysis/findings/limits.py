@@ -66,7 +66,7 @@ IN_USE = Kind(
     evidence="On average, {busy:mean} of {ceiling} {slots} {ceiling:is|are} busy ({used:percent})[up? , and {up} are "
     "up][full? ; for {full} of the time, none is free][wait? ; {wait}].[slowest?  The slowest {slowest} of the "
     "requests take at least {least} each, and occupy {occupied} of the busy {slots} or more.]{route}[polling?  While "
-    "no async core of a worker is free, uWSGI looks for one without a pause: that is how {polling} can use "
+    "no async core of a worker is free, uWSGI looks for one without a pause: that is how {polling:worker} can use "
     "{polled:cpu} CPUs.]",
     meaning="A request that finds {ceiling:this|all} {slots} busy waits in the listen queue.",
     act="{advice}",
@@ -227,7 +227,7 @@ def _describe_polling(figures: Figures) -> Facts:
     """Why the CPU time of workers with coroutines says nothing."""
     workers = figures.polling or {}
     return {
-        "polling": Private(numbered("worker", list(workers))) if workers else None,
+        "polling": Private(list(workers)),
         "polled": sum(workers.values()),
     }
 

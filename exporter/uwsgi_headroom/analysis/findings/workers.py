@@ -116,7 +116,7 @@ LOST = Kind(
 KEEPS_RESTARTING = Kind(
     code="respawn_loop",
     severity="critical or warning",
-    title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
+    title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
     "loads the application.",
@@ -127,7 +127,7 @@ KEEPS_RESTARTING = Kind(
     + LOG
     + "[options? Check whether you want {options} to end workers: the configuration sets "
     "this.]",
-    clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}]",
+    clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
 )
 
@@ -311,7 +311,7 @@ def _looping(figures: Figures) -> list[Finding]:
         worse=is_many,
         ids=looping,
         killed=killed,
-        place=Private("" if killed else proven_place(figures.server, ENDS)),
+        place=Private(proven_place(figures.server, ENDS)),
         ended=[worker_id for worker_id, _, _ in ended],
         respawns=count_respawns(figures),
         seconds=window.seconds,
