@@ -90,8 +90,8 @@ RAISE = Kind(
     severity="warning or info",
     title="Requests raise exceptions that the application does not catch.",
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
-    meaning="uWSGI counts each exception that the application does not catch.[unsure?  uWSGI also counts an exception "
-    "for each client that disconnects before it has the whole response.]",
+    meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
+    "exception for each client that disconnects before it has the whole response.]",
     act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
     then=LOG,
 )
@@ -193,10 +193,10 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     if raised <= 0:
         return
     is_warning, are_most = _judge(raised, requests)
-    unsure = any(worker.write_errors is None for worker in figures.window.workers)
+    uncounted = any(worker.write_errors is None for worker in figures.window.workers)
 
     known = read_log(figures.server, ("traceback", "client_left", "write_error"))
-    facts = _count(raised, requests) | {"unsure": unsure} | (known if is_warning else dict.fromkeys(known))
+    facts = _count(raised, requests) | {"uncounted": uncounted} | (known if is_warning else dict.fromkeys(known))
     yield MOST_RAISE.found(facts) if are_most else RAISE.found(facts, worse=is_warning)
 
 

@@ -51,8 +51,9 @@ FEW_MORE_WORKERS = Kind(
     title="There is [one? memory for only one more][not one? no memory for another] worker.",
     evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
     "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
-    meaning="[one? If load grows, you can add only one worker.][info, not one? If load grows, you can add no worker.]"
-    "[warning? When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost.]",
+    meaning="[info, one? If load grows, you can add only one worker.][info, not one? If load grows, you can add no "
+    "worker.][warning? When memory runs out, the kernel kills a process, most likely a worker, and its requests are "
+    "lost.]",
     act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][not cgroup? add memory to the "
     "host].",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]"
