@@ -596,6 +596,7 @@ def test_exceptions(raised: int, severity: str) -> None:
     finding = findings_by_code(replace(idle(), exceptions=raised))["exceptions"]
     assert (finding.kind, finding.severity) == (MOST_RAISE if severity == "critical" else RAISE, severity)
     assert (finding.change == "") == (severity == "info")
+    assert "for each client that disconnects" in finding.meaning, "write errors are not known"
 
 
 def test_growing_memory() -> None:
