@@ -114,9 +114,9 @@ class Kind:
         **more: Fact | Private,
     ) -> Finding:
         """The finding with these facts, `known` and `more`: exactly those that the row needs. Where one is `wait`, a
-        clause that says how long requests wait, the evidence can leave it out. worse: how many of the reasons for a
-        worse severity than the mildest one hold. worker_id: the worker that is meant, if it is
-        one, and no fact `ids` has it alone; of_host, settings, serves: see `Finding`."""
+        clause that says how long requests wait, a block can leave it out. worse: how many of the reasons for a worse
+        severity than the mildest one hold. worker_id: the worker that is meant, if it is one, and no fact `ids` has it
+        alone; of_host, settings, serves: see `Finding`."""
         facts = {**known, **more}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
