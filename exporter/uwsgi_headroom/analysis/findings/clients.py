@@ -20,7 +20,7 @@ from shlex import quote
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.analysis.wait_states import MOSTLY
@@ -133,7 +133,7 @@ def _count_unread(figures: Figures) -> int:
     return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
 
 
-def _count(number: int, requests: int) -> dict[str, Fact | Private]:
+def _count(number: int, requests: int) -> Facts:
     """The facts of all rows: so many of these requests failed."""
     return {"number": number, "requests": requests, "part": number / max(number, requests)}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.worker_states import (
@@ -113,7 +113,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _find_last_resort(figures: Figures) -> dict[str, Fact | Private]:
+def _find_last_resort(figures: Figures) -> Facts:
     """`harakiri` helps only where it ends one request, or those of a few threads. With coroutines it ends all requests
     of a worker, of which most are well. With `threads` it may end none."""
     kind, limit = figures.server.setup.concurrency_kind, figures.server.setup.options.harakiri
@@ -186,19 +186,16 @@ def find_growing_threads(figures: Figures) -> Iterator[Finding]:
         yield THREADS_GROW.found(facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(facts)
 
 
-def _describe_threads(
-    figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]
-) -> dict[str, Fact | Private]:
+def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:
     """What the worker with most threads has, how near the limit of processes is, and when it is reached."""
     tasks, seconds = figures.server.tasks, figures.window.seconds
     grown = sum(worker.threads_growth or 0 for worker in growing)
-    facts: dict[str, Fact | Private] = {
+    return {
         "worst": worst.worker_id,
         "threads": worst.process_threads,
         "growth": worst.threads_growth or None,
         "seconds": seconds,
+        "most": tasks and tasks.most,
+        "used": tasks and tasks.used,
+        "left": max(0, tasks.most - tasks.used) * seconds / grown if tasks and grown else None,
     }
-    if tasks is None:
-        return facts | {"most": None, "used": None, "left": None}
-    left = max(0, tasks.most - tasks.used) * seconds / grown if grown else None
-    return facts | {"most": tasks.most, "used": tasks.used, "left": left}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
@@ -111,7 +111,7 @@ def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
     return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
 
 
-def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> dict[str, Fact | Private]:
+def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts:
     """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
     others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]

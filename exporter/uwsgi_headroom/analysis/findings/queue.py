@@ -12,7 +12,6 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.littles_law import judge_waiting
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import fine_percent, in_queue, percent
 
@@ -45,8 +44,8 @@ QUEUE_FULL = Kind(
     severity="critical or warning",
     title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
     evidence="The queue ({limit} connections) was full for {full} of the last {seconds:duration}, and held {mean} "
-    "connections on average ({now} now)[dropped? ; the kernel dropped {dropped:connection}][others? , and {others} "
-    "more that may belong to other TCP listeners].",
+    "connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , and "
+    "{others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
     "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
     "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
@@ -133,8 +132,12 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
+    overflows, refused = figures.window.overflows, figures.window.refused
+    dropped = overflows if refused is None else refused  # history of an earlier version has only the sum
     return QUEUE_FULL.found(
-        _count_drops(figures.window, name),
+        tcp=is_tcp(name),
+        dropped=dropped,
+        others=((overflows or 0) - (dropped or 0)) or None,
         worse=full >= FULL[0],
         name=name,
         limit=backlog.limit,
@@ -145,17 +148,6 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         longer=_longer_queue(figures, backlog),
         **advise(figures),
     )
-
-
-def _count_drops(window: Window, name: str) -> Facts:
-    """How often the kernel dropped a connection to this server, and how often it may have been another's: history of an
-    earlier version has only the sum."""
-    overflows, tcp = window.overflows, is_tcp(name)
-    known: Facts = {"dropped": None, "others": None, "tcp": tcp}
-    if not tcp or overflows is None:
-        return known
-    refused = overflows if window.refused is None else window.refused
-    return known | {"dropped": refused, "others": (overflows - refused) or None}
 
 
 def advise_longer_queue(figures: Figures) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
@@ -298,7 +298,7 @@ def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Fin
     )
 
 
-def _describe_leak(leak: Leak) -> dict[str, Fact | Private]:
+def _describe_leak(leak: Leak) -> Facts:
     return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
 
 

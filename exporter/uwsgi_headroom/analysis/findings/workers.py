@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
     mean_life,
     tell_leak,
 )
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
@@ -327,7 +327,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
     if respawns <= 0 or scales(figures) or (unexplained and _lost_count(figures)):
         return
-    facts: dict[str, Fact | Private] = {
+    facts: Facts = {
         "ended": [worker_id for worker_id, _, _ in unexplained or ended],
         "respawns": respawns,
     }
