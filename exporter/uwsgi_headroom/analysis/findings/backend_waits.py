@@ -128,7 +128,7 @@ def _hangs(
     facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
     facts["locked"] = is_locked and Private(waits.threads["lock"])
     silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(facts, silent=silent and _say(join_labels, silent))
+    return NO_ANSWER.found(facts, silent=bool(silent) and _say(join_labels, silent))
 
 
 def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, Cause
 from uwsgi_headroom.analysis.findings.kind import Finding
-from uwsgi_headroom.analysis.findings.template import fill
+from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
 from uwsgi_headroom.record import Line, State
@@ -90,7 +90,7 @@ def _describe_holder(code: CodeWindow) -> str:
     use = lock.holders[0]
     state = max(use.states, key=lambda state: use.states[state])
     address = max(use.addresses, key=lambda address: use.addresses[address], default="")
-    facts = {
+    facts: Facts = {
         "waited": code_place(*lock.waited[:3]),
         "always": use.looks >= MOSTLY * _count_held(lock),
         "line": _describe(use.line),

@@ -254,7 +254,7 @@ def _most(figures: Figures, quota: Quota) -> float | None:
 def _describe_wait(figures: Figures) -> Facts:
     """How long requests wait, for a CPU and in the queue."""
     return {
-        "share": figures.waits and figures.waits.share("cpu_wait"),
+        "share": figures.waits is not None and figures.waits.share("cpu_wait"),
         "wait": waiting_clause(figures.flow),
     }
 
@@ -272,7 +272,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         _describe_wait(figures),
         all=sum((waits.per_request or {}).values()),
         each=each,
-        idle=figures.cpu and figures.cpu.idle,
+        idle=figures.cpu is not None and figures.cpu.idle,
         of_host=is_full_host(figures),
     )
 
@@ -333,8 +333,8 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
         "workers": len(figures.balance.active or figures.window.workers),
         "used": left.own if left else used,
         "cpus": cpus.count,
-        "beside": left and left.others,
-        "idle": left and left.idle,
+        "beside": left is not None and left.others,
+        "idle": left is not None and left.idle,
         "serving": figures.flow.observed or 0.0,
         "rest": count_own_threads(figures)["rest"],
     }
