@@ -21,16 +21,14 @@ def list_rows() -> list[Kind]:
 
 def show(template: str, severity: Severity) -> str:
     """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
-    severity: then it is there for this one."""
+    severity, which its part names first: then it is there for this one."""
     others = {*SEVERITIES} - {severity}
-
-    def part(match: re.Match[str]) -> str:
-        left = {*match[1].split(", ")} - {severity, *(f"not {each}" for each in others)}
-        if not left:
-            return match[2]
-        return re.sub(r"^( *)(.*?)( *)$", r"\1[\2]\3", match[2]) * left.isdisjoint({f"not {severity}", *others})
-
-    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[([\w, ]+)\? ([^]]*)\]", part, template)).strip()
+    for holds in (severity, *(f"not {each}" for each in others)):
+        template = re.sub(rf"\[{holds}\? ([^]]*)\]", r"\1", template).replace(f"[{holds}, ", "[")
+    for fails in (f"not {severity}", *others):
+        template = re.sub(rf"\[{fails}[,?] [^]]*\]", "", template)
+    template = re.sub(r"\[[\w, ]+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template)
+    return re.sub(r"\{[^{}]*\}", _show_fact, template).strip()
 
 
 def _show_fact(match: re.Match[str]) -> str:
