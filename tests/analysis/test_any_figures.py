@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.finding import first_act
+from uwsgi_headroom.analysis.findings.kind import first_act
 from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window, WorkerWindow

@@ -64,10 +64,10 @@ def ten_sockets(queued: float, busy: float = 60.0, holders: SocketHolders | None
 def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     """Its users wait as long as they are served, and over all sockets the mean wait is 10 ms."""
     finding = next(iter(ten_sockets(queued=1.0).values()))
-    assert finding.kind is limits.SOCKET_FULL
+    assert (finding.kind, finding.severity) == (limits.SOCKET_IN_USE, "critical")
     assert finding.title.endswith(": the only thread of worker 1 is busy.")
     (harm,) = finding.harms
-    assert harm.kind is queue.SHORT_WAIT
+    assert (harm.kind, harm.severity) == (queue.LONG_WAIT, "warning")
     assert "at a.sock, requests wait 100 ms on average" in harm.evidence
 
 

@@ -16,17 +16,12 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.clients import (
-    FEW_FAIL,
-    FEW_LEFT,
-    MANY_LEFT,
-    MOST_FAIL,
+    LEFT_EARLY,
     MOST_LEFT,
-    SOME_FAIL,
-    SOME_RAISE,
+    RAISE,
     STATUS_5XX,
     UPLOADS_LEFT,
 )
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
@@ -50,7 +45,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     by_code = findings_by_code(left(400, exceptions=400))
     assert list(by_code) == ["clients_left"]
     finding = by_code["clients_left"]
-    assert finding.kind is MANY_LEFT
+    assert (finding.kind, finding.severity) == (LEFT_EARLY, "warning")
     assert finding.evidence.startswith("In at least 400 of 2,000 requests (20 %), ")
     assert "10 ms" in finding.evidence
 
@@ -58,15 +53,16 @@ def test_clients_that_leave_are_no_exceptions() -> None:
 def test_exceptions_beside_clients_that_leave() -> None:
     """Exceptions beyond the write errors are the application's own, and both are said."""
     by_code = findings_by_code(left(400, exceptions=450))
-    assert by_code["exceptions"].kind is SOME_RAISE
+    assert (by_code["exceptions"].kind, by_code["exceptions"].severity) == (RAISE, "warning")
     assert by_code["exceptions"].evidence.startswith("50 of 2,000 requests (2.5 %)")
     assert by_code["clients_left"].evidence.startswith("In at least 400 of")
 
 
-@pytest.mark.parametrize(("number", "kind"), [(1, FEW_LEFT), (99, FEW_LEFT), (100, MANY_LEFT)])
-def test_a_few_people_always_leave(number: int, kind: Kind) -> None:
+@pytest.mark.parametrize(("number", "severity"), [(1, "info"), (99, "info"), (100, "warning")])
+def test_a_few_people_always_leave(number: int, severity: str) -> None:
     """Below one in twenty it is good to know, with nothing to change."""
-    assert findings_by_code(left(number))["clients_left"].kind is kind
+    finding = findings_by_code(left(number))["clients_left"]
+    assert (finding.severity, finding.change == "") == (severity, severity == "info")
 
 
 def late(left: int, queue: float = 100.0) -> dict[str, Finding]:
@@ -88,7 +84,7 @@ def test_clients_that_leave_while_their_requests_wait() -> None:
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     assert "Do not raise `listen`" in late(960)["queue_filling"].change
     for other in (late(480), late(960, queue=1.0)):
-        assert other["clients_left"].kind is MANY_LEFT
+        assert other["clients_left"].kind is LEFT_EARLY
         assert not other["clients_left"].settings
     assert "most requests raise" not in str(late(960)).lower()
 
@@ -128,19 +124,19 @@ def answered(
 
 
 @pytest.mark.parametrize(
-    ("lines", "agreed", "kind"),
+    ("lines", "agreed", "severity"),
     [
-        (1400, 1400, MOST_FAIL),
-        (1400, 100, SOME_FAIL),
-        (900, 900, SOME_FAIL),
-        (40, 40, SOME_FAIL),
-        (5, 5, FEW_FAIL),
+        (1400, 1400, "critical"),
+        (1400, 100, "warning"),
+        (900, 900, "warning"),
+        (40, 40, "warning"),
+        (5, 5, "info"),
     ],
 )
-def test_responses_that_are_errors(lines: int, agreed: int, kind: Kind) -> None:
+def test_responses_that_are_errors(lines: int, agreed: int, severity: str) -> None:
     """No counter shows errors that the application catches. Most are critical if their lines are proven."""
     finding = answered(lines, agreed)["server_errors"]
-    assert finding.kind is kind
+    assert (finding.severity, finding.change == "") == (severity, severity == "info")
     assert (UNPROVEN in finding.evidence) == (agreed != lines)
     assert finding.evidence.startswith(f"{lines:,} of 2,000 requests")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.findings import collect_emperor_findings
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
+from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
 from uwsgi_headroom.analysis.findings.parts import VASSALS_THROTTLED
 from uwsgi_headroom.reading import describe_emperor
 from uwsgi_headroom.record import EmperorRecord

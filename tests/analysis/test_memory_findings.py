@@ -10,7 +10,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.memory import NO_MORE_WORKER
+from uwsgi_headroom.analysis.findings.memory import FEW_MORE_WORKERS
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_server
@@ -60,7 +60,7 @@ def test_an_upper_bound_is_not_certain() -> None:
     tenth of a single worker."""
     finding = find_memory(99 * MB, source="anonymous", limited_by="host")
     assert finding
-    assert finding.kind is NO_MORE_WORKER
+    assert (finding.kind, finding.title) == (FEW_MORE_WORKERS, "There is no memory for another worker.")
     assert finding.evidence == "A worker takes at most 100 MB of memory; 99 MB are available on this host."
     scarce = find_memory(9 * MB, source="anonymous")
     assert scarce

@@ -10,7 +10,7 @@ import pytest
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings.finding import Finding, first_act
+from uwsgi_headroom.analysis.findings.kind import Finding, first_act
 from uwsgi_headroom.analysis.findings.objective import BURNS, find
 from uwsgi_headroom.analysis.objective import judge_objective
 from uwsgi_headroom.config.slo import Slo
@@ -43,7 +43,7 @@ def test_how_bad_it_is(slow: int, severity: str | None) -> None:
 def test_a_young_history_warns() -> None:
     """Before it began nothing counts as burnt, so it is not critical yet; a burn rate of 6 is a warning as ever."""
     (finding,) = found([SlowRequests(100.0, 1000, 68.0, 0)] * 2)
-    assert finding.kind is BURNS
+    assert (finding.kind, finding.severity) == (BURNS, "warning")
     assert "burn rate 6.8" in finding.evidence
 
 

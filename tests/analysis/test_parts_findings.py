@@ -15,13 +15,9 @@ from tests.support.simulated_server import Server
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.parts import (
     CACHE_FULL,
-    CACHE_MAY_BE_FULL,
     SPOOLER_BEHIND,
-    SPOOLER_BUSY,
-    SPOOLER_STANDS,
 )
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
@@ -53,7 +49,7 @@ def test_the_full_cache_is_named() -> None:
     """Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself."""
     caches = Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9)
     finding = full(*caches)["cache_full"]
-    assert finding.kind is CACHE_FULL
+    assert (finding.kind, finding.severity) == (CACHE_FULL, "warning")
     assert "`old`" not in finding.title
     assert "40 new items found no room; `pages` holds 49 of at most 49 items." in finding.evidence
 
@@ -82,19 +78,19 @@ def test_a_cache_that_purges_items() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "is_sure", "kind"),
+    ("refused", "is_sure", "severity"),
     [
         (None, True, None),
         (0, True, None),
-        (2, True, CACHE_MAY_BE_FULL),
-        (3, True, CACHE_FULL),
-        (3, False, CACHE_MAY_BE_FULL),
+        (2, True, "info"),
+        (3, True, "warning"),
+        (3, False, "info"),
     ],
 )
-def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
+def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, severity: str | None) -> None:
     """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
     caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
-    assert [finding.kind for finding in caches.values()] == [kind] * (kind is not None)
+    assert [finding.severity for finding in caches.values()] == [severity] * (severity is not None)
 
 
 def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:
@@ -104,14 +100,15 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Fi
 
 
 @pytest.mark.parametrize(
-    ("waiting", "done", "growth", "kind"),
-    [(85, 4, 60, SPOOLER_BEHIND), (10, 0, 0, SPOOLER_STANDS), (500, 100, -100, SPOOLER_BUSY)],
+    ("waiting", "done", "growth", "title"),
+    [(85, 4, 60, "falls behind"), (10, 0, 0, "processes none"), (500, 100, -100, "has a long list")],
 )
-def test_a_spooler_that_falls_behind(waiting: int, done: int, growth: int, kind: Kind) -> None:
+def test_a_spooler_that_falls_behind(waiting: int, done: int, growth: int, title: str) -> None:
     """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
     finding = spooler(waiting, done, growth)
     assert finding
-    assert finding.kind is kind
+    assert (finding.kind, finding.severity) == (SPOOLER_BEHIND, "info" if growth < 0 else "warning")
+    assert title in finding.title
     assert finding.evidence.startswith(f"{waiting} tasks wait in /spool")
     assert ("60 more than 60 s ago" in finding.evidence) == (growth == 60)
     assert "/spool" not in finding.public.evidence

@@ -12,8 +12,8 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.recycling import (
-    LEAK_ENDS_WORKERS_UNDER_LOAD,
-    MEMORY_ABOVE_LIMIT_UNDER_LOAD,
+    LEAK_ENDS_WORKERS,
+    MEMORY_ABOVE_LIMIT,
     MEMORY_RECYCLED,
     RECYCLED_SLOWLY,
     RECYCLED_TOGETHER,
@@ -154,7 +154,7 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
     that has to be allowed to end such young workers."""
     killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
     finding = killed["respawn_loop"]
-    assert finding.kind is LEAK_ENDS_WORKERS_UNDER_LOAD
+    assert (finding.kind, finding.severity) == (LEAK_ENDS_WORKERS, "critical")
     assert "`min-worker-lifetime` to 0" in finding.change
     assert "memory_recycled" not in killed
     rows = (msgspec.structs.replace(each, lost=1) for each in leaking(150_000, respawns=6).workers)
@@ -185,7 +185,7 @@ def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     ]
     above = window(60, *rows, **{"app.sock": 60.0})
     finding = leak(above, reload_on_rss=80)["respawn_loop"]
-    assert finding.kind is MEMORY_ABOVE_LIMIT_UNDER_LOAD
+    assert (finding.kind, finding.severity) == (MEMORY_ABOVE_LIMIT, "critical")
     assert finding.settings == (("reload-on-rss", 120),)
     assert "reload-on-rss" not in leak(above, reload_on_rss=81)["respawn_loop"].change
 
@@ -228,7 +228,7 @@ def test_sigterm_without_die_on_term() -> None:
     by_code = brutal()
     assert next(iter(by_code)) == "requests_lost"
     assert "reloaded" not in by_code
-    assert by_code["requests_lost"].kind is RELOAD_LOST_REQUESTS
+    assert (by_code["requests_lost"].kind, by_code["requests_lost"].severity) == (RELOAD_LOST_REQUESTS, "critical")
     assert "`die-on-term`" in by_code["requests_lost"].title
     ended = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]  # SIGTERM ends uWSGI then
     assert "`die-on-term`" not in ended.title + ended.change
@@ -239,7 +239,7 @@ def test_a_graceful_reload() -> None:
     """Without a lost request it is said as before."""
     by_code = brutal(lost=0)
     assert "requests_lost" not in by_code
-    assert by_code["reloaded"].kind is RELOADED
+    assert (by_code["reloaded"].kind, by_code["reloaded"].severity) == (RELOADED, "info")
 
 
 def test_requests_per_life() -> None:

@@ -44,13 +44,15 @@ def calls(module: ModuleType) -> Iterator[tuple[list[Kind], ast.Call]]:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
 def test_rows_of_one_call_need_the_same_facts(module: ModuleType) -> None:
-    """The facts that are named in the call are among them."""
+    """The facts that are named in the call are among them, and what makes a finding worse is where a row may be."""
     found = list(calls(module))
     assert found
     for rows, call in found:
         assert len({row.facts for row in rows}) <= 1, [(row.title, sorted(row.facts)) for row in rows]
-        named = {each.arg for each in call.keywords if each.arg} - {"worker_id", "settings", "serves"}
+        given = {each.arg for each in call.keywords if each.arg}
+        named = given - {"worse", "of_host", "worker_id", "settings", "serves"}
         assert all(named <= row.facts for row in rows), (rows[0].code, named - rows[0].facts)
+        assert not rows or ("worse" in given) == any(len(row.severities) > 1 for row in rows), rows
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])

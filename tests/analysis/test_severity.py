@@ -13,7 +13,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES
 from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY, THREADS_FULL
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, SEVERE, WAIT_RATIO, judge_waiting

@@ -12,14 +12,9 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.findings.causes import (
-    ALL_HANG,
     CHEAPER_STARTS_SLOWLY,
-    HANDLERS_HURT,
-    HANDLERS_OCCUPY,
-    MISSING_FOR_A_MOMENT,
-    SOME_HANG,
+    START_HANGS,
 )
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
@@ -66,7 +61,7 @@ def gone(worker_id: int) -> WorkerRecord:
 def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> None:
     """It is named if it is known; a worker that only starts is no finding of this kind."""
     by_code = findings(describe(starting(1, 12.0, wait), starting(2, 11.0)), (5.0, 5.0))
-    assert by_code["start_hangs"].kind is ALL_HANG
+    assert (by_code["start_hangs"].kind, by_code["start_hangs"].severity) == (START_HANGS, "critical")
     assert by_code["start_hangs"].title == f"Workers 1 and 2 {what}."
     assert "workers_missing" not in by_code
 
@@ -74,8 +69,8 @@ def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> No
 def test_some_workers_hang_and_others_serve() -> None:
     """That is a warning; a worker that was spawned a moment ago is missing as before."""
     by_code = findings(describe(starting(1, 12.0), serving(2), starting(3, 2.0)), (5.0, 20.0, 18.5))
-    assert (by_code["start_hangs"].kind, by_code["start_hangs"].worker_id) == (SOME_HANG, 1)
-    assert (by_code["workers_missing"].kind, by_code["workers_missing"].worker_id) == (MISSING_FOR_A_MOMENT, 3)
+    assert (by_code["start_hangs"].severity, by_code["start_hangs"].worker_id) == ("warning", 1)
+    assert (by_code["workers_missing"].severity, by_code["workers_missing"].worker_id) == ("info", 3)
 
 
 @pytest.mark.parametrize(
@@ -295,18 +290,18 @@ def handling(seconds: float, *, queued: float) -> tuple[Finding | None, float]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "queued", "factor", "kind"),
+    ("seconds", "queued", "factor", "severity"),
     [
-        (16.0, 0.0, 1.2, HANDLERS_OCCUPY),  # four fifths of the time leave 1.2 of 2 threads to one request at a time
-        (18.0, 0.0, 1.1, HANDLERS_HURT),  # threads are the limit
-        (16.0, 2.0, 1.2, HANDLERS_HURT),
+        (16.0, 0.0, 1.2, "info"),  # four fifths of the time leave 1.2 of 2 threads to one request at a time
+        (18.0, 0.0, 1.1, "warning"),  # threads are the limit
+        (16.0, 2.0, 1.2, "warning"),
         (1.9, 0.0, 1.905, None),  # a twentieth of the threads is worth no sentence
     ],
 )
-def test_handlers_of_signals_take_threads(seconds: float, queued: float, factor: float, kind: Kind | None) -> None:
+def test_handlers_of_signals_take_threads(seconds: float, queued: float, factor: float, severity: str | None) -> None:
     """They leave fewer threads to requests, and are the cause where requests wait."""
     found, left = handling(seconds, queued=queued)
-    assert (found and found.kind) == kind
+    assert (found and found.severity) == severity
     assert left == pytest.approx(factor)
     assert not found or [harm.code for harm in found.harms] == ["queue_wait"] * (queued > 0)
 

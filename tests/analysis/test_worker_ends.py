@@ -12,8 +12,7 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.workers import FEW_OUT_OF_MEMORY, KEEPS_RESTARTING, RESPAWNED
+from uwsgi_headroom.analysis.findings.workers import KEEPS_RESTARTING, OUT_OF_MEMORY, RESPAWNED
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import LogMessage, LogRecord
@@ -103,17 +102,18 @@ def test_cheaper_mode_ends_and_spawns_workers(reserve: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "requests", "kind"),
+    ("times", "requests", "is_loop"),
     [
-        (9, 100, None),
-        (10, 100, KEEPS_RESTARTING),  # cheaper mode does not end a worker that often
-        (9, 0, KEEPS_RESTARTING),  # without one request in between, it cannot start
+        (9, 100, False),
+        (10, 100, True),  # cheaper mode does not end a worker that often
+        (9, 0, True),  # without one request in between, it cannot start
     ],
 )
-def test_workers_of_cheaper_mode_that_end_too_often(times: int, requests: int, kind: Kind | None) -> None:
+def test_workers_of_cheaper_mode_that_end_too_often(times: int, requests: int, is_loop: bool) -> None:
     """They are in a loop."""
     found = judged(ended((0, 0, times, times), requests=requests), cheaper=2)
-    assert [each.kind for each in found.values() if each.code == "respawn_loop"] == [kind] * (kind is not None)
+    loops = [(each.kind, each.severity) for each in found.values() if each.code == "respawn_loop"]
+    assert loops == [(KEEPS_RESTARTING, "critical")] * is_loop
 
 
 def test_requests_wait_for_workers_that_cannot_start() -> None:
@@ -124,7 +124,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     server.kill(2)
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
     finding = by_code["queue_wait"]
-    assert (finding.kind, finding.worker_id) == (KEEPS_RESTARTING, 2)
+    assert (finding.kind, finding.severity, finding.worker_id) == (KEEPS_RESTARTING, "critical", 2)
     assert finding.evidence.endswith("and served 0 requests meanwhile.")
     assert "workers_missing" not in by_code
 
@@ -162,7 +162,7 @@ def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, foun
 def test_a_killed_worker_is_named() -> None:
     """The worker, how often, and the requests that it had."""
     finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
-    assert (finding.kind, finding.worker_id) == (FEW_OUT_OF_MEMORY, 2)
+    assert (finding.kind, finding.severity, finding.worker_id) == (OUT_OF_MEMORY, "warning", 2)
     assert "killed 1 process" in finding.evidence
     assert "1 worker ended, with at least 1 request in service" in finding.evidence
     assert "cgroup" in finding.public.act, "whose memory ran out is not known"

@@ -10,11 +10,13 @@ from uwsgi_headroom.analysis.findings import RUNBOOKS
 
 
 def test_a_page_has_every_row() -> None:
-    """Each code that has a runbook is among them; values are dots, and optional parts in brackets."""
+    """Each code that has a runbook is among them; values are dots, optional parts in brackets; of the parts
+    for a severity, only those of this one are shown."""
     assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
     page = "\n".join(lines())
     assert all(f"### {row.code}\n" in page for row in list_rows())
-    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
+    template = "{n:Worker} {n:is|are} [info? slow][critical? down][why? , because of {why}]."
+    assert show(template, "critical") == "Workers … are down[, because of …]."
 
 
 def test_imports_are_read_by_folder(tmp_path: Path) -> None:
