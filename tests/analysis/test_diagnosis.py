@@ -106,63 +106,6 @@ def test_without_a_cause_nothing_is_advised() -> None:
     assert burst.change.startswith(("Raise `threads`", "Raise `processes`"))
 
 
-@pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
-def test_requests_that_sleep_lack_no_cpu(own: float) -> None:
-    """Beside other programs that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one
-    whose requests do has, and it is critical if they wait for most of their time."""
-    rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
-    severities = []
-    for cpu_wait in (0.1, 0.5, 1.2):
-        waits = {"sleep": 1.9 - cpu_wait, "cpu": 0.1, "cpu_wait": cpu_wait}
-        beside = window(60, *rows, waits=waits, cpu=(own, 0.0, 2.0 - own))
-        found = judge(beside, Server(processes=2, threads=4, cpus=2.0))
-        severities.append(next((each.severity for each in found if each.code == "cpu_bound"), None))
-        if cpu_wait == 0.1:
-            assert "critical" not in {each.severity for each in found}
-    assert severities == [None, "warning", "critical"]
-
-
-@pytest.mark.parametrize(("used", "severity"), [(1.92, "critical"), (1.0, None)])
-def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, severity: str | None) -> None:
-    """Sixteen requests compute on two CPUs, in four interpreters: most of their time is a wait for the interpreter's
-    lock, whose holder waits for a CPU. The queue is empty, and each takes eight times as long as alone."""
-    rows = [worker(number, 560, each=0.42, cpu=15 * used, busy=240.0) for number in (1, 2, 3, 4)]
-    waits = {"cpu": used, "cpu_wait": 2.9, "interpreter_lock": 15.7 - 2.9 - used}
-    beside = window(60, *rows, waits=waits, cpu=(used, 2.0 - used, 0.0))
-    found = {each.code: each.severity for each in judge(beside, Server(processes=4, threads=8, cpus=2.0))}
-    assert found.get("cpu_bound") == severity
-
-
-def test_requests_behind_a_burst_are_not_called_starved() -> None:
-    """Beside another program that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
-    their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
-    rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
-    waits = {"cpu": 0.61, "cpu_wait": 0.18, "interpreter_lock": 1.5, "backend": 0.81}
-    beside = window(60, *rows, waits=waits, cpu=(0.61, 0.02, 1.37), **{"app.sock": 0.2})
-    found = {each.code: each.severity for each in judge(beside, Server(processes=2, threads=8, cpus=2.0))}
-    assert "critical" not in found.values()
-
-
-def test_requests_that_share_the_cpus_among_themselves_are_starved() -> None:
-    """Beside weak other programs, four workers use most of two CPUs: their requests wait for the lock of an interpreter
-    that has half of a CPU."""
-    rows = [worker(number, 500, each=0.3, cpu=26.0, busy=155.0) for number in (1, 2, 3, 4)]
-    waits = {"cpu": 1.75, "cpu_wait": 1.1, "interpreter_lock": 7.5}
-    beside = window(60, *rows, waits=waits, cpu=(1.75, 0.01, 0.24))
-    first = judge(beside, Server(processes=4, threads=8, cpus=2.0))[0]
-    assert (first.code, first.severity) == ("cpu_bound", "critical")
-
-
-@pytest.mark.parametrize(("waited", "severity"), [(0.1, "warning"), (0.7, "critical")])
-def test_a_short_wait_beside_another_program_is_not_critical(waited: float, severity: str) -> None:
-    """Another program takes the CPUs, and users notice the queue: why is not known, and it is critical only if they
-    spend most of their time there."""
-    rows = [worker(1, 480, each=0.18, cpu=22.0, busy=87.0)]
-    beside = window(60, *rows, cpu=(0.37, 0.02, 0.61), **{"app.sock": 480 * waited})
-    first = judge(beside, Server(processes=1, threads=4, cpus=1.0))[0]
-    assert (first.code, first.severity) == ("cpu_bound", severity)
-
-
 @pytest.mark.parametrize(("requests", "severity"), [(10, "warning"), (40, "critical")])
 def test_a_few_requests_that_met_by_chance_are_not_critical(requests: int, severity: str) -> None:
     """Ten requests in a minute, of which three met, wait as long on average as they are served: nobody needs a call.

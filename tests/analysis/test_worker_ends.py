@@ -1,34 +1,160 @@
-"""Ends of workers that a reload or cheaper mode explains, and those that neither does."""
+"""Workers that end: by `harakiri`, a limit, a reload or cheaper mode, or for a reason that nothing explains."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
-from tests.analysis.test_findings import AT, findings_by_code, idle, with_setup
+from tests.analysis.judging import AT, change_workers, describe, findings_by_code, idle, judge, row, setup, severity
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.recycling import LIMIT_TOO_LOW, LIMIT_TOO_LOW_UNDER_LOAD
 from uwsgi_headroom.analysis.findings.workers import FEW_OUT_OF_MEMORY, KEEPS_RESTARTING, RESPAWNED
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import LogMessage, LogRecord
+
+KNOWN = {"complete": True}
+SEEN = {"workers_respawned": "info"}
+EACH_ONCE = change_workers(idle(), respawns=1)
+
+
+@pytest.mark.parametrize(
+    ("of", "options", "expected"),
+    [
+        # One harakiri is a warning, a hundredth of the requests is critical; its respawns are not reported again.
+        (replace(change_workers(idle(), 1, respawns=1), harakiris=1), {}, {"harakiri": "warning"}),
+        (replace(change_workers(idle(), 1, respawns=2), harakiris=2), {}, {"harakiri": "warning"}),
+        (replace(change_workers(idle(), 1, respawns=30), harakiris=30), {}, {"harakiri": "critical"}),
+        # Requests in service of a worker that ends are lost.
+        (change_workers(idle(), 2, respawns=1, lost=1), {}, {"requests_lost": "warning", **SEEN}),
+        (change_workers(idle(), 2, respawns=1, lost=3), {}, {"requests_lost": "warning", **SEEN}),
+        (change_workers(idle(), 2, respawns=1, lost=40), {}, {"requests_lost": "critical", **SEEN}),
+        # Repeated respawns with few requests are a warning in one worker, and critical in half of them.
+        (change_workers(idle(), 3, respawns=3, requests=30), {}, {"respawn_loop": "warning"}),
+        (change_workers(idle(), 1, 3, respawns=3, requests=30), {}, {"respawn_loop": "critical"}),
+        (change_workers(idle(), 3, respawns=24, requests=6), KNOWN, {"respawn_loop": "warning"}),  # as it starts
+        # Recycling without loss, and a reload, are good to know.
+        (change_workers(idle(), 3, respawns=3, requests=450), {}, SEEN),
+        (replace(EACH_ONCE, reloads=1), {}, {"reloaded": "info"}),
+        # Each end that no option explains most likely lost a request, even if it was too short for a sample.
+        (change_workers(idle(), 3, respawns=1), KNOWN, {"workers_ended": "warning"}),
+        (change_workers(idle(), 3, respawns=3, requests=150), KNOWN, {"workers_ended": "warning"}),
+        (change_workers(idle(), 3, respawns=40, requests=2000), KNOWN, {"workers_ended": "critical"}),
+        # `touch-workers-reload` ends each worker equally often, however often it is used.
+        (change_workers(idle(), respawns=2), KNOWN, SEEN),
+    ],
+)
+def test_workers_that_end(of: Window, options: dict[str, object], expected: dict[str, str]) -> None:
+    """One finding says it, and how bad it is follows from the requests that were lost."""
+    found = findings_by_code(of, setup=setup(**options))
+    assert {code: each.severity for code, each in found.items() if code != "uneven"} == expected
+
+
+def test_a_harakiri_and_its_options() -> None:
+    """`harakiri` comes with its value if that is known; threads of a worker share one timer."""
+    killed = replace(change_workers(idle(), 1, respawns=1), harakiris=1)
+    known, unknown = (findings_by_code(killed, setup=setup(harakiri=value))["harakiri"] for value in (5, None))
+    assert [each.title.count("(5 s)") + each.public.title.count("5 s") for each in (known, unknown)] == [1, 0]
+    single = judge(killed, Server(threads=1))["harakiri"]
+    assert ["one timer" in each.meaning for each in (unknown, single)] == [True, False]
+
+
+def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
+    """With `max-requests` of 150 at 19 requests per second there is no loop, and the advice is to raise it."""
+    finding = judge(change_workers(idle(), respawns=3, requests=450))["workers_respawned"]
+    assert finding.severity == "info"
+    assert "a worker lives for 20 s" in finding.evidence
+    assert finding.change.startswith("Raise `max-requests`")
+
+
+def recycled(respawns: int, requests: int, up: float, queue: float = 0.0) -> Window:
+    """A minute of four workers, each with this many respawns and requests, and up for this many seconds."""
+    rows = (worker(number, requests, busy=6.0, up=up, respawns=respawns) for number in range(1, 5))
+    return window(60, *rows, app=queue)
+
+
+@pytest.mark.parametrize(
+    ("most", "of", "kind"),
+    [
+        (8, recycled(12, 100, 58.0), LIMIT_TOO_LOW),  # a new worker for every eight requests
+        (200, recycled(6, 1250, 58.0), None),  # the cost is negligible
+        (200, recycled(6, 1250, 48.0), LIMIT_TOO_LOW),  # it costs a fifth of the capacity
+        (5, recycled(30, 150, 30.0, 5400.0), LIMIT_TOO_LOW_UNDER_LOAD),  # and requests wait for it
+        (5000, recycled(6, 1250, 48.0), None),  # other reasons end them
+    ],
+)
+def test_recycling_that_costs(most: int, of: Window, kind: Kind | None) -> None:
+    """A `max-requests` that is too low is reported as the cause, before its consequences. An hour's is enough."""
+    found = findings_by_code(of, setup=setup(max_requests=most, min_worker_lifetime=1, complete=True))
+    if kind is None:
+        assert row(found, "respawn_loop") not in (LIMIT_TOO_LOW, LIMIT_TOO_LOW_UNDER_LOAD)
+        return
+    first, finding = next(iter(found.items()))
+    ((option, enough),) = finding.settings
+    assert (first, finding.kind, option) == ("respawn_loop", kind, "max-requests")
+    assert enough >= 60 * of.workers[0].requests
+    assert "workers_missing" not in found
+    assert of.workers[0].up_seconds > 50 or not any("Raise `processes`" in each.change for each in found.values())
+
+
+@pytest.mark.parametrize(("most", "named"), [(8, True), (200, False)])
+def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
+    """Cheaper mode may be why workers are down; a worker that serves eight requests is recycled too early in any
+    case."""
+    found = findings_by_code(recycled(12, 12 * most, 40.0), setup=setup(max_requests=most))
+    assert ("respawn_loop" in found) == named
+    assert not named or "workers are down for" not in found["respawn_loop"].evidence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reloads", "expected"),
+    [(60.0, 1, "info"), (60.0, 2, "info"), (12.0, 3, "warning"), (180.0, 3, "warning"), (181.0, 3, "info")],
+)
+def test_reloads_again_and_again(seconds: float, reloads: int, expected: str) -> None:
+    """A deploy now and then is no harm; a reload each minute or more often is not meant."""
+    of = window(seconds, *(worker(number, 500, each=0.01, busy=5.0, up=seconds) for number in (1, 2, 3, 4)))
+    assert severity(judge(replace(of, reloads=reloads)), "reloaded") == expected
+
+
+@pytest.mark.parametrize(("served", "is_recycled"), [(500, True), (120, False)])
+def test_requests_that_outlive_max_requests(served: int, is_recycled: bool) -> None:
+    """A worker that reaches `max-requests` ends its last requests within `worker-reload-mercy`, or they are lost. It is
+    no crash, unless its processes ended earlier than that."""
+    server = Server()
+    server[2].requests, server[2].before_spawn, server[2].respawns = 4 * served + 40, 4 * served, 5
+    known, of = setup(max_requests=500, worker_reload_mercy=3), change_workers(idle(), 2, respawns=1, lost=2)
+    finding = findings_by_code(of, server, setup=known)["requests_lost"]
+    assert ("`worker-reload-mercy`" in finding.public.act) == is_recycled
+    assert ("crashed" in finding.meaning) != is_recycled
+
+
+@pytest.mark.parametrize(
+    ("of", "workers"),
+    [
+        (change_workers(idle(), 1, 2, respawns=9, requests=9), "Workers 1 and 2"),
+        (
+            change_workers(idle(workers=4096), respawns=9, requests=9),
+            "Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more",
+        ),
+    ],
+)
+def test_several_workers_are_named_in_the_plural(of: Window, workers: str) -> None:
+    """Of 4,096 workers a sentence lists eight."""
+    assert judge(of)["respawn_loop"].title.startswith(f"{workers} keep")
+
 
 NOW = int(AT)
 
 
 def ended(times: tuple[int, ...], requests: int = 500, lost: int = 0) -> Window:
     """A quiet minute in which each worker ended this often; the first one that did so lost `lost` requests."""
-    first = next(place for place, count in enumerate(times) if count)
-    rows = tuple(
-        msgspec.structs.replace(row, respawns=count, requests=requests, lost=lost if place == first else 0)
-        for place, (row, count) in enumerate(zip(idle(workers=len(times)).workers, times, strict=True))
-    )
-    return replace(idle(), workers=rows, respawns=sum(times))
+    of = change_workers(idle(workers=len(times)), requests=requests)
+    for number, count in enumerate(times, 1):
+        of = change_workers(of, number, respawns=count, lost=lost if count and not of.respawns else 0)
+    return of
 
 
 def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **options: object) -> dict[str, Finding]:
@@ -38,7 +164,7 @@ def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **op
         slot.last_spawn = EPOCH + second
     for slot in server.slots[len(server.slots) - reserve :]:
         slot.state, slot.pid = "cheap", None
-    return findings_by_code(window, server, host=with_setup(server, complete=True, **options))
+    return findings_by_code(window, server, setup=setup(complete=True, **options))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +248,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     server = Server(processes=2, threads=1)
     server[2].state = "starting"
     server.kill(2)
-    by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
+    by_code = findings_by_code(window(60, *rows, app=300.0), server)
     finding = by_code["queue_wait"]
     assert (finding.kind, finding.worker_id) == (KEEPS_RESTARTING, 2)
     assert finding.evidence.endswith("and served 0 requests meanwhile.")
@@ -188,11 +314,8 @@ def waiting(
     server = Server(processes=len(spawned), threads=1)
     for slot, second in zip(server.slots, spawned, strict=True):
         slot.last_spawn, slot.requests, slot.respawns, slot.state = EPOCH + second, 150, 2, "idle"
-    host = with_setup(server, complete=True, **options)  # type: ignore[arg-type]
-    record = describe_server(replace(server.read(AT), host=host))
-    assert record
-    seen = replace(window(20, *rows, **{"app.sock": 180.0}), reloads=reloads)
-    return collect_findings(compute_figures(seen, msgspec.structs.replace(record, log=log)))[0]
+    record = describe(server, setup=setup(complete=True, **options), log=log)
+    return next(iter(judge(replace(window(20, *rows, app=180.0), reloads=reloads), record).values()))
 
 
 @pytest.mark.parametrize(("up", "busy"), [(17.0, 15.0), (17.2, 13.0), (17.0, 17.0)])
@@ -228,7 +351,7 @@ def test_requests_that_wait_during_a_chain_reload(up: float, busy: float) -> Non
 )
 def test_requests_that_wait_for_workers_that_are_down(known: dict[str, object], title: str, change: str) -> None:
     """The log is the place to look only where nothing that is set or seen explains it."""
-    finding = waiting(**known, can_reload_workers=True)  # type: ignore[arg-type]
+    finding = waiting(**known, can_reload_workers=True)
     assert finding.title.endswith(title)
     assert finding.change.startswith(change)
 
