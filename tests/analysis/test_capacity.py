@@ -12,8 +12,9 @@ from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compu
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import Window, WorkerWindow
 
+BOTH = ("hottest_interpreter", "interpreters")
 ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 """The limits that every server has."""
 
@@ -85,27 +86,35 @@ def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: f
     assert result.factor == min(result.by_limit.values())
 
 
-def test_limits_of_unknown_use_are_left_out() -> None:
-    """Without kernel facts, interpreters and CPUs are missing; without cores, threads; without both, there is no
-    headroom."""
-    assert set(headroom_of(window(60, worker(1, 300, busy=60.0))).by_limit) == {"threads"}
-    assert set(headroom_of(window(60, worker(1, 300, cpu=6.0)), threads=None, cpus=None).by_limit) == {
-        "hottest_interpreter",
-        "interpreters",
-    }
-    nothing = headroom_of(window(60, worker(1, 300)), threads=None, cpus=None)
-    assert (nothing.by_limit, nothing.first, nothing.ceiling, nothing.factor) == ({}, None, None, None)
-
-
-def test_worker_of_unknown_load_leaves_the_sum_unknown() -> None:
-    """The hottest worker is at least as hot as the hottest known one; a sum without one worker would be too low."""
-    result = headroom_of(window(60, worker(1, 300, cpu=30.0), worker(2, 300)), threads=None)
-    assert result.by_limit == {"hottest_interpreter": 2.0}
-
-
-def test_law_replaces_missing_observations() -> None:
-    """Without samples of busy threads, their use is that of Little's law."""
-    assert headroom_of(window(60, worker(1, 300, each=0.4)), threads=8).by_limit["threads"] == pytest.approx(4)
+@pytest.mark.parametrize(
+    ("workers", "threads", "cpus", "by_limit"),
+    [
+        ((worker(1, 300, busy=60.0),), 32, 8.0, {"threads": 32}),  # without kernel facts
+        ((worker(1, 300, cpu=6.0),), None, None, dict.fromkeys(BOTH, 10)),  # without cores
+        ((worker(1, 300),), None, None, {}),
+        # The hottest worker is at least as hot as the hottest known one; a sum without one would be too low.
+        ((worker(1, 300, cpu=30.0), worker(2, 300)), None, 8.0, {"hottest_interpreter": 2}),
+        # Without samples of busy threads, their use is that of Little's law.
+        ((worker(1, 300, each=0.4),), 8, None, {"threads": 4}),
+        # While all workers start, the headroom of threads is absent, not 0: it says nothing about load.
+        ((worker(1, 10, busy=60.0),), 0, None, {}),
+        ((worker(1, 10, busy=60.0),), None, None, {}),
+        # The interpreter of a worker that cheaper ended adds no capacity.
+        (
+            (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0)),
+            None,
+            None,
+            {"hottest_interpreter": 2, "interpreters": 2},
+        ),
+    ],
+)
+def test_limits_of_unknown_use_are_left_out(
+    workers: tuple[WorkerWindow, ...], threads: int | None, cpus: float | None, by_limit: dict[str, float]
+) -> None:
+    """Without any there is no headroom."""
+    result = headroom_of(window(60, *workers), threads, cpus)
+    assert result.by_limit == pytest.approx(by_limit)
+    assert by_limit or (result.first, result.ceiling, result.factor) == (None, None, None)
 
 
 def test_a_single_hot_interpreter_is_not_the_ceiling() -> None:
@@ -122,12 +131,6 @@ def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
     """The headroom of a resource with a utilization below a hundredth is noise, and that of an idle one is infinite."""
     result = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
     assert set(result.by_limit) == (set(ALWAYS) if there else set())
-
-
-@pytest.mark.parametrize("threads", [0, None])
-def test_no_thread_available(threads: int | None) -> None:
-    """While all workers start, the headroom of threads is absent, not 0: it says nothing about load."""
-    assert "threads" not in headroom_of(window(60, worker(1, 10, busy=60.0)), threads=threads).by_limit
 
 
 MAPPED = (SocketDemand("a.sock", (1,), 4, 3.9, 4.2, True), SocketDemand("b.sock", (2,), 4, 1.0, 0.0, False))
@@ -163,29 +166,18 @@ def test_without_requests_what_is_not_visible_is_an_upper_bound() -> None:
     assert headroom_of(rows, cpus=None).no_requests
 
 
-def test_stuck_requests_leave_no_headroom() -> None:
-    """None is completed, but they hold all threads: that limit is reached."""
-    result = headroom_of(window(60, worker(1, 0, cpu=0.0, busy=480.0)), threads=8)
-    assert (result.factor, result.first, result.no_requests) == (1.0, "threads", False)
-
-
-def test_a_single_completed_request_is_a_load() -> None:
-    """It is next to nothing, and known."""
-    result = headroom_of(window(60, worker(1, 1, cpu=0.01, busy=0.1)))
-    assert (result.factor, result.no_requests, set(result.far)) == (None, False, set(LIMITS) - {"lock"})
-
-
-def test_overload_is_less_than_one() -> None:
-    """If more is in use than the capacity, the factor is below 1 and shows by how much the limit is exceeded."""
-    result = headroom_of(window(60, worker(1, 10, cpu=90.0, busy=600.0)), threads=8, cpus=1.0)
-    assert result.by_limit["cpu"] == pytest.approx(1 / 1.5)
-    assert result.by_limit["threads"] == pytest.approx(0.8)
-
-
-def test_inactive_workers_are_no_capacity() -> None:
-    """The interpreter of a worker that cheaper ended adds no capacity."""
-    rows = (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0))
-    assert headroom_of(window(60, *rows)).by_limit["interpreters"] == pytest.approx(2)
+@pytest.mark.parametrize(
+    ("one", "threads", "factor", "first"),
+    [
+        (worker(1, 0, cpu=0.0, busy=480.0), 8, 1.0, "threads"),  # stuck requests hold all threads: it is reached
+        (worker(1, 1, cpu=0.01, busy=0.1), 32, None, None),  # a single request is a load, which is next to nothing
+        (worker(1, 10, cpu=90.0, busy=600.0), 8, 1 / 1.5, "cpu"),  # more is in use than the capacity
+    ],
+)
+def test_the_ends_of_the_scale(one: WorkerWindow, threads: int, factor: float | None, first: str | None) -> None:
+    """Requests are known, however few, and a factor below 1 shows by how much a limit is exceeded."""
+    result = headroom_of(window(60, one), threads, cpus=1.0)
+    assert (result.factor, result.first, result.no_requests) == (factor and pytest.approx(factor), first, False)
 
 
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
@@ -195,35 +187,38 @@ def room(own: float, idle: float, others: float | None, follow: bool | None = No
     return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
 
 
-def test_other_programs_that_stay_leave_the_idle_cpus() -> None:
-    """Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs."""
-    assert room(0.15, 0.0, 1.85).by_limit["cpu"] == pytest.approx(1.0)
-    assert room(0.15, 0.85, 1.0).by_limit["cpu"] == pytest.approx(1.0 / 0.15)
-    assert room(0.15, 1.85, 0.0).by_limit["cpu"] == pytest.approx(2 / 0.15)
-
-
-def test_other_programs_that_follow_take_their_part() -> None:
-    """A proxy that uses as much CPU as the server, and grows with it, halves the headroom."""
-    assert room(0.25, 1.5, 0.25, follow=False).by_limit["cpu"] == pytest.approx(7)
-    assert room(0.25, 1.5, 0.25, follow=True).by_limit["cpu"] == pytest.approx(4)
-    assert room(0.25, 1.5, None, follow=True).by_limit["cpu"] == pytest.approx(7)
+@pytest.mark.parametrize(
+    ("own", "idle", "others", "follow", "factor"),
+    [
+        # Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs.
+        (0.15, 0.0, 1.85, None, 1.0),
+        (0.15, 0.85, 1.0, None, 1.0 / 0.15),
+        (0.15, 1.85, 0.0, None, 2 / 0.15),
+        # A proxy that uses as much CPU as the server, and grows with it, halves the headroom.
+        (0.25, 1.5, 0.25, False, 7),
+        (0.25, 1.5, 0.25, True, 4),
+        (0.25, 1.5, None, True, 7),
+        # If hardly any CPU is idle, a server gets a twentieth of them from the others, and more if more is idle.
+        (0.005, 0.0, 1.995, None, 20),
+        (0.1, 0.0, 1.9, None, 1),
+        (0.2, 0.1, 1.7, None, 1.5),
+        (0.005, 0.1, 1.895, None, 21),
+        # If much is idle, the factor is noise.
+        (0.005, 1.0, 0.995, None, None),
+        (0.0, 0.0, 2.0, None, None),
+        (0.0, 0.5, 1.5, True, None),
+    ],
+)
+def test_cpus_beside_other_programs(
+    own: float, idle: float, others: float | None, follow: bool | None, factor: float | None
+) -> None:
+    """Programs that stay leave the idle CPUs, and programs that follow the load take their part of them."""
+    assert room(own, idle, others, follow).by_limit.get("cpu") == (factor and pytest.approx(factor))
 
 
 def test_without_idle_time_the_usable_cpus_count() -> None:
     """If idle time is unknown, the usable CPUs count as the server's alone."""
     assert headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0).by_limit["cpu"] == pytest.approx(4)
-
-
-def test_nearly_idle_server_on_a_full_machine_has_a_limit() -> None:
-    """If hardly any CPU is idle, a server gets a twentieth of them from the others, and more if more is idle; if much
-    is idle, the factor is noise."""
-    assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(20)
-    assert room(0.1, 0.0, 1.9).by_limit["cpu"] == pytest.approx(1)
-    assert room(0.2, 0.1, 1.7).by_limit["cpu"] == pytest.approx(1.5)
-    assert room(0.005, 0.1, 1.895).by_limit["cpu"] == pytest.approx(21)
-    assert "cpu" not in room(0.005, 1.0, 0.995).by_limit
-    assert "cpu" not in room(0.0, 0.0, 2.0).by_limit
-    assert "cpu" not in room(0.0, 0.5, 1.5, follow=True).by_limit
 
 
 cpus = st.floats(0, 64)
