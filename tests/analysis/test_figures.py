@@ -11,47 +11,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.judging import figures_of
 from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.metrics import window_figures as windows
-from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
-from uwsgi_headroom.watch.watch import Watch
 
 BIG = 2**63 - 1
 
-# -- a few simple cases
 
-
-def figures(window_: Window, server: Server) -> Figures:
-    """The figures of a window that ends with this reading of a server."""
-    reading_ = server.read(60.0)
-    return compute_figures(window_, describe_server(reading_))
-
-
-def test_capacity_is_of_the_reading() -> None:
-    """Configured threads are those of all slots, available ones those of accepting workers."""
-    server = Server(processes=4, threads=8, spawned=3)
+@pytest.mark.parametrize(("cores", "threads"), [(True, (32, 16)), (False, (None, None))])
+def test_capacity_is_of_the_reading(cores: bool, threads: tuple[int | None, int | None]) -> None:
+    """Configured threads are those of all slots, available ones those of accepting workers. Without cores, threads are
+    None and have no headroom."""
+    server = Server(processes=4, threads=8, spawned=3, cores=cores)
     server.cheap(1)
-    result = figures(window(60, worker(1, 0)), server)
-    assert (result.configured, result.available) == (32, 16)
-
-
-def test_capacity_without_cores_is_unknown() -> None:
-    """Without cores, threads are None and have no headroom."""
-    result = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False))
-    assert (result.configured, result.available) == (None, None)
+    result = figures_of(window(60, worker(1, 10, each=1.0)), server)
+    assert (result.configured, result.available) == threads
+    assert cores or result.headroom.far == ()
     assert result.headroom.by_limit == {}
 
 
@@ -59,9 +47,9 @@ def test_usable_cpus_come_from_the_kernel() -> None:
     """With kernel facts there is a CPU limit, without them there is none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
-    assert figures(busy, server).headroom.by_limit["cpu"] == 3.0
+    assert figures_of(busy, server).headroom.by_limit["cpu"] == 3.0
     server.host = False
-    assert "cpu" not in figures(busy, server).headroom.by_limit
+    assert "cpu" not in figures_of(busy, server).headroom.by_limit
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
@@ -69,8 +57,6 @@ def test_sum_if_all_known(values: list[int | None], sum_: int | None) -> None:
     """A sum with an unknown part is unknown, and so is one of no parts."""
     assert sum_if_all_known(values) == sum_
 
-
-# -- any input
 
 counts = st.none() | st.integers(0, 50) | st.integers(0, BIG)
 small = st.integers(0, 3)
@@ -150,13 +136,6 @@ def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
     return story
 
 
-def watch_story(story: list[tuple[float, Reading | ReadError]]) -> Watch:
-    watch = watch_of()
-    for at, outcome in story:
-        watch._record(at, outcome)
-    return watch
-
-
 def snapshot_of(totals: Totals) -> Totals:
     return replace(
         totals,
@@ -190,69 +169,62 @@ def names_of(value: object) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(value))
 
 
+KEPT = ("resident_bytes", "running_time_since", "cpu_since")
+"""Of a worker's totals: times and states, which may be less later."""
+
+
+def check_totals(before: Totals, now: Totals) -> None:
+    """No reading decreases a total of a worker slot or socket while the slot or socket exists."""
+    for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
+        assert getattr(now, name) >= getattr(before, name)
+    assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
+    for early, late in zip(before.workers, now.workers, strict=False):
+        for name in set(names_of(late)) - set(KEPT):
+            was, is_ = getattr(early, name), getattr(late, name)
+            if isinstance(was, dict):
+                assert all(is_[key] >= value for key, value in was.items())
+            else:
+                assert was is None or is_ >= was
+    for socket in before.queue_seconds.keys() & now.queue_seconds.keys():
+        assert now.queue_seconds[socket] >= before.queue_seconds[socket]
+
+
+def check_figures(result: Figures) -> None:
+    """No figure is NaN, infinite or negative, and ratios are within their bounds."""
+    balance, headroom = result.balance, result.headroom
+    active = sum(worker.active for worker in balance.workers)
+    assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
+    assert result.window.seconds > 0
+    assert result.window.observed_seconds <= result.window.seconds + 1e-3
+    assert all(worker.share is None or worker.share <= 1 for worker in balance.workers)
+    assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
+    assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
+    assert balance.noise_floor is None or balance.noise_floor >= 1
+    assert balance.cost is None or balance.cost <= 1
+    assert headroom.factor == min(headroom.by_limit.values(), default=None)
+    assert all(factor > 0 for factor in headroom.by_limit.values())
+
+
 @settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
 @given(stories())
-def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """Each second since the first attempt to read a server is counted once."""
+def test_any_story(story: list[tuple[float, Reading | ReadError]]) -> None:
+    """Each second since the first attempt to read a server is counted once, totals never decrease, and figures and
+    series are numbers."""
     watch = watch_of()
-    outcome_times: list[float] = []
+    before = snapshot_of(watch.integrals.totals)
+    known: list[float] = []
     for at, outcome in story:
         watch._record(at, outcome)
         if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
-            outcome_times.append(at)
+            known.append(at)
         totals = watch.integrals.totals
-        since = max(outcome_times) - outcome_times[0] if outcome_times else 0.0
+        since = max(known) - known[0] if known else 0.0
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
-
-
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """No reading decreases a total of a worker slot or socket while the slot or socket exists."""
-    watch = watch_of()
-    before = snapshot_of(watch.integrals.totals)
-    for at, outcome in story:
-        watch._record(at, outcome)
-        now = snapshot_of(watch.integrals.totals)
-        for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
-            assert getattr(now, name) >= getattr(before, name)
-        assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
-        for early, late in zip(before.workers, now.workers, strict=False):
-            for name in names_of(late):
-                if name in ("resident_bytes", "running_time_since", "cpu_since"):
-                    continue
-                was, is_ = getattr(early, name), getattr(late, name)
-                if isinstance(was, dict):
-                    assert all(is_[key] >= value for key, value in was.items())
-                else:
-                    assert was is None or is_ >= was
-        for socket in before.queue_seconds.keys() & now.queue_seconds.keys():
-            assert now.queue_seconds[socket] >= before.queue_seconds[socket]
-        before = now
-
-
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """For any input, no figure is NaN, infinite or negative, and ratios are within their bounds."""
-    watch = watch_of()
-    for at, outcome in story:
-        watch._record(at, outcome)
-        if not isinstance(outcome, Reading):
-            continue
-        for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
-            assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
-            balance, headroom = result.balance, result.headroom
-            active = sum(worker.active for worker in balance.workers)
-            assert result.window.seconds > 0
-            assert result.window.observed_seconds <= result.window.seconds + 1e-3
-            assert all(worker.share is None or worker.share <= 1 for worker in balance.workers)
-            assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
-            assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
-            assert balance.noise_floor is None or balance.noise_floor >= 1
-            assert balance.cost is None or balance.cost <= 1
-            assert headroom.factor == min(headroom.by_limit.values(), default=None)
-            assert all(factor > 0 for factor in headroom.by_limit.values())
-        for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
-            assert math.isfinite(number), key
-            assert number >= 0, key
+        check_totals(before, totals)
+        before = snapshot_of(totals)
+        if isinstance(outcome, Reading):
+            for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
+                check_figures(result)
+            for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
+                assert math.isfinite(number), key
+                assert number >= 0, key
