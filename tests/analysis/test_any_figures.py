@@ -45,6 +45,7 @@ POSTGRES, WEB = Destination("backend", ("10.0.0.5:5432",)), Destination("backend
 MANY = [Destination("backend", (f"10.0.1.{number}:80",)) for number in range(40)]
 
 
+HIDDEN = Backlog(None, None, "nobody may see it")
 OF_SOCKETS = {"clients_refused", "queue_filling"}
 """Codes of which each socket may have a finding."""
 
@@ -81,10 +82,12 @@ def make_window(of: Random, processes: int, threads: int, names: list[str], *, i
         cpu=of.choice([None, (0.1, 7.0, 0.1), (7.9, 0.1, None), (1.0, 0.0, 7.0)]),
         waits=of.choice([None, dict.fromkeys(some, busy / len(some))]),
     )
-    requests = sum(each.requests for each in rows)
+    requests, places = sum(each.requests for each in rows), list(enumerate(names))  # no two sockets are alike
     return replace(
         made,
-        queue_seconds={name: of.choice([0, 0.001, 1, 40, 101]) * seconds for name in names},
+        queue_seconds={
+            name: of.choice([0, 0.001, 1, 40, 101]) * seconds * (1 - 0.05 * place) for place, name in places
+        },
         queue_full_seconds={name: of.choice([0.0, 0.1, 1.0]) * seconds for name in names},
         full_seconds=of.choice([0.0, 0.3, 1.0]) * seconds,
         reloads=of.choice([0, 0, 1]),
@@ -155,7 +158,7 @@ def make_server(of: Random, processes: int, threads: int, names: list[str], *, i
         workers=tuple(change_worker(of, each, threads) for each in known.workers),
         setup=Setup(options, 4096, "async" if is_async else "threads", holders, holders is not None),
         shared_connections=of.choice([(), (SharedConnection("10.0.0.5:5432", processes),)]),
-        queues={name: of.choice([Backlog(None, None, "nobody may see it"), Backlog(101, 100, None)]) for name in names},
+        queues={name: of.choice([HIDDEN, Backlog(101 - place, 100, None)]) for place, name in enumerate(names)},
     )
 
 
