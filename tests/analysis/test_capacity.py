@@ -58,15 +58,6 @@ def test_of_several_that_are_reached_the_cause_is_first(
     assert result.factor == min(result.by_limit.values())
 
 
-def test_evening_out_multiplies_the_first_limit() -> None:
-    """Balancing raises the first limit by N max u / Σu, up to the interpreters' own headroom."""
-    result = compute_balance(the_example())
-    loads = [worker.interpreter_load or 0 for worker in result.workers]
-    by_limit = headroom_of(the_example()).by_limit
-    gain = 4 * max(loads) / sum(loads)
-    assert by_limit["hottest_interpreter"] * gain == pytest.approx(by_limit["interpreters"])
-
-
 @pytest.mark.parametrize(
     ("loads", "threads", "cpus", "first", "ceiling"),
     [
@@ -115,15 +106,6 @@ def test_limits_of_unknown_use_are_left_out(
     result = headroom_of(window(60, *workers), threads, cpus)
     assert result.by_limit == pytest.approx(by_limit)
     assert by_limit or (result.first, result.ceiling, result.factor) == (None, None, None)
-
-
-def test_a_single_hot_interpreter_is_not_the_ceiling() -> None:
-    """One saturated interpreter among idle ones does not limit throughput: the ceiling is another limit."""
-    rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(worker_id, 100, cpu=0.0, busy=6.0) for worker_id in (2, 3, 4))]
-    result = headroom_of(window(60, *rows))
-    assert result.first == "hottest_interpreter"
-    assert result.ceiling == "interpreters"
-    assert result.by_limit["interpreters"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("part", "there"), [(LEAST_LOAD * 0.99, False), (LEAST_LOAD * 1.01, True), (0.0, False)])

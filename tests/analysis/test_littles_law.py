@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, ratio, waiting_clause
+from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, waiting_clause
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog
 
@@ -124,11 +124,3 @@ def test_a_queue_that_moves_has_the_wait_of_the_law(
     """A standing queue that is passed on many times in the window has no doubt."""
     flow = compute_flow(window(20.0, worker(1, requests, busy=160.0), socket=area), queues)
     assert (flow.queue_wait, flow.wait_is_floor) == (wait and pytest.approx(wait), False)
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "result"), [(1, 2, 0.5), (0, 2, 0), (1, 0, None), (0, 0, None), (1, -1, None)]
-)
-def test_ratio(part: float, whole: float, result: float | None) -> None:
-    """Without a whole there is no ratio, rather than NaN or infinity."""
-    assert ratio(part, whole) == result

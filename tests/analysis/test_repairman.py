@@ -107,26 +107,6 @@ def test_the_closed_form_is_close_to_the_simulation() -> None:
         assert (abs(bias) < 0.05, middle < 0.04, most < 0.25, largest < 0.75) == (True, True, True, True), (name, found)
 
 
-def test_the_simulation_has_the_throughput_of_mean_value_analysis() -> None:
-    """The oracle itself: one interpreter lock, and CPUs that single-threaded workers share."""
-    work = Work(locked=0.2, unlocked=0.0, waiting=0.6, factors=EXPONENTIAL)
-    full = Simulation(System(processes=1, threads=4, cpus=8), work, 1).run(3000, warm_up=700)
-    assert full.throughput == pytest.approx(closed_throughput(4, 0.2, 0.6), rel=0.03)
-    work = Work(locked=0.2, unlocked=0.0, waiting=0.3, factors=EXPONENTIAL)
-    full = Simulation(System(processes=8, threads=1, cpus=2), work, 1).run(4000, warm_up=1000)
-    exact = closed_throughput_of_servers(8, 0.2, 0.3, lambda present: float(min(present, 2)))
-    assert full.throughput == pytest.approx(exact, rel=0.03)
-
-
-def test_the_simulation_has_erlangs_queue() -> None:
-    """The oracle itself: intervals and service times from decks vary a little less than independent ones."""
-    work = Work(locked=0.1, unlocked=0.0, waiting=0.0, factors=EXPONENTIAL)
-    outcome = Simulation(System(processes=4, threads=1, cpus=4), work, 1).run(16_000, 32, warm_up=4000)
-    exact = 0.1 + erlang_wait(4, 3.2, 0.1)
-    assert fmean(outcome.service) == pytest.approx(0.1, rel=0.02)
-    assert 0.9 * exact <= fmean(outcome.total) <= 1.05 * exact
-
-
 def test_a_lock_is_passed_on_after_the_switch_interval() -> None:
     """The oracle itself: a request that only needs the lock for a moment waits for one interval of another at most."""
     work = Work(locked=1.0, unlocked=0.0, waiting=0.0, factors=(0.002, 1.998))

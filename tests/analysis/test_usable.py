@@ -28,7 +28,6 @@ from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.words.formats import factor
 
 
 def figures_of(of: Window, processes: int = 1, threads: int = 1, cpus: float = 64.0) -> Figures:
@@ -77,14 +76,6 @@ def test_the_wait_at_the_utilization_is_the_one_asked_for(threads: int, wait: fl
         assert erlang_wait(threads, use * threads, 1.0) == pytest.approx(wait, rel=0.01)
 
 
-@given(st.integers(1, 500), st.floats(1e-3, 100))
-def test_more_threads_can_be_used_more(threads: int, wait: float) -> None:
-    """With one more thread, requests wait as long at a higher utilization; and with a longer wait allowed, too."""
-    use = highest_utilization(threads, wait)
-    assert highest_utilization(threads + 1, wait) >= use - 1e-4
-    assert highest_utilization(threads, 1.1 * wait) >= use - 1e-4
-
-
 @pytest.mark.parametrize(("threads", "use"), [(4, 0.65), (8, 0.79), (32, 0.93)])
 def test_a_quarter_of_the_service_time(threads: int, use: float) -> None:
     """The wait is a quarter of the service time at a utilization of 0.65 with 4 threads, and of 0.93 with 32."""
@@ -99,12 +90,6 @@ def test_threshold_of_a_noticed_wait() -> None:
     assert [noticed_wait(each) for each in (None, 0.002, 0.08, 0.2, 0.4, 10)] == pytest.approx(
         [0.02, 0.02, 0.02, 0.05, 0.1, 0.1]
     )
-
-
-@pytest.mark.parametrize(("threads", "hard"), [(1, "5.0x"), (4, "1.5x"), (8, "1.3x"), (32, "1.1x")])
-def test_the_headroom_at_which_none_is_usable(threads: int, hard: str) -> None:
-    """At a response time of 100 ms and random arrivals."""
-    assert factor(1 / highest_utilization(threads, noticed_wait(0.1) / 0.1)) == hard
 
 
 @settings(max_examples=50)

@@ -8,11 +8,19 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from tests.analysis.judging import by_code, change_workers, describe, figures_of, findings_by_code, judge, row, severity
+from tests.analysis.judging import by_code, change_workers, describe, figures_of, findings_by_code, judge, row
 from tests.analysis.simulated_backend import Backend, constant, run, wave
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.findings import Finding, backend_waits, collect_findings, first_act, limits, lock_waits
+from uwsgi_headroom.analysis.findings import (
+    Finding,
+    backend_waits,
+    collect_findings,
+    first_act,
+    limits,
+    load,
+    lock_waits,
+)
 from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.waits import (
@@ -65,27 +73,66 @@ def test_without_waits_there_is_no_such_finding() -> None:
     assert not WAITS & findings(replace(known, waits=None)).keys()
 
 
+def held(use: float, **waits: float) -> Window:
+    """Four threads of each worker wait for its interpreter lock. use: of a CPU, by each worker."""
+    return of_16_threads({"interpreter_lock": 8.0, **waits}, cpu=use, lock=4.0)
+
+
+HASHING = of_16_threads({"cpu": 2.0, "cpu_wait": 8.0}, cpu=1.0, lock=0.0)
+"""Eight threads use a whole CPU and more, and no thread waits for the lock. (Seen on a real uWSGI.)"""
+
+UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=None)
+
+
 @pytest.mark.parametrize(
-    ("waits", "code", "kind"),
+    ("of", "code", "kind"),
     [
         # A tenth of the threads is good to know, a quarter is a warning.
-        ({"client": 0.9, "sleep": 2.0}, "slow_clients", None),
-        ({"client": 1.6, "sleep": 2.0}, "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
-        ({"client": 3.9, "sleep": 2.0}, "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
-        ({"client": 4.0, "sleep": 2.0}, "slow_clients", MANY_SLOW_CLIENTS),
+        (of_16_threads({"client": 0.9, "sleep": 2.0}), "slow_clients", None),
+        (of_16_threads({"client": 1.6, "sleep": 2.0}), "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
+        (of_16_threads({"client": 3.9, "sleep": 2.0}), "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
+        (of_16_threads({"client": 4.0, "sleep": 2.0}), "slow_clients", MANY_SLOW_CLIENTS),
         # From a quarter of the threads' time on, from half on as a warning.
-        ({"lock": 0.9}, "application_lock", None),
-        ({"lock": 1.0, "sleep": 4.0}, "application_lock", None),
-        ({"lock": 1.0, "sleep": 3.0}, "application_lock", lock_waits.LOCK_SEEN),
-        ({"lock": 4.0, "sleep": 4.0}, "application_lock", lock_waits.LOCK),
+        (of_16_threads({"lock": 0.9}), "application_lock", None),
+        (of_16_threads({"lock": 1.0, "sleep": 4.0}), "application_lock", None),
+        (of_16_threads({"lock": 1.0, "sleep": 3.0}), "application_lock", lock_waits.LOCK_SEEN),
+        (of_16_threads({"lock": 4.0, "sleep": 4.0}), "application_lock", lock_waits.LOCK),
         # With most threads idle, it is no finding where their time goes.
-        ({"backend": 3.0}, "waits_for_backend", None),
-        ({"backend": 12.0}, "connection_shared", None),
+        (of_16_threads({"backend": 3.0}), "waits_for_backend", None),
+        (of_16_threads({"backend": 12.0}), "connection_shared", None),
+        # While the interpreter uses little CPU, the holder of its lock waits itself. Seven other threads wait at most
+        # while one computes: 4.0 on average are more than 7 x 0.4, and less than 7 x 0.58.
+        (held(0.05, sleep=2.0), "interpreter_lock_held", lock_waits.HELD_ASLEEP),
+        (held(0.05, sleep=2.0), "interpreter_bound", None),
+        (held(0.4, cpu=0.8, sleep=2.0), "interpreter_lock_held", lock_waits.HELD_ASLEEP),
+        (held(0.58, cpu=1.16, sleep=2.0), "interpreter_lock_held", lock_waits.HELD_COMPUTING),
+        # A holder that waits for a CPU is not blamed.
+        (held(0.3, cpu_wait=1.1, cpu=0.5), "interpreter_lock_held", None),
+        # Work outside of the lock is no saturated interpreter, unless nothing is known of waits.
+        (HASHING, "interpreter_bound", None),
+        (HASHING, "computes_outside_the_lock", lock_waits.COMPUTES_OUTSIDE),
+        (
+            replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=None),
+            "computes_outside_the_lock",
+            None,
+        ),
+        (
+            replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=None),
+            "interpreter_bound",
+            load.ALL_SATURATED,
+        ),
+        # What to change follows from the state.
+        (of_16_threads({"backend": 15.0, "cpu": 0.5}), "saturation", backend_waits.BACKEND),
+        (of_16_threads({"client": 15.0, "cpu": 0.5}), "saturation", MANY_SLOW_CLIENTS),
+        (of_16_threads({"lock": 15.0, "sleep": 0.5}), "saturation", lock_waits.LOCK),
+        (of_16_threads({"sleep": 15.5}), "saturation", limits.MOST_IN_USE),
     ],
 )
-def test_how_many_threads_wait(waits: States, code: str, kind: Kind | None) -> None:
-    """What a few threads wait for is no finding."""
-    assert row(findings(of_16_threads(waits)), code) is kind
+def test_what_threads_wait_for(of: Window, code: str, kind: Kind | None) -> None:
+    """What a few threads wait for is no finding. Only threads that sleep, or wait outside, are worth more of them."""
+    found = findings(of)
+    assert row(found, code) is kind
+    assert code != "saturation" or dict(found[code].settings) == ({"threads": 16} if kind is limits.MOST_IN_USE else {})
 
 
 @pytest.mark.parametrize("websockets", [0.95, 0.4, 0.0])
@@ -227,41 +274,11 @@ def test_two_backends_are_both_named() -> None:
         assert "postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379." in found["waits_for_backend"].title
 
 
-def test_a_lock_that_is_held_asleep() -> None:
-    """Threads that wait for the interpreter lock, while the interpreter uses little CPU: its holder waits itself."""
-    found = findings(of_16_threads({"interpreter_lock": 8.0, "sleep": 2.0}, cpu=0.05, lock=4.0))
-    assert found["interpreter_lock_held"].kind is lock_waits.HELD_ASLEEP
-    assert "interpreter_bound" not in found
-
-
-@pytest.mark.parametrize(("cpu", "computes"), [(0.2, False), (0.4, False), (0.58, True)])
-def test_a_lock_that_is_held_by_a_long_call(cpu: float, computes: bool) -> None:
-    """Seven other threads wait at most while one computes: 4.0 on average are more than 7 x 0.4, and less than 7 x
-    0.58."""
-    found = findings(of_16_threads({"interpreter_lock": 8.0, "cpu": 2 * cpu, "sleep": 2.0}, cpu=cpu, lock=4.0))
-    assert row(found, "interpreter_lock_held") is (lock_waits.HELD_COMPUTING if computes else lock_waits.HELD_ASLEEP)
-
-
-@pytest.mark.parametrize(("each", "held"), [(0.05, False), (0.4, True)])
-def test_a_long_wait_for_a_lock_that_is_not_saturated(each: float, held: bool) -> None:
+@pytest.mark.parametrize(("each", "is_felt"), [(0.05, False), (0.4, True)])
+def test_a_long_wait_for_a_lock_that_is_not_saturated(each: float, is_felt: bool) -> None:
     """Between a saturated interpreter and one that uses little, it counts if users feel it."""
-    of = of_16_threads({"interpreter_lock": 8.0, "cpu": 1.4, "sleep": 2.0}, cpu=0.7, lock=4.0)
-    assert ("interpreter_lock_held" in findings(change_workers(of, running_time=1200 * each))) == held
-
-
-def test_a_holder_without_a_cpu_is_not_blamed() -> None:
-    """If the holder waits for a CPU, that is the cause, and reported as such."""
-    of = of_16_threads({"interpreter_lock": 8.0, "cpu_wait": 1.1, "cpu": 0.5}, cpu=0.3, lock=4.0)
-    assert "interpreter_lock_held" not in findings(of)
-
-
-def test_work_outside_of_the_lock_is_no_saturated_interpreter() -> None:
-    """Hashing on eight threads uses a whole CPU and more, and no thread waits for the lock. (Seen on a real uWSGI.)"""
-    measured = of_16_threads({"cpu": 2.0, "cpu_wait": 8.0}, cpu=1.0, lock=0.0)
-    inferred = replace(change_workers(measured, interpreter_lock_seconds=None), waits=None)
-    for of, codes in ((measured, "computes_outside_the_lock"), (inferred, "interpreter_bound")):
-        assert {"computes_outside_the_lock", "interpreter_bound"} & findings(of).keys() == {codes}
-    assert severity(findings(measured), "computes_outside_the_lock") == "info"
+    of = change_workers(held(0.7, cpu=1.4, sleep=2.0), running_time=1200 * each)
+    assert ("interpreter_lock_held" in findings(of)) == is_felt
 
 
 def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it() -> None:
@@ -285,22 +302,6 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
     rows = [worker(number, 600, each=0.095, cpu=57.0, busy=57.0, lock=0.0) for number in (1, 2)]
     found = findings_by_code(window(60, *rows, waits={"cpu": 1.9}), Server(processes=2, threads=1, cpus=8.0))
     assert {"computes_outside_the_lock", "interpreter_bound"} & found.keys() == {"interpreter_bound"}
-
-
-@pytest.mark.parametrize(
-    ("waits", "kind"),
-    [
-        ({"backend": 15.0, "cpu": 0.5}, backend_waits.BACKEND),
-        ({"client": 15.0, "cpu": 0.5}, MANY_SLOW_CLIENTS),
-        ({"lock": 15.0, "sleep": 0.5}, lock_waits.LOCK),
-        ({"sleep": 15.5}, limits.MOST_IN_USE),
-    ],
-)
-def test_what_to_change_follows_from_the_state(waits: States, kind: Kind) -> None:
-    """Waits outside scale with threads, the lock with processes, locks and clients with neither."""
-    finding = findings(of_16_threads(waits, backends={"postgres": waits.get("backend", 0.0)}))["saturation"]
-    assert finding.kind is kind
-    assert dict(finding.settings) == ({"threads": 16} if kind is limits.MOST_IN_USE else {})
 
 
 @pytest.mark.parametrize(
