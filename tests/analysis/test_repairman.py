@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import pairwise
-from statistics import fmean
 
 import pytest
 
@@ -86,8 +85,8 @@ def test_a_lock_of_the_application_is_one_more_server(*, is_shared: bool) -> Non
 
 
 def test_the_largest_setting_has_finite_figures() -> None:
-    """64x64 and 4x1024, near their most throughput."""
-    for processes, threads in ((64, 64), (4, 1024), (1024, 4)):
+    """Near its most throughput."""
+    for processes, threads in ((64, 64), (4, 1024)):
         chain = flow_equivalent(Model(0.002, 0.5, 2.0), processes, threads)
         assert len(chain) == 4096
         times = find_times(chain, 0.9 * chain[-1][0])
@@ -99,7 +98,7 @@ def test_the_closed_form_is_close_to_the_simulation() -> None:
     """Over servers drawn by a seed. Bounds: those of 300 servers by `python3 -m tests.analysis.closed_form_errors 300`,
     with room for the noise of the shorter runs here."""
     chance = random.Random(51)
-    found = summarize(compare(*draw(chance), 1200) for _ in range(16))
+    found = summarize(compare(*draw(chance), 1000) for _ in range(10))
     _, middle, most, largest, _ = found["most throughput"]
     assert (middle < 0.01, most < 0.06, largest < 0.13) == (True, True, True), found
     for name in ("time in service at 50%", "time with queue at 50%", "time in service at 80%"):
