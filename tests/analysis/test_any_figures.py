@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, first_act
 from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.littles_law import noticed_wait
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import (
@@ -185,7 +186,10 @@ def check_headroom(found: Figures) -> None:
     assert (room.ceiling is None) == (not {*room.by_limit} - {"hottest_interpreter"}), room
     assert room.ceiling != "hottest_interpreter"
     assert "other" not in room.by_limit or room.other
-    assert found.usable is None or found.usable.factor <= (room.factor or 0.0) * 1.0001
+    if found.usable:
+        assert 0 < found.usable.factor <= (room.factor or 0.0) * 1.0001
+        assert found.usable.first in room.by_limit
+        assert found.usable.factor <= 1 or (flow.queue_wait or 0) < noticed_wait(flow.response_time)
     if flow.wait_is_floor:
         law = sum(of.queue_seconds.values()) / flow.requests
         assert (flow.queue_wait or 0.0) <= min(law, of.observed_seconds) * 1.0001

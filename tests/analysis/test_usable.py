@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis import judging
@@ -90,34 +90,6 @@ def test_threshold_of_a_noticed_wait() -> None:
     assert [noticed_wait(each) for each in (None, 0.002, 0.08, 0.2, 0.4, 10)] == pytest.approx(
         [0.02, 0.02, 0.02, 0.05, 0.1, 0.1]
     )
-
-
-@settings(max_examples=50)
-@given(
-    st.integers(1, 8),
-    st.integers(1, 16),
-    st.floats(0.02, 0.99),
-    st.floats(0.005, 5),
-    st.floats(0, 1),
-    st.floats(0, 3),
-    st.sampled_from([1.0, 2.0, 16.0, 64.0]),
-)
-def test_at_most_the_headroom(
-    workers: int, threads: int, used: float, each: float, computing: float, queue: float, cpus: float | None
-) -> None:
-    """Usable headroom is positive and at most the headroom; it is 1 at most if requests wait, and the limit that they
-    wait for is one of the headroom's."""
-    requests = max(1, round(60 * used * workers * threads / each / workers))
-    cpu = min(58.0, requests * each * computing)
-    rows = [worker(number, requests, each=each, busy=requests * each, cpu=cpu) for number in range(1, workers + 1)]
-    figures = figures_of(window(60, *rows, app=60 * queue), workers, threads, cpus)
-    assert (figures.usable is None) == (figures.headroom.factor is None)
-    if figures.usable is None or figures.headroom.factor is None:
-        return
-    assert 0 < figures.usable.factor <= figures.headroom.factor
-    assert figures.usable.first in figures.headroom.by_limit
-    if (figures.flow.queue_wait or 0) >= noticed_wait(figures.flow.response_time):
-        assert figures.usable.factor <= 1
 
 
 def minute(*workers: tuple[int, float, float], locked: float | None = None, queue: float = 0.0) -> Window:
