@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from tests.analysis import judging
-from tests.analysis.judging import AT, by_code, figures_of, judge, row, severity
+from tests.analysis.judging import AT, by_code, figures_of, judge, row
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
@@ -17,8 +17,6 @@ from uwsgi_headroom.analysis.findings.causes import (
     CHEAPER_STARTS_SLOWLY,
     HANDLERS_HURT,
     HANDLERS_OCCUPY,
-    MISSING_FOR_A_MOMENT,
-    SOME_HANG,
 )
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
@@ -67,58 +65,55 @@ def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> No
     assert "workers_missing" not in found
 
 
-def test_some_workers_hang_and_others_serve() -> None:
-    """That is a warning; a worker that was spawned a moment ago is missing as before."""
-    found = findings(describe(starting(1, 12.0), serving(2), starting(3, 2.0)), (5.0, 20.0, 18.5))
-    said = [(found[code].kind, found[code].worker_id) for code in ("start_hangs", "workers_missing")]
-    assert said == [(SOME_HANG, 1), (MISSING_FOR_A_MOMENT, 3)]
+ONE_OF_THREE = (gone(1), serving(2, 30.0), gone(3))
+STARTS = (starting(1, 2.0), serving(2), serving(3))
 
 
 @pytest.mark.parametrize(
-    ("workers", "up", "expected"),
+    ("workers", "up", "queued", "expected"),
     [
-        # Their present start counts, not each of the window, unless they were away for most of it.
-        ((starting(1, 2.0), serving(2), serving(3)), (13.0, 20.0, 20.0), "info"),
-        ((starting(1, 2.0), serving(2), serving(3)), (9.0, 20.0, 20.0), "warning"),
-        ((starting(1, 6.0), serving(2), serving(3)), (13.0, 20.0, 20.0), "warning"),
+        # Others serve; a worker that was spawned a moment ago is missing as before.
+        (
+            (starting(1, 12.0), serving(2), starting(3, 2.0)),
+            (5.0, 20.0, 18.5),
+            0.0,
+            {"start_hangs": ("warning", 1), "workers_missing": ("info", 3)},
+        ),
+        # The present start counts, not each of the window, unless the worker was away for most of it.
+        (STARTS, (13.0, 20.0, 20.0), 0.0, {"workers_missing": ("info", 1)}),
+        (STARTS, (9.0, 20.0, 20.0), 0.0, {"workers_missing": ("warning", 1)}),
+        ((starting(1, 6.0), *STARTS[1:]), (13.0, 20.0, 20.0), 0.0, {"workers_missing": ("warning", 1)}),
         # In a short window a start of some seconds is a large part of it.
-        ((serving(1), gone(2)), (20.0, 16.0), "info"),
-        ((serving(1), gone(2)), (20.0, 14.0), "warning"),
+        ((serving(1), gone(2)), (20.0, 16.0), 0.0, {"workers_missing": ("info", 2)}),
+        ((serving(1), gone(2)), (20.0, 14.0), 0.0, {"workers_missing": ("warning", 2)}),
+        # A reload waits for a request: the others have ended and are not replaced.
+        (ONE_OF_THREE, (4.0, 20.0, 4.0), 0.0, {"reload_waits": ("warning", 2)}),
+        (ONE_OF_THREE, (4.0, 20.0, 4.0), 4.0, {"reload_waits": ("critical", 2)}),
+        # uWSGI replaces a worker at any other time, or nobody is left to wait for.
+        (ONE_OF_THREE, (18.0, 20.0, 4.0), 0.0, {"workers_missing": ("warning", None)}),  # worker 1 ended just now
+        ((*ONE_OF_THREE[:2], serving(3)), (4.0, 20.0, 20.0), 0.0, {"workers_missing": ("warning", 1)}),
+        ((gone(1), serving(2, 1.0), gone(3)), (4.0, 20.0, 4.0), 0.0, {"workers_missing": ("warning", None)}),
+        ((gone(1), starting(2, 5.0), serving(3, 30.0)), (4.0, 4.0, 20.0), 0.0, {"workers_missing": ("warning", None)}),
+        ((gone(1), gone(2), gone(3)), (4.0, 4.0, 4.0), 0.0, {"workers_missing": ("critical", None)}),
     ],
 )
-def test_workers_that_are_missing_now_and_then(
-    workers: tuple[WorkerRecord, ...], up: tuple[float, ...], expected: str
+def test_workers_that_are_away(
+    workers: tuple[WorkerRecord, ...], up: tuple[float, ...], queued: float, expected: dict[str, tuple[str, int | None]]
 ) -> None:
-    """A worker that starts is good to know, and one that is away is a warning."""
-    assert severity(findings(describe(*workers), up), "workers_missing") == expected
+    """They start, hang at the start, or a reload waits for the last request; which worker is meant is said."""
+    found = findings(describe(*workers), up, queued)
+    said = {code: (each.severity, each.worker_id) for code, each in found.items()}
+    assert {code: said[code] for code in ("start_hangs", "workers_missing", "reload_waits") if code in said} == expected
 
 
-@pytest.mark.parametrize(("queued", "severity"), [(0.0, "warning"), (4.0, "critical")])
-def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None:
-    """The others have ended and are not replaced: the request and the options are named."""
-    finding = findings(describe(gone(1), serving(2, 30.0), gone(3)), (4.0, 20.0, 4.0), queued)["reload_waits"]
-    assert (finding.severity, finding.worker_id) == (severity, 2)
-    assert "with `kill -TERM 5002`" in finding.change
-
-
-@pytest.mark.parametrize(
-    ("workers", "up"),
-    [
-        ((gone(1), serving(2, 30.0), gone(3)), (18.0, 20.0, 4.0)),  # worker 1 ended a moment ago
-        ((gone(1), serving(2, 30.0), serving(3)), (4.0, 20.0, 20.0)),  # worker 3 serves
-        ((gone(1), serving(2, 1.0), gone(3)), (4.0, 20.0, 4.0)),  # worker 2 serves others
-        ((gone(1), starting(2, 5.0), serving(3, 30.0)), (4.0, 4.0, 20.0)),  # worker 2 is being replaced
-        ((gone(1), gone(2), gone(3)), (4.0, 4.0, 4.0)),
-    ],
-)
-def test_other_absences_are_no_reload(workers: tuple[WorkerRecord, ...], up: tuple[float, ...]) -> None:
-    """uWSGI replaces a worker at any other time, or nobody is left to wait for."""
-    assert {"reload_waits", "workers_missing"} & findings(describe(*workers), up).keys() == {"workers_missing"}
+def test_the_request_that_a_reload_waits_for() -> None:
+    """Its worker has the command that ends it."""
+    assert "with `kill -TERM 5002`" in findings(describe(*ONE_OF_THREE), (4.0, 20.0, 4.0))["reload_waits"].change
 
 
 def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
     """Its other thread is free, and yet nothing is available; in a window of another state of it, it is."""
-    record = describe(gone(1), serving(2, 30.0), gone(3))
+    record = describe(*ONE_OF_THREE)
     rows = ([worker(number, 5, up=seconds) for number in (1, 2, 3)] for seconds in (4.0, 19.0))
     assert [figures_of(window(20, *each), record).available for each in rows] == [0, 2]
 
@@ -147,7 +142,6 @@ def test_workers_that_wait_to_end(
     record = describe(ending(1, 30.0, 2.0, why=reason), others, setup=LIMITED)
     finding = findings(record, (20.0, 20.0), queued)["workers_ending"]
     assert (finding.severity, why in finding.evidence) == (severity, True)
-    assert f"{3 if others.ending else 2} requests are in service there, the oldest for 30 s" in finding.evidence
     assert f"with `kill -TERM {'5001 5002' if others.ending else '5001'}`" in finding.change
     assert figures_of(window(20, worker(1, 5), worker(2, 5)), record).available == (0 if others.ending else 2)
 
@@ -214,23 +208,27 @@ def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
     assert "end workers 1 and 2 with `kill -KILL 5001 5002`" in change
 
 
-def test_free_threads_are_no_headroom_while_nothing_completes() -> None:
-    """One thread of two is busy, and yet no request is served: the headroom is not 2."""
-    rows = [worker(1, 0, busy=20.0), worker(2, 0, busy=0.0, up=0.0)]
-    standing = figures_of(window(20, *rows, app=60.0), describe(serving(1, 30.0), gone(2)))
-    assert standing.headroom.factor is None
-    served = figures_of(window(20, *rows), describe(serving(1, 30.0), gone(2)))
-    assert served.headroom.factor == 2.0
-
-
-def test_a_server_without_workers_has_no_headroom() -> None:
-    """Ten requests were served before all workers went away: what they used is no measure while others wait."""
-    rows = [worker(1, 10, each=0.02, busy=0.2, up=2.0)]
-    gone_away = figures_of(window(20, *rows, app=1500.0), describe(gone(1)))
-    assert gone_away.headroom.factor is None
-    assert not gone_away.headroom.far
-    back = figures_of(window(20, *rows, app=1500.0), describe(serving(1)))
-    assert back.headroom.far
+@pytest.mark.parametrize(
+    ("rows", "workers", "queued", "factor", "is_far"),
+    [
+        # One thread of two is busy, and yet no request is served: the headroom is not 2.
+        ([(0, 20.0, 20.0), (0, 0.0, 0.0)], (serving(1, 30.0), gone(2)), 3.0, None, False),
+        ([(0, 20.0, 20.0), (0, 0.0, 0.0)], (serving(1, 30.0), gone(2)), 0.0, 2.0, False),
+        # What ten requests used before all workers went away is no measure while others wait.
+        ([(10, 0.2, 2.0)], (gone(1),), 75.0, None, False),
+        ([(10, 0.2, 2.0)], (serving(1),), 75.0, None, True),
+    ],
+)
+def test_headroom_while_nothing_completes(
+    rows: list[tuple[int, float, float]], workers: tuple[WorkerRecord, ...], queued: float, factor: float, is_far: bool
+) -> None:
+    """Free threads are none."""
+    numbered = enumerate(rows, 1)
+    of = window(
+        20, *(worker(n, done, each=0.02, busy=busy, up=up) for n, (done, busy, up) in numbered), app=20 * queued
+    )
+    room = figures_of(of, describe(*workers)).headroom
+    assert (room.factor, bool(room.far)) == (factor, is_far)
 
 
 @pytest.mark.parametrize(
