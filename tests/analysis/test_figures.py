@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.analysis.judging import figures_of
 from tests.support.scraped_series import series, watch_of
@@ -27,8 +27,6 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
-
-BIG = 2**63 - 1
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(True, (32, 16)), (False, (None, None))])
@@ -58,81 +56,63 @@ def test_sum_if_all_known(values: list[int | None], sum_: int | None) -> None:
     assert sum_if_all_known(values) == sum_
 
 
-counts = st.none() | st.integers(0, 50) | st.integers(0, BIG)
-small = st.integers(0, 3)
-seconds = st.none() | st.floats(0, 1e4) | st.floats(0, 2**63 / 1e6)
+BIG = 2**63 - 1
+COUNTS = (None, 0, 3, 50, 10**6, BIG)
+SECONDS = (None, 0.0, 0.5, 1e4, 2**63 / 1e6)
 
 
-@st.composite
-def workers(draw: st.DrawFn, worker_id: int, cores: bool) -> Worker:
-    threads = draw(st.integers(1, 4))
-    pid = draw(st.none() | st.integers(1, 6))
-    return Worker(
+def make_worker(of: Random, known: Worker, worker_id: int, cores: bool) -> Worker:
+    """Any worker that a document may have."""
+    pid, threads = of.choice((None, 1, 2, 6)), of.choice((1, 4))
+    names = ("requests", "requests_since_spawn", "static_requests", "exceptions", "harakiris")
+    return structs.replace(
+        known,
         worker_id=worker_id,
         pid=pid,
-        state=draw(st.sampled_from(STATES)),
-        accepting=pid is not None and draw(st.booleans()),
+        state=of.choice(STATES),
+        accepting=pid is not None and of.random() < 0.5,
         threads=threads if cores else None,
-        busy_threads=draw(st.integers(0, threads)) if cores else None,
-        requests=draw(counts),
-        requests_since_spawn=draw(counts),
-        static_requests=draw(counts),
-        running_time=draw(seconds),
-        exceptions=draw(counts),
-        harakiris=draw(counts),
-        respawns=draw(st.none() | small),
-        signals=0,
-        transmitted_bytes=0,
-        resident_bytes=None,
-        last_spawn=draw(st.none() | small),
-        serving={},
-        thread_requests=(),
-        apps=(),
+        busy_threads=of.randint(0, threads) if cores else None,
+        running_time=of.choice(SECONDS),
+        respawns=of.choice((None, 0, 3)),
+        last_spawn=of.choice((None, 0, 3)),
+        **{name: of.choice(COUNTS) for name in names},
     )
 
 
-@st.composite
-def hosts(draw: st.DrawFn, sockets: list[str]) -> HostFacts:
-    backlogs = {name: Backlog(draw(st.none() | st.integers(0, 5000)), 100, None) for name in sockets}
-    if draw(st.integers(0, 4)) == 0:
+def make_host(of: Random, sockets: list[str]) -> HostFacts:
+    backlogs = {name: Backlog(of.choice((None, 0, 5000)), 100, None) for name in sockets}
+    if of.random() < 0.2:
         return HostFacts(off="hidden", backlogs=backlogs)
     processes = {
-        pid: WorkerProcess(pid, draw(seconds), draw(seconds), draw(counts), 0, 0, 0, None, None, draw(seconds))
-        for pid in draw(st.sets(st.integers(1, 6)))
+        pid: WorkerProcess(pid, *of.choices(SECONDS, k=2), of.choice(COUNTS), 0, 0, 0, None, None, of.choice(SECONDS))
+        for pid in of.sample(range(1, 7), of.randint(0, 6))
     }
-    cpus = draw(st.none() | st.sampled_from([0.05, 1.0, 64.0]))
-    usable = None if cpus is None else UsableCpus(cpus, "quota", 64, 64, cpus)
-    return HostFacts(processes=processes, backlogs=backlogs, cpus=usable)
+    cpus = of.choice((None, 0.05, 1.0, 64.0))
+    return HostFacts(processes=processes, backlogs=backlogs, cpus=cpus and UsableCpus(cpus, "quota", 64, 64, cpus))
 
 
-@st.composite
-def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
-    kind = draw(st.sampled_from("ssssssser"))
+def make_outcome(of: Random, at: float) -> Reading | ReadError:
+    kind = of.choice("ssssssser")
     if kind == "e":
         return ReadError("timeout", "no answer")
     if kind == "r":
-        return draw(st.sampled_from([emperor, router]))(at)
-    cores = draw(st.booleans())
-    sockets = draw(st.sampled_from([[], ["a"], ["a", "b"], ["b"]]))
+        return of.choice([emperor, router])(at)
+    cores, sockets = of.random() < 0.5, of.choice([[], ["a"], ["a", "b"], ["b"]])
     base = Server(processes=1).read(at).snapshot
-    assert isinstance(base, Snapshot)
-    snapshot = msgspec.structs.replace(
-        base,
-        workers=tuple(
-            draw(workers(worker_id, cores)) for worker_id in range(1, draw(st.sampled_from([0, 1, 2, 2, 2, 3])) + 1)
-        ),
-        sockets=tuple(Socket(name, draw(st.none() | small), None) for name in sockets),
+    workers = [make_worker(of, base.workers[0], number, cores) for number in range(1, of.choice([1, 2, 3, 3, 3, 4]))]
+    snapshot = structs.replace(
+        base, workers=tuple(workers), sockets=tuple(Socket(name, of.choice((None, 0, 3)), None) for name in sockets)
     )
-    return reading(at, snapshot, draw(hosts(sockets)), read_seconds=draw(st.sampled_from([0.0, 0.001, 0.05, 3.0])))
+    return reading(at, snapshot, make_host(of, sockets), read_seconds=of.choice([0.0, 0.001, 0.05, 3.0]))
 
 
-@st.composite
-def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
+def make_story(of: Random) -> list[tuple[float, Reading | ReadError]]:
     """Times that mostly increase, and the outcome of a read at each. A monotonic clock never shows less than 0."""
-    at, story = draw(st.floats(2, 1e6)), []
-    for _ in range(draw(st.integers(1, 12))):
-        story.append((at, draw(outcomes(at))))
-        at += draw(st.sampled_from([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5]))
+    at, story = of.choice((2.0, 1e3, 1e6)), []
+    for _ in range(of.randint(1, 12)):
+        story.append((at, make_outcome(of, at)))
+        at += of.choice([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5])
     return story
 
 
@@ -205,15 +185,14 @@ def check_figures(result: Figures) -> None:
     assert all(factor > 0 for factor in headroom.by_limit.values())
 
 
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_any_story(story: list[tuple[float, Reading | ReadError]]) -> None:
+@pytest.mark.parametrize("seed", range(60))
+def test_any_story(seed: int) -> None:
     """Each second since the first attempt to read a server is counted once, totals never decrease, and figures and
     series are numbers."""
     watch = watch_of()
     before = snapshot_of(watch.integrals.totals)
     known: list[float] = []
-    for at, outcome in story:
+    for at, outcome in make_story(Random(seed)):
         watch._record(at, outcome)
         if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
             known.append(at)
