@@ -40,14 +40,12 @@ def test_each_worker_has_its_own() -> None:
 
 
 def test_workers_whose_lock_is_not_known() -> None:
-    """One that hardly serves anything never showed a waiter: its requests need the lock as those of the others do."""
+    """One that hardly serves anything never showed a waiter: its requests need the lock as those of the others do.
+    Below 40 % in the worker that uses it most, the limit is not known; where someone always waits, it is reached."""
     known = (locked(1, 600, 0.48), locked(2, 300, 0.24), locked(3, 50, 0.9, known=2.0), worker(4, 10, up=60.0))
     assert compute_lock(window(60, *known)).limit == pytest.approx(4 / 0.048)
-
-
-def test_hardly_used() -> None:
-    """Below 40 % in the worker that uses it most, the limit is not known."""
     assert not compute_lock(window(60, locked(1, 600, 0.39))).is_known
+    assert compute_lock(window(60, locked(1, 600, None, waited=1.0))).limit == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +98,6 @@ def test_a_range_from_those_who_wait(use: float, *, spread: bool) -> None:
     true = 10.0 / held
     assert lock.least_limit * 0.97 <= true <= lock.most_limit * 1.03
     assert lock.limit == pytest.approx(true, rel=0.25)
-
-
-def test_always_someone_waits() -> None:
-    """The lock is at its limit."""
-    assert compute_lock(window(60, locked(1, 600, None, waited=1.0))).limit == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(

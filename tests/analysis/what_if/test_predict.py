@@ -163,27 +163,24 @@ def test_the_part_under_the_lock_is_measured(locked: float) -> None:
     assert model.computing + model.unlocked == pytest.approx(0.04)
 
 
-def test_a_load_beyond_the_most_throughput() -> None:
-    """No times are given where the queue would grow without end, and no figure is infinite."""
-    (prediction,) = _predict(_measured(), Setting(1, 1), load=1.5).predictions
+@pytest.mark.parametrize(
+    ("setting", "limit", "most"),
+    [
+        (Setting(1, 1), "threads", 1 / 0.132),
+        (Setting(2, 2), "threads", 4 / 0.132),
+        (Setting(1, 64), "interpreters", 1 / 0.012),
+        (Setting(64, 1), "cpu", 2 / 0.012),
+        (Setting(64, 64), "cpu", 2 / 0.012),
+    ],
+)
+def test_what_limits_a_setting(setting: Setting, limit: str, most: float) -> None:
+    """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves. No times are given
+    where the queue would grow without end, and no figure is infinite."""
+    (prediction,) = _predict(_measured(), setting, load=1.2).predictions
     (at,) = prediction.at
-    assert (at.sustained, at.response_time, at.queue_wait, at.total_time) == (False, None, None, None)
-    assert at.threads == pytest.approx(1)
-    assert prediction.most_throughput == pytest.approx(1 / 0.132, rel=0.1)
-    assert prediction.limit == "threads"
-
-
-def test_what_limits_a_setting() -> None:
-    """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves."""
-    settings = Setting(1, 64), Setting(64, 1), Setting(2, 2)
-    assert [each.limit for each in _predict(_measured(), *settings).predictions] == ["interpreters", "cpu", "threads"]
-
-
-def test_the_largest_setting() -> None:
-    """64x64 is predicted: the CPUs limit it."""
-    (prediction,) = _predict(_measured(), Setting(64, 64)).predictions
-    assert prediction.most_throughput == pytest.approx(2 / 0.012, rel=0.05)
-    assert prediction.at[0].sustained
+    assert (prediction.limit, prediction.most_throughput) == (limit, pytest.approx(most, rel=0.1))
+    assert at.sustained == (most > 1.2 * 60)
+    assert at.sustained or (at.response_time, at.queue_wait, at.total_time) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -357,18 +354,14 @@ def test_a_lock_that_all_processes_share() -> None:
     assert any("neither threads nor processes" in caution for caution in found.cautions)
 
 
-def test_a_lock_without_wait_states() -> None:
-    """A file's lock is known without the right to see threads: what the response time leaves is waiting."""
-    found = _predict(replace(_locked(shared=True), waits=None), Setting(8, 4))
+def test_a_lock_of_which_less_is_known() -> None:
+    """A file's lock is known without the right to see threads: what the response time leaves is waiting. A limit that
+    may not be read has a range."""
+    shared, measured = replace(_locked(shared=True), waits=None), _locked()
+    found = _predict(shared, Setting(8, 4))
     assert found.predictions[0].most_throughput == pytest.approx(1 / 0.048, rel=0.05)
-
-
-def test_a_range_is_said() -> None:
-    """A limit that may not be read has a range."""
-    measured = _locked()
-    assert measured.lock
-    lock = replace(measured.lock, least_limit=76.0, most_limit=95.0)
-    assert any("between 76 and 95" in text for text in _predict(replace(measured, lock=lock)).cautions)
+    ranged = replace(measured, lock=replace(measured.lock, least_limit=76.0, most_limit=95.0))
+    assert any("between 76 and 95" in text for text in _predict(ranged).cautions)
 
 
 EVEN = replace(
