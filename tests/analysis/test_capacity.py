@@ -19,8 +19,8 @@ ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 """The limits that every server has."""
 
 
-def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:
-    return compute_headroom(compute_flow(window_), compute_balance(window_), threads, cpus)
+def headroom_of(of: Window, threads: int | None = 32, cpus: float | None = 8.0, **more: object) -> Headroom:
+    return compute_headroom(compute_flow(of), compute_balance(of), threads, cpus, compute_shares(of.cpu), **more)
 
 
 def test_one_hot_worker_of_four() -> None:
@@ -28,10 +28,8 @@ def test_one_hot_worker_of_four() -> None:
     the interpreters are the ceiling."""
     result = headroom_of(the_example())
     used = 27.8 * 0.0833
-    assert result.by_limit["hottest_interpreter"] == pytest.approx(1.0, abs=0.01)
-    assert result.by_limit["interpreters"] == pytest.approx(4 / used, abs=0.01)
-    assert result.by_limit["threads"] == pytest.approx(32 / 14)
-    assert result.by_limit["cpu"] == pytest.approx(8 / used, abs=0.01)
+    expected = {"hottest_interpreter": 1.0, "interpreters": 4 / used, "threads": 32 / 14, "cpu": 8 / used}
+    assert result.by_limit == pytest.approx(expected, abs=0.01)
     assert (result.first, result.ceiling) == ("hottest_interpreter", "interpreters")
     assert result.factor == result.by_limit["hottest_interpreter"]
 
@@ -53,7 +51,7 @@ def test_of_several_that_are_reached_the_cause_is_first(
     """Threads are full because they wait for an interpreter, which waits for a CPU; if others use most of the CPUs, it
     may also be the threads. In both cases the factor is the smallest."""
     rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
-    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    result = headroom_of(rows, 8, 2.0)
     assert result.first == first
     assert result.factor == min(result.by_limit.values())
 
@@ -121,12 +119,13 @@ MAPPED = (SocketDemand("a.sock", (1,), 4, 3.9, 4.2, True), SocketDemand("b.sock"
 def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit() -> None:
     """All threads of the first worker are busy. Those of the other one are free, and serve none of its requests."""
     rows = window(60, worker(1, 2400, cpu=6.0, busy=60 * 3.9), worker(2, 600, cpu=6.0, busy=60.0))
-    flow, balance = compute_flow(rows), compute_balance(rows)
-    shared, mapped = (compute_headroom(flow, balance, 8, 2.0, by_socket=sockets) for sockets in ((), MAPPED))
-    assert shared.by_limit["threads"] == pytest.approx(8 / 4.9)
-    assert mapped.by_limit["threads"] == pytest.approx(4 / 3.9)
-    assert (mapped.first, mapped.factor) == ("threads", pytest.approx(4 / 3.9))
-    assert compute_headroom(flow, balance, None, None, by_socket=MAPPED).by_limit["threads"] == pytest.approx(4 / 3.9)
+    shared, mapped, unknown = (
+        headroom_of(rows, threads, cpus, by_socket=sockets)
+        for threads, cpus, sockets in ((8, 2.0, ()), (8, 2.0, MAPPED), (None, None, MAPPED))
+    )
+    limits = [each.by_limit["threads"] for each in (shared, mapped, unknown)]
+    assert limits == pytest.approx([8 / 4.9, 4 / 3.9, 4 / 3.9])
+    assert (mapped.first, mapped.factor) == ("threads", limits[1])
 
 
 @pytest.mark.parametrize("shares", [None, (0.5, 1.4, 0.1), (0.0, 0.0, 2.0), (0.0, 2.0, None)])
@@ -134,18 +133,13 @@ def test_without_requests_headroom_is_not_known(shares: tuple[float, float, floa
     """There is no load that could grow: neither "over 100x" nor what a worker computes without a request says how far.
     CPU is visible all the same."""
     rows = window(60, worker(1, 0, cpu=30.0 if shares else 0.0, busy=0.0), cpu=shares)
-    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    result = headroom_of(rows, 8, 2.0)
     assert result.no_requests
     assert (result.factor, result.first, result.ceiling, result.far, result.by_limit) == (None, None, None, (), {})
     assert set(result.idle) == set(LIMITS) - {"lock"}
     assert not result.is_upper_bound
-
-
-def test_without_requests_what_is_not_visible_is_an_upper_bound() -> None:
-    """As with requests: CPU may run out first."""
-    rows = window(60, worker(1, 0, busy=0.0))
-    assert headroom_of(rows, cpus=None).is_upper_bound
-    assert headroom_of(rows, cpus=None).no_requests
+    hidden = headroom_of(rows, cpus=None)  # as with requests: CPU may run out first
+    assert (hidden.is_upper_bound, hidden.no_requests) == (not shares, True)
 
 
 @pytest.mark.parametrize(
@@ -164,9 +158,8 @@ def test_the_ends_of_the_scale(one: WorkerWindow, threads: int, factor: float | 
 
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
     """The CPU headroom beside other programs, of a server that may use 2 CPUs."""
-    window_ = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
-    shares = compute_shares(window_.cpu)
-    return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
+    of = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
+    return headroom_of(of, None, 2.0, others_follow=follow)
 
 
 @pytest.mark.parametrize(
@@ -196,11 +189,8 @@ def test_cpus_beside_other_programs(
 ) -> None:
     """Programs that stay leave the idle CPUs, and programs that follow the load take their part of them."""
     assert room(own, idle, others, follow).by_limit.get("cpu") == (factor and pytest.approx(factor))
-
-
-def test_without_idle_time_the_usable_cpus_count() -> None:
-    """If idle time is unknown, the usable CPUs count as the server's alone."""
-    assert headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0).by_limit["cpu"] == pytest.approx(4)
+    unknown = headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0)
+    assert unknown.by_limit["cpu"] == pytest.approx(4), "without idle time, the usable CPUs are the server's alone"
 
 
 cpus = st.floats(0, 64)
@@ -236,8 +226,7 @@ def test_a_lock_is_a_limit_once_it_is_used_enough(
     use = 0.9 if threads == 8 else 0.35
     rows = window(60, worker(1, 300, cpu=6.0, busy=60 * 7.9), cpu=(0.1, 0.3, 0.1))
     lock = LockFigures("worker", 0.1, use, hottest, limit=5 / use, least_limit=5 / use, most_limit=5 / use)
-    flow, balance = compute_flow(rows), compute_balance(rows)
-    result = compute_headroom(flow, balance, threads, 2.0, compute_shares(rows.cpu), lock=lock)
+    result = headroom_of(rows, threads, 2.0, lock=lock)
     assert (result.first, result.unknown) == (first, unknown)
     assert result.by_limit.get("lock") == (None if unknown else pytest.approx(1 / use))
 
