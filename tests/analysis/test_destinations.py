@@ -31,26 +31,19 @@ def backend(*addresses: str, connecting: bool = False) -> Destination:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
+    ("name", "addresses"),
     [
-        ("10.0.0.5:5432", "postgres"),
-        ("[2001:db8::1]:6379", "redis"),
-        ("10.0.0.5:8080", ""),
-        ("10.0.0.5:54321", ""),
-        ("/run/postgresql/.s.PGSQL.5432", "postgres"),
-        ("/run/postgresql/.s.PGSQL.6432", "pgbouncer"),
-        ("/var/run/redis/redis-server.sock", "redis"),
-        ("/run/mysqld/mysqld.sock", "mysql"),
-        ("/run/memcached/memcached.sock", "memcached"),
-        ("@redis", "redis"),
-        ("/run/redis/other.sock", ""),
-        ("/srv/a:5432", ""),
-        ("", ""),
+        ("postgres", ["10.0.0.5:5432", "/run/postgresql/.s.PGSQL.5432"]),
+        ("pgbouncer", ["/run/postgresql/.s.PGSQL.6432"]),
+        ("redis", ["[2001:db8::1]:6379", "/var/run/redis/redis-server.sock", "@redis"]),
+        ("mysql", ["/run/mysqld/mysqld.sock"]),
+        ("memcached", ["/run/memcached/memcached.sock"]),
+        ("", ["10.0.0.5:8080", "10.0.0.5:54321", "/run/redis/other.sock", "/srv/a:5432", ""]),
     ],
 )
-def test_services_by_port_or_socket(address: str, name: str) -> None:
+def test_services_by_port_or_socket(name: str, addresses: list[str]) -> None:
     """A port that is a service's own, and the last part of a socket's path, say what it is."""
-    assert name_service(address) == name
+    assert {name_service(address) for address in addresses} == {name}
 
 
 THREE = {backend("127.0.0.1:8000"): 2.0, backend("10.0.0.5:8000"): 1.0, backend("/run/a.sock"): 3.0}
@@ -175,7 +168,7 @@ def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")
-@pytest.mark.parametrize("name", ["plain", "my  backend", "a[1]", "it's", "back\\slash", "$(id)", "(a) or !b"])
+@pytest.mark.parametrize("name", ["my  backend", "a[1]", "it's", "back\\slash", "$(id)", "(a) or !b"])
 def test_the_command_finds_the_socket(tmp_path: Path, name: str) -> None:
     """Whatever is in the path: `ss` takes white space for the end of a filter, also where the shell does not."""
     for path in (f"{tmp_path}/{name}", f"@{tmp_path}/{name}"):
