@@ -9,15 +9,7 @@ import pytest
 from tests.analysis.judging import findings_by_code, idle, judge, row
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings.accepting import (
-    ACCEPT_NOTHING,
-    HOLDER_ACCEPTS_NOTHING,
-    HOLDER_GONE,
-    HOLDER_STOPPED,
-    IDLE_AND_STOPPED,
-    WORKERS_STOPPED,
-)
-from uwsgi_headroom.analysis.findings.causes import ALL_PAUSED, ALL_PAUSED_UNDER_LOAD, SOME_PAUSED
+from uwsgi_headroom.analysis.findings import accepting, causes
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 
@@ -35,11 +27,11 @@ def prefork(**more: int | None) -> Server:
 @pytest.mark.parametrize(
     ("holder", "is_stopped", "kind", "command"),
     [
-        (102, True, HOLDER_STOPPED, "`kill -CONT 102`"),
-        (103, False, HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
-        (999, False, HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
-        (None, True, IDLE_AND_STOPPED, "`kill -CONT 102`"),
-        (None, False, ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
+        (102, True, accepting.HOLDER_STOPPED, "`kill -CONT 102`"),
+        (103, False, accepting.HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
+        (999, False, accepting.HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
+        (None, True, accepting.IDLE_AND_STOPPED, "`kill -CONT 102`"),
+        (None, False, accepting.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
     ],
 )
 def test_what_keeps_idle_workers_from_accepting(
@@ -76,7 +68,7 @@ def test_a_stopped_worker_while_nobody_waits() -> None:
     server = prefork()
     server[1].stopped = True
     (finding,) = judge(replace(waiting(0.0), queue_seconds={"app": 0.0}), server).values()
-    assert (finding.kind, finding.worker_id) == (WORKERS_STOPPED, 1)
+    assert (finding.kind, finding.worker_id) == (accepting.WORKERS_STOPPED, 1)
     assert "`kill -CONT 101`" in finding.change
 
 
@@ -89,7 +81,7 @@ def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:
     return server
 
 
-@pytest.mark.parametrize(("queued", "kind"), [(0.0, ALL_PAUSED), (3.0, ALL_PAUSED_UNDER_LOAD)])
+@pytest.mark.parametrize(("queued", "kind"), [(0.0, causes.ALL_PAUSED), (3.0, causes.ALL_PAUSED_UNDER_LOAD)])
 def test_a_paused_server_is_not_ok(queued: float, kind: Kind) -> None:
     """It looks idle, but the next request waits until somebody resumes it. More workers would be paused as well."""
     of = window(60, *(worker(number, 0, up=0.0) for number in range(1, 5)), app=60 * queued)
@@ -101,7 +93,7 @@ def test_a_paused_server_is_not_ok(queued: float, kind: Kind) -> None:
 
 @pytest.mark.parametrize(
     ("server", "kind"),
-    [(paused(2, 3), SOME_PAUSED), (paused(1, 2, reserve=(3, 4)), ALL_PAUSED), (paused(), None)],
+    [(paused(2, 3), causes.SOME_PAUSED), (paused(1, 2, reserve=(3, 4)), causes.ALL_PAUSED), (paused(), None)],
 )
 def test_some_paused_workers(server: Server, kind: Kind | None) -> None:
     """The others still serve; workers in cheaper mode's reserve do not count."""

@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.simulated_backend import (
-    Backend,
-    Rate,
-    at_times_slow,
-    constant,
-    run,
-    spread,
-    steady,
-    wave,
-    windows,
-)
+from tests.analysis.simulated_backend import Backend, Rate, at_times_slow, constant, run, spread, steady, wave, windows
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.backends import ALL, SLICE_SECONDS, SLOWER_NOW, BackendSlices, find_saturated
 from uwsgi_headroom.analysis.littles_law import compute_flow

@@ -12,18 +12,7 @@ import pytest
 from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, row
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.clients import (
-    FEW_FAIL,
-    FEW_LEFT,
-    MANY_LEFT,
-    MOST_FAIL,
-    MOST_LEFT,
-    SOME_FAIL,
-    SOME_RAISE,
-    STATUS_5XX,
-    UPLOADS_LEFT,
-)
+from uwsgi_headroom.analysis.findings import Finding, clients
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
@@ -41,25 +30,28 @@ def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int 
     ("of", "expected"),
     [
         # As many exceptions as write errors are those of the write errors: the application raised none.
-        (left(400, exceptions=400), {"clients_left": (MANY_LEFT, "In at least 400 of 2,000 requests (20 %), ")}),
+        (
+            left(400, exceptions=400),
+            {"clients_left": (clients.MANY_LEFT, "In at least 400 of 2,000 requests (20 %), ")},
+        ),
         (
             left(400, exceptions=450),
             {
-                "exceptions": (SOME_RAISE, "50 of 2,000 requests (2.5 %)"),
-                "clients_left": (MANY_LEFT, "In at least 400 of 2,000 requests (20 %), "),
+                "exceptions": (clients.SOME_RAISE, "50 of 2,000 requests (2.5 %)"),
+                "clients_left": (clients.MANY_LEFT, "In at least 400 of 2,000 requests (20 %), "),
             },
         ),
         # `write-errors-tolerance` lets them happen without an exception.
-        (left(400, exceptions=3), {"clients_left": (MANY_LEFT, "In at least 400 of ")}),
+        (left(400, exceptions=3), {"clients_left": (clients.MANY_LEFT, "In at least 400 of ")}),
         # Below one in twenty it is good to know, with nothing to change.
-        (left(1), {"clients_left": (FEW_LEFT, "")}),
-        (left(99), {"clients_left": (FEW_LEFT, "")}),
-        (left(100), {"clients_left": (MANY_LEFT, "")}),
+        (left(1), {"clients_left": (clients.FEW_LEFT, "")}),
+        (left(99), {"clients_left": (clients.FEW_LEFT, "")}),
+        (left(100), {"clients_left": (clients.MANY_LEFT, "")}),
         # A request whose body cannot be read has both errors, and counts once.
-        (left(200, 200, exceptions=200), {"clients_left": (UPLOADS_LEFT, "In at least 200 of")}),
+        (left(200, 200, exceptions=200), {"clients_left": (clients.UPLOADS_LEFT, "In at least 200 of")}),
         # With none, or unknown (stats-no-cores, older records), all exceptions are the application's.
-        (left(None, None, 100), {"exceptions": (SOME_RAISE, "100 of 2,000 requests")}),
-        (left(0, 0, 100), {"exceptions": (SOME_RAISE, "100 of 2,000 requests")}),
+        (left(None, None, 100), {"exceptions": (clients.SOME_RAISE, "100 of 2,000 requests")}),
+        (left(0, 0, 100), {"exceptions": (clients.SOME_RAISE, "100 of 2,000 requests")}),
     ],
 )
 def test_who_ended_requests(of: Window, expected: dict[str, tuple[Kind, str]]) -> None:
@@ -81,10 +73,10 @@ def test_clients_that_leave_while_their_requests_wait() -> None:
     """If most have gone when they are served, a shorter queue serves those who still wait; where few requests wait, or
     half of the clients get their answer, it would serve nobody more."""
     finding = late(960)["clients_left"]
-    assert finding.kind is MOST_LEFT
+    assert finding.kind is clients.MOST_LEFT
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     for other in (late(480), late(960, queue=1.0)):
-        assert (other["clients_left"].kind, other["clients_left"].settings) == (MANY_LEFT, ())
+        assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.MANY_LEFT, ())
 
 
 def answered(
@@ -101,11 +93,11 @@ def answered(
 @pytest.mark.parametrize(
     ("lines", "agreed", "kind"),
     [
-        (1400, 1400, MOST_FAIL),
-        (1400, 100, SOME_FAIL),
-        (900, 900, SOME_FAIL),
-        (40, 40, SOME_FAIL),
-        (5, 5, FEW_FAIL),
+        (1400, 1400, clients.MOST_FAIL),
+        (1400, 100, clients.SOME_FAIL),
+        (900, 900, clients.SOME_FAIL),
+        (40, 40, clients.SOME_FAIL),
+        (5, 5, clients.FEW_FAIL),
         (0, 0, None),
     ],
 )
@@ -120,9 +112,9 @@ def test_responses_that_are_errors(lines: int, agreed: int, kind: Kind | None) -
     ("lines", "exceptions", "messages", "kind"),
     [
         (30, 28, {}, None),  # lines may be of some seconds before
-        (100, 28, {}, SOME_FAIL),
+        (100, 28, {}, clients.SOME_FAIL),
         (1400, 0, {"body_too_large": LogMessage(1390, 1390)}, None),
-        (1400, 0, {"body_too_large": LogMessage(1390, 0)}, MOST_FAIL),  # a forged line hides no errors
+        (1400, 0, {"body_too_large": LogMessage(1390, 0)}, clients.MOST_FAIL),  # a forged line hides no errors
     ],
 )
 def test_responses_of_uwsgi_itself_are_not_told_twice(
@@ -142,7 +134,7 @@ def test_the_command_for_the_lines_of_errors(tmp_path: Path) -> None:
     lines = [("app: 0", "/a", 200), ("app: 0", "/b", 502), ("app: -1", "/routed", 500)]
     log.write_text("".join(f"[pid: 1|{app}|] GET {url} (HTTP/1.1 {status}) {end}\n" for app, url, status in lines))
     command = re.search(r"`(grep [^`]*)`", answered(1400, 1400, path=str(log))["server_errors"].change)
-    assert STATUS_5XX in command[1]
+    assert clients.STATUS_5XX in command[1]
     ran = subprocess.run(["sh", "-c", command[1]], capture_output=True, text=True, check=True)
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):

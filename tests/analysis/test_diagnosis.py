@@ -118,8 +118,7 @@ def test_an_outage_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "kind"),
-    [("worker", lock_waits.LOCK), ("file", lock_waits.LOCK_OF_ALL), (None, lock_waits.LOCK)],
+    ("scope", "kind"), [("worker", lock_waits.LOCK), ("file", lock_waits.LOCK_OF_ALL), (None, lock_waits.LOCK)]
 )
 def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, kind: Kind) -> None:
     """Where it is known how much a lock is held, the finding has its limit, and says whether processes help."""

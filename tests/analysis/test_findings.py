@@ -22,10 +22,7 @@ from tests.analysis.judging import (
 )
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from uwsgi_headroom.analysis.findings import MODULES, Finding, evenness, limits, load, queue
-from uwsgi_headroom.analysis.findings.causes import NO_APPLICATION, SOME_WITHOUT_APPLICATION
-from uwsgi_headroom.analysis.findings.clients import FEW_RAISE, MOST_RAISE, SOME_RAISE
-from uwsgi_headroom.analysis.findings.health import MANY_STUCK_REQUESTS, STUCK
+from uwsgi_headroom.analysis.findings import MODULES, Finding, causes, clients, evenness, health, limits, load, queue
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -179,12 +176,7 @@ def test_a_queue_that_fills() -> None:
 
 @pytest.mark.parametrize(
     ("full", "kind"),
-    [
-        (0.0, None),
-        (0.01, queue.QUEUE_FULL_AT_TIMES),
-        (0.04, queue.QUEUE_FULL_AT_TIMES),
-        (0.06, queue.QUEUE_FULL),
-    ],
+    [(0.0, None), (0.01, queue.QUEUE_FULL_AT_TIMES), (0.04, queue.QUEUE_FULL_AT_TIMES), (0.06, queue.QUEUE_FULL)],
 )
 def test_a_full_queue_refuses_clients(full: float, kind: Kind | None) -> None:
     """Refused clients are the first finding, and the queue is not reported as filling as well."""
@@ -286,7 +278,7 @@ def test_an_application_that_is_not_loaded() -> None:
         changed = msgspec.structs.replace(snapshot, workers=tuple(workers))
         return row(findings_by_code(idle(), snapshot=changed, setup=known), "no_application")
 
-    assert [rows(loaded) for loaded in (0, 1, 4)] == [NO_APPLICATION, SOME_WITHOUT_APPLICATION, None]
+    assert [rows(loaded) for loaded in (0, 1, 4)] == [causes.NO_APPLICATION, causes.SOME_WITHOUT_APPLICATION, None]
     assert rows(0, setup()) is None
 
 
@@ -327,7 +319,7 @@ def test_stuck_requests() -> None:
     """Requests older than the limit are stuck; in a killed worker they are lost, not stuck."""
     server = stuck(2, 45, 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
-    assert (finding.kind, finding.worker_id) == (STUCK, 2)
+    assert (finding.kind, finding.worker_id) == (health.STUCK, 2)
     assert finding.evidence.startswith("1 request is stuck in worker 2, in service for 45 s.")
     server.kill(2)
     assert findings_by_code(idle(), server).keys() == {"workers_missing"}
@@ -360,8 +352,8 @@ def test_event_streams_that_leave_no_core() -> None:
     threads, neither. Where nothing is served, something does not yield, and more cores do not help."""
     assert "request_stuck" not in (streams(20) | streams(21, cores=6))  # a core that waits takes nothing from others
     finding, standing = streams(23, cores=6)["request_stuck"], streams(20, requests=0, queued=5.0)["request_stuck"]
-    assert (finding.kind, finding.severity, standing.severity) == (STUCK, "warning", "warning")
-    assert streams(23, cores=6, queued=50.0)["request_stuck"].kind is MANY_STUCK_REQUESTS
+    assert (finding.kind, finding.severity, standing.severity) == (health.STUCK, "warning", "warning")
+    assert streams(23, cores=6, queued=50.0)["request_stuck"].kind is health.MANY_STUCK_REQUESTS
     for each, yields in ((finding, True), (standing, False)):
         assert ("raise `gevent`" in each.change, "does not yield" in each.meaning) == (yields, not yields)
     assert "harakiri" not in finding.change + findings_by_code(idle(), stuck(1, 60))["request_stuck"].change
@@ -370,7 +362,14 @@ def test_event_streams_that_leave_no_core() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind"), [(1, FEW_RAISE), (27, FEW_RAISE), (28, SOME_RAISE), (1040, SOME_RAISE), (1050, MOST_RAISE)]
+    ("raised", "kind"),
+    [
+        (1, clients.FEW_RAISE),
+        (27, clients.FEW_RAISE),
+        (28, clients.SOME_RAISE),
+        (1040, clients.SOME_RAISE),
+        (1050, clients.MOST_RAISE),
+    ],
 )
 def test_exceptions(raised: int, kind: Kind) -> None:
     """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000.

@@ -10,10 +10,8 @@ from msgspec import structs
 from tests.analysis.judging import change_workers, describe, idle, judge, row, severity
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
-from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.health import THREADS_GROW, THREADS_NEAR_LIMIT
+from uwsgi_headroom.analysis.findings import Finding, health, memory
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.memory import NO_MORE_WORKER
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
@@ -93,7 +91,7 @@ def with_threads(
 @pytest.mark.parametrize(
     ("threads", "growth", "respawns", "kind"),
     [
-        (104, 4, 0, THREADS_GROW),
+        (104, 4, 0, health.THREADS_GROW),
         (103, 99, 0, None),  # a pool of 99 that fills up
         (36, 32, 0, None),
         (200, 3, 0, None),
@@ -112,11 +110,11 @@ def test_threads_that_grow_in_number(threads: int | None, growth: int | None, re
     ("tasks", "threads", "growth", "kind"),
     [
         # Most of the limit of the cgroup is in use, half of it by threads that serve no request.
-        (Tasks(800, 1000), 394, 0, THREADS_NEAR_LIMIT),
-        (Tasks(1000, 1000), 900, 0, THREADS_NEAR_LIMIT),
+        (Tasks(800, 1000), 394, 0, health.THREADS_NEAR_LIMIT),
+        (Tasks(1000, 1000), 900, 0, health.THREADS_NEAR_LIMIT),
         (Tasks(799, 1000), 700, 0, None),
         (Tasks(800, 1000), 393, 0, None),
-        (Tasks(600, 1000), 504, 40, THREADS_GROW),
+        (Tasks(600, 1000), 504, 40, health.THREADS_GROW),
         (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
     ],
 )
@@ -124,17 +122,17 @@ def test_threads_near_the_limit(tasks: Tasks, threads: int | None, growth: int |
     """If they grow, the evidence says when it is reached."""
     found = with_threads(threads, growth, tasks=tasks)
     assert row(found, "threads_growing") is kind
-    assert kind is not THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
+    assert kind is not health.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
 
 
-def memory(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memory:
+def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memory:
     taken = WorkerMemory(per_worker, source, workers * per_worker, {})
     return Memory(taken, AvailableMemory(available, "cgroup"))
 
 
 def test_how_many_workers_fit() -> None:
     """The number of workers that fit is available memory over that of one worker, rounded down."""
-    room = describe_memory(memory(180 * MB, 719 * MB))
+    room = describe_memory(memory_of(180 * MB, 719 * MB))
     assert (count_more_workers(room), room.source, room.limited_by) == (3, "uss", "cgroup")
     assert (room.per_worker, room.available, room.together) == (180 * MB, 719 * MB, 720 * MB)
 
@@ -146,7 +144,7 @@ def test_how_many_workers_fit() -> None:
         Memory(None, None),
         Memory(None, AvailableMemory(10, "host")),
         Memory(WorkerMemory(10, "uss", 10, {}), None),
-        memory(0, 10),
+        memory_of(0, 10),
     ],
 )
 def test_unknown_memory(unknown: Memory | None) -> None:
@@ -169,7 +167,7 @@ def test_unknown_memory(unknown: Memory | None) -> None:
 )
 def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
     """The clause for advice to add processes; with an upper bound, it says only what is certain."""
-    assert fits(describe_memory(memory(180 * MB, available * MB, source)), more) == clause
+    assert fits(describe_memory(memory_of(180 * MB, available * MB, source)), more) == clause
 
 
 @pytest.mark.parametrize(
@@ -187,8 +185,8 @@ def test_whether_they_fit_in_words(more: int, available: int, source: Source, cl
 )
 def test_little_memory(available: int, workers: int, source: Source, expected: str | None) -> None:
     """Room for one worker is good to know; no room, and less than a tenth of the workers' memory, is a warning."""
-    found = judge(idle(), describe(memory=memory(100 * MB, available * MB, source, workers)))
-    assert {code: each.severity for code, each in found.items()} == (
-        {"memory_headroom_low": expected} if expected else {}
+    found = judge(idle(), describe(memory=memory_of(100 * MB, available * MB, source, workers)))
+    assert [(code, each.severity) for code, each in found.items()] == [("memory_headroom_low", expected)] * bool(
+        expected
     )
-    assert expected is None or available != 99 or source == "uss" or row(found, "memory_headroom_low") is NO_MORE_WORKER
+    assert (row(found, "memory_headroom_low") is memory.NO_MORE_WORKER) == (source != "uss" and available == 99)

@@ -13,9 +13,8 @@ from tests.analysis.judging import change_workers, describe, figures_of, judge, 
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, loops
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.loops import LOOPS_HELD, LOOPS_SEEN
 from uwsgi_headroom.record import ConcurrencyKind, LoopHold, LoopUse, State, Waits
 
 SLEEP = LoopHold("sleep")
@@ -53,10 +52,10 @@ def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
     ("part", "seconds", "kind"),
     [
         (0.05, 0.5, None),
-        (0.12, 0.5, LOOPS_SEEN),
-        (0.3, 0.5, LOOPS_SEEN),
-        (0.6, 0.5, LOOPS_HELD),
-        (0.05, 4.0, LOOPS_HELD),
+        (0.12, 0.5, loops.LOOPS_SEEN),
+        (0.3, 0.5, loops.LOOPS_SEEN),
+        (0.6, 0.5, loops.LOOPS_HELD),
+        (0.05, 4.0, loops.LOOPS_HELD),
     ],
 )
 def test_how_long_a_loop_is_held(part: float, seconds: float, kind: Kind | None) -> None:

@@ -15,18 +15,9 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, parts, static_files
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.parts import (
-    CACHE_FULL,
-    CACHE_MAY_BE_FULL,
-    SPOOLER_BEHIND,
-    SPOOLER_BUSY,
-    SPOOLER_STANDS,
-    VASSALS_THROTTLED,
-)
-from uwsgi_headroom.analysis.findings.static_files import MOSTLY_STATIC, STATIC_HOLD_THREADS, STATIC_TAKE_THREADS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading, describe_emperor
@@ -83,9 +74,9 @@ def test_the_full_caches_are_named(caches: list[Cache], options: Options | None,
     [
         (None, True, None),
         (0, True, None),
-        (2, True, CACHE_MAY_BE_FULL),
-        (3, True, CACHE_FULL),
-        (3, False, CACHE_MAY_BE_FULL),
+        (2, True, parts.CACHE_MAY_BE_FULL),
+        (3, True, parts.CACHE_FULL),
+        (3, False, parts.CACHE_MAY_BE_FULL),
     ],
 )
 def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
@@ -103,9 +94,9 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> di
 @pytest.mark.parametrize(
     ("waiting", "done", "growth", "kind"),
     [
-        (85, 4, 60, SPOOLER_BEHIND),
-        (10, 0, 0, SPOOLER_STANDS),
-        (500, 100, -100, SPOOLER_BUSY),
+        (85, 4, 60, parts.SPOOLER_BEHIND),
+        (10, 0, 0, parts.SPOOLER_STANDS),
+        (500, 100, -100, parts.SPOOLER_BUSY),
         # Few tasks, tasks that are due within a minute, or unknown ones are no finding.
         (9, 0, 9, None),
         (100, 101, 50, None),
@@ -180,7 +171,7 @@ def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
 def test_a_throttled_vassal_is_a_warning() -> None:
     """The finding names the vassal, and how long the emperor waits; there is a runbook."""
     (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3))
-    assert (finding.kind, finding.severity) == (VASSALS_THROTTLED, "warning")
+    assert (finding.kind, finding.severity) == (parts.VASSALS_THROTTLED, "warning")
     assert finding.evidence.endswith("start shop.ini, for 12 s at most.")
     assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
     assert [emperor(vassals=number) for number in (0, 2)] == [[], []]
@@ -206,24 +197,28 @@ def files(held: float | None = 3.8, *, static: int = 450, other: int = 50, queue
 def test_files_that_hold_the_threads() -> None:
     """They are the cause of the wait, once: slow clients are those who read them."""
     first, *others = judge(files(queued=9.0), FILES).values()
-    assert (first.kind, first.severity, first.settings) == (STATIC_HOLD_THREADS, "critical", (("offload-threads", 2),))
+    assert (first.kind, first.severity, first.settings) == (
+        static_files.STATIC_HOLD_THREADS,
+        "critical",
+        (("offload-threads", 2),),
+    )
     assert "slow_clients" not in [each.code for each in (*first.harms, *others)]
 
 
 @pytest.mark.parametrize(
     ("of", "kind"),
     [
-        (files(0.1), MOSTLY_STATIC),
-        (files(None), MOSTLY_STATIC),  # with stats-no-cores it is not known what they hold
-        (files(1.2), STATIC_TAKE_THREADS),
-        (files(3.8), STATIC_TAKE_THREADS),
+        (files(0.1), static_files.MOSTLY_STATIC),
+        (files(None), static_files.MOSTLY_STATIC),  # with stats-no-cores it is not known what they hold
+        (files(1.2), static_files.STATIC_TAKE_THREADS),
+        (files(3.8), static_files.STATIC_TAKE_THREADS),
         # Most requests are others, or there are hardly any.
         (files(0.1, static=0, other=500), None),
         (files(0.1, static=249, other=251), None),
         (files(0.1, static=10, other=5), None),
         # Counters that contradict each other, as no uWSGI writes them, raise nothing.
         (files(0.1, static=50, other=-50), None),
-        (files(0.1, static=100, other=-20), MOSTLY_STATIC),
+        (files(0.1, static=100, other=-20), static_files.MOSTLY_STATIC),
     ],
 )
 def test_files_while_nobody_waits(of: Window, kind: Kind | None) -> None:

@@ -9,15 +9,7 @@ import pytest
 from tests.analysis.judging import change_workers, describe, findings_by_code, judge, row, setup
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.recycling import (
-    LEAK_ENDS_WORKERS_UNDER_LOAD,
-    MEMORY_ABOVE_LIMIT_UNDER_LOAD,
-    MEMORY_RECYCLED,
-    RECYCLED_SLOWLY,
-    RECYCLED_TOGETHER,
-)
-from uwsgi_headroom.analysis.findings.workers import RELOAD_LOST_REQUESTS, RELOADED
+from uwsgi_headroom.analysis.findings import Finding, recycling, workers
 from uwsgi_headroom.history.window import Window
 
 
@@ -66,7 +58,7 @@ DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requ
 def test_workers_that_are_recycled_together(known: dict[str, object], settings: tuple[tuple[str, int], ...]) -> None:
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
     finding = together(**known)["queue_wait"]
-    assert (finding.kind, finding.settings) == (RECYCLED_TOGETHER, settings)
+    assert (finding.kind, finding.settings) == (recycling.RECYCLED_TOGETHER, settings)
     assert f"after at least {known.get('served', 1000):,} requests each; for 3.0 s, no worker" in finding.evidence
     assert ("before they are 10 s old" in finding.change) == ("served" in known)
 
@@ -80,7 +72,7 @@ def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float
     seen = change_workers(waiting(), up_seconds=60.0)
     seen = replace(seen, starting_seconds=starting, idle_queue_seconds=idle_queue)
     finding = together(window_=seen)["queue_wait"]
-    assert finding.kind is (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER)
+    assert finding.kind is (recycling.RECYCLED_SLOWLY if slowly else recycling.RECYCLED_TOGETHER)
     assert dict(finding.settings).get("max-requests") == (18000 if slowly else None)
 
 
@@ -102,12 +94,7 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
         ((950, 950, 951, 950), 1000, waiting(queue=0.0), {}),  # nobody waits
         ((950, 950, 951, 950), 1000, None, {"max_requests": None}),
         ((950, 950, 951, 950), 40, None, {"max_requests": 40}),  # `respawn_loop` has the advice
-        (
-            (950, 953, 951, 950),
-            1000,
-            waiting(respawns=10),
-            {},
-        ),  # lives of 6 s end together by chance
+        ((950, 953, 951, 950), 1000, waiting(respawns=10), {}),  # lives of 6 s end together by chance
     ],
 )
 def test_workers_that_are_not_recycled_together(
@@ -132,7 +119,7 @@ def leak(window_: Window, **options: object) -> dict[str, Finding]:
 def test_a_leak_over_the_lives_of_workers() -> None:
     """Growth is summed over all processes, which a limit of memory hides; nobody is hurt."""
     finding = leak(leaking())["memory_recycled"]
-    assert finding.kind is MEMORY_RECYCLED
+    assert finding.kind is recycling.MEMORY_RECYCLED
     assert "475 kB per request" in finding.evidence
 
 
@@ -141,7 +128,7 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
     that has to be allowed to end such young workers."""
     killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
     finding = killed["respawn_loop"]
-    assert finding.kind is LEAK_ENDS_WORKERS_UNDER_LOAD
+    assert finding.kind is recycling.LEAK_ENDS_WORKERS_UNDER_LOAD
     assert "`min-worker-lifetime` to 0" in finding.change
     assert "memory_recycled" not in killed
     lost = change_workers(leaking(150_000, respawns=6), lost=1)
@@ -169,7 +156,7 @@ def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     rows = (worker(number, 12, each=0.02, busy=2.0, respawns=6, up=40.0) for number in (1, 2))
     above = change_workers(window(60, *rows, app=60.0), resident_bytes=80 << 20)
     finding = leak(above, reload_on_rss=80)["respawn_loop"]
-    assert finding.kind is MEMORY_ABOVE_LIMIT_UNDER_LOAD
+    assert finding.kind is recycling.MEMORY_ABOVE_LIMIT_UNDER_LOAD
     assert finding.settings == (("reload-on-rss", 120),)
     assert "reload-on-rss" not in leak(above, reload_on_rss=81)["respawn_loop"].change
 
@@ -215,13 +202,13 @@ def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:
 def test_sigterm_without_die_on_term() -> None:
     """A reload that ended requests is one finding with its cause, and no crash; without a lost one it is a reload."""
     by_code, ended = brutal(), brutal(die_on_term=True, worker_reload_mercy=5)  # SIGTERM ends uWSGI then
-    assert next(iter(by_code.values())).kind is RELOAD_LOST_REQUESTS
+    assert next(iter(by_code.values())).kind is workers.RELOAD_LOST_REQUESTS
     assert "reloaded" not in by_code
     said = [found["requests_lost"].title + found["requests_lost"].change for found in (by_code, ended)]
     assert ["`die-on-term`" in each for each in said] == [True, False]
     assert "5 s at most" in ended["requests_lost"].meaning
     graceful = brutal(lost=0)
-    assert [row(graceful, code) for code in ("requests_lost", "reloaded")] == [None, RELOADED]
+    assert [row(graceful, code) for code in ("requests_lost", "reloaded")] == [None, workers.RELOADED]
 
 
 def test_requests_per_life() -> None:

@@ -11,13 +11,7 @@ from tests.analysis import judging
 from tests.analysis.judging import AT, by_code, figures_of, judge, row
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
-from uwsgi_headroom.analysis.findings.causes import (
-    ALL_HANG,
-    CHEAPER_STARTS_SLOWLY,
-    HANDLERS_HURT,
-    HANDLERS_OCCUPY,
-)
+from uwsgi_headroom.analysis.findings import Finding, causes, collect_findings, first_act
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
 
@@ -60,7 +54,7 @@ def gone(worker_id: int) -> WorkerRecord:
 def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> None:
     """It is named if it is known; a worker that only starts is no finding of this kind."""
     found = findings(describe(starting(1, 12.0, wait), starting(2, 11.0)), (5.0, 5.0))
-    assert row(found, "start_hangs") is ALL_HANG
+    assert row(found, "start_hangs") is causes.ALL_HANG
     assert found["start_hangs"].title.endswith(f" start{what}.")
     assert "workers_missing" not in found
 
@@ -257,7 +251,7 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
     """Requests wait for workers that cheaper mode has started too late: that is said, and not that one is missing."""
     found = scaling()
     block = next(iter(found.values()))
-    assert (block.kind, block.severity) == (CHEAPER_STARTS_SLOWLY, "critical")
+    assert (block.kind, block.severity) == (causes.CHEAPER_STARTS_SLOWLY, "critical")
     assert block.settings
     assert not found.keys() & {"workers_missing", "start_hangs", "cheaper_does_not_scale"}
 
@@ -280,9 +274,14 @@ def handling(seconds: float, *, queued: float) -> tuple[dict[str, Finding], floa
 @pytest.mark.parametrize(
     ("seconds", "queued", "factor", "kind"),
     [
-        (16.0, 0.0, 1.2, HANDLERS_OCCUPY),  # four fifths of the time leave 1.2 of 2 threads to one request at a time
-        (18.0, 0.0, 1.1, HANDLERS_HURT),  # threads are the limit
-        (16.0, 2.0, 1.2, HANDLERS_HURT),
+        (
+            16.0,
+            0.0,
+            1.2,
+            causes.HANDLERS_OCCUPY,
+        ),  # four fifths of the time leave 1.2 of 2 threads to requests
+        (18.0, 0.0, 1.1, causes.HANDLERS_HURT),  # threads are the limit
+        (16.0, 2.0, 1.2, causes.HANDLERS_HURT),
         (1.9, 0.0, 1.905, None),  # a twentieth of the threads is worth no sentence
     ],
 )

@@ -23,12 +23,6 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.waits import (
-    CONNECTION_SHARED,
-    MANY_SLOW_CLIENTS,
-    MANY_STAY_OPEN,
-    RESPONSES_MIXED,
-)
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
@@ -91,7 +85,7 @@ UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=N
         (of_16_threads({"client": 0.9, "sleep": 2.0}), "slow_clients", None),
         (of_16_threads({"client": 1.6, "sleep": 2.0}), "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
         (of_16_threads({"client": 3.9, "sleep": 2.0}), "slow_clients", wait_rows.SOME_SLOW_CLIENTS),
-        (of_16_threads({"client": 4.0, "sleep": 2.0}), "slow_clients", MANY_SLOW_CLIENTS),
+        (of_16_threads({"client": 4.0, "sleep": 2.0}), "slow_clients", wait_rows.MANY_SLOW_CLIENTS),
         # From a quarter of the threads' time on, from half on as a warning.
         (of_16_threads({"lock": 0.9}), "application_lock", None),
         (of_16_threads({"lock": 1.0, "sleep": 4.0}), "application_lock", None),
@@ -123,7 +117,7 @@ UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=N
         ),
         # What to change follows from the state.
         (of_16_threads({"backend": 15.0, "cpu": 0.5}), "saturation", backend_waits.BACKEND),
-        (of_16_threads({"client": 15.0, "cpu": 0.5}), "saturation", MANY_SLOW_CLIENTS),
+        (of_16_threads({"client": 15.0, "cpu": 0.5}), "saturation", wait_rows.MANY_SLOW_CLIENTS),
         (of_16_threads({"lock": 15.0, "sleep": 0.5}), "saturation", lock_waits.LOCK),
         (of_16_threads({"sleep": 15.5}), "saturation", limits.MOST_IN_USE),
     ],
@@ -145,7 +139,7 @@ def test_websockets(websockets: float) -> None:
         found = with_waits(quiet, now, {number: dict.fromkeys(range(7), age) for number in (1, 2)})
         assert ("request_stuck" in every(found)) == (websockets < 0.9 and age > 60)
     clients = every(found)["slow_clients"]
-    assert clients.kind is (MANY_STAY_OPEN if websockets > 0.9 else MANY_SLOW_CLIENTS)
+    assert clients.kind is (wait_rows.MANY_STAY_OPEN if websockets > 0.9 else wait_rows.MANY_SLOW_CLIENTS)
     assert "WebSockets" in clients.change + clients.title
 
 
@@ -161,7 +155,7 @@ def test_clients_of_which_none_gets_an_answer() -> None:
     """Slow ones are not the first thing to think of: the web server may speak another protocol."""
     none = window(60, *(worker(number, 0, busy=480.0) for number in (1, 2)), waits={"client": 16.0}, app=480.0)
     finding = findings(none)["queue_wait"]
-    assert finding.kind is MANY_SLOW_CLIENTS
+    assert finding.kind is wait_rows.MANY_SLOW_CLIENTS
     assert "the protocol of the socket" in first_act(finding.change)
 
 
@@ -248,11 +242,7 @@ def test_where_threads_wait(waits: States, seconds: Mapping[Destination, float],
 
 @pytest.mark.parametrize(
     ("beside", "is_silent", "kind"),
-    [
-        (0.1, True, backend_waits.NO_ANSWER),
-        (0.1, False, lock_waits.LOCK),
-        (1.0, True, lock_waits.LOCK),
-    ],
+    [(0.1, True, backend_waits.NO_ANSWER), (0.1, False, lock_waits.LOCK), (1.0, True, lock_waits.LOCK)],
 )
 def test_the_holder_of_a_lock_waits_for_a_backend(beside: float, is_silent: bool, kind: Kind) -> None:
     """Where hardly any thread does anything else, the holder, which does not wait for the lock, waits for the backend:
@@ -308,12 +298,22 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
     ("waits", "shared", "kind", "is_cause"),
     [
         ({"sleep": 6.0}, 0.0, wait_rows.CONNECTION_INHERITED, False),
-        ({"sleep": 6.0, "backend": 0.5}, 0.5, CONNECTION_SHARED, False),
-        ({"sleep": 2.0, "backend": 6.0}, 5.0, RESPONSES_MIXED, True),
-        ({"sleep": 2.0, "backend": 6.0}, 3.0, RESPONSES_MIXED, False),  # another backend is the slow one
-        ({"lock": 6.0, "backend": 1.0}, 1.0, CONNECTION_SHARED, True),  # kept apart by a lock of all processes
-        ({"lock": 6.0, "backend": 2.0}, 2.0, RESPONSES_MIXED, True),  # one of each worker, others behind its lock
-        ({"lock": 6.0, "backend": 6.0}, 0.8, CONNECTION_SHARED, False),
+        ({"sleep": 6.0, "backend": 0.5}, 0.5, wait_rows.CONNECTION_SHARED, False),
+        ({"sleep": 2.0, "backend": 6.0}, 5.0, wait_rows.RESPONSES_MIXED, True),
+        ({"sleep": 2.0, "backend": 6.0}, 3.0, wait_rows.RESPONSES_MIXED, False),  # another backend is the slow one
+        (
+            {"lock": 6.0, "backend": 1.0},
+            1.0,
+            wait_rows.CONNECTION_SHARED,
+            True,
+        ),  # kept apart by a lock of all
+        (
+            {"lock": 6.0, "backend": 2.0},
+            2.0,
+            wait_rows.RESPONSES_MIXED,
+            True,
+        ),  # one of each worker, others behind its lock
+        ({"lock": 6.0, "backend": 6.0}, 0.8, wait_rows.CONNECTION_SHARED, False),
     ],
 )
 def test_a_shared_connection(waits: States, shared: float, kind: Kind, is_cause: bool) -> None:

@@ -9,10 +9,8 @@ import pytest
 from tests.analysis.judging import AT, change_workers, describe, findings_by_code, idle, judge, row, setup, severity
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings import Finding, recycling, workers
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.recycling import LIMIT_TOO_LOW, LIMIT_TOO_LOW_UNDER_LOAD
-from uwsgi_headroom.analysis.findings.workers import FEW_OUT_OF_MEMORY, KEEPS_RESTARTING, RESPAWNED
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
 
@@ -79,10 +77,10 @@ def recycled(respawns: int, requests: int, up: float, queue: float = 0.0) -> Win
 @pytest.mark.parametrize(
     ("most", "of", "kind"),
     [
-        (8, recycled(12, 100, 58.0), LIMIT_TOO_LOW),  # a new worker for every eight requests
+        (8, recycled(12, 100, 58.0), recycling.LIMIT_TOO_LOW),  # a new worker for every eight requests
         (200, recycled(6, 1250, 58.0), None),  # the cost is negligible
-        (200, recycled(6, 1250, 48.0), LIMIT_TOO_LOW),  # it costs a fifth of the capacity
-        (5, recycled(30, 150, 30.0, 5400.0), LIMIT_TOO_LOW_UNDER_LOAD),  # and requests wait for it
+        (200, recycled(6, 1250, 48.0), recycling.LIMIT_TOO_LOW),  # it costs a fifth of the capacity
+        (5, recycled(30, 150, 30.0, 5400.0), recycling.LIMIT_TOO_LOW_UNDER_LOAD),  # and requests wait for it
         (5000, recycled(6, 1250, 48.0), None),  # other reasons end them
     ],
 )
@@ -90,7 +88,7 @@ def test_recycling_that_costs(most: int, of: Window, kind: Kind | None) -> None:
     """A `max-requests` that is too low is reported as the cause, before its consequences. An hour's is enough."""
     found = findings_by_code(of, setup=setup(max_requests=most, min_worker_lifetime=1, complete=True))
     if kind is None:
-        assert row(found, "respawn_loop") not in (LIMIT_TOO_LOW, LIMIT_TOO_LOW_UNDER_LOAD)
+        assert row(found, "respawn_loop") not in (recycling.LIMIT_TOO_LOW, recycling.LIMIT_TOO_LOW_UNDER_LOAD)
         return
     first, finding = next(iter(found.items()))
     ((option, enough),) = finding.settings
@@ -135,10 +133,7 @@ def test_requests_that_outlive_max_requests(served: int, is_recycled: bool) -> N
     ("of", "workers"),
     [
         (change_workers(idle(), 1, 2, respawns=9, requests=9), "Workers 1 and 2"),
-        (
-            change_workers(idle(workers=4096), respawns=9, requests=9),
-            "Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more",
-        ),
+        (change_workers(idle(workers=4096), respawns=9, requests=9), "Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more"),
     ],
 )
 def test_several_workers_are_named_in_the_plural(of: Window, workers: str) -> None:
@@ -186,7 +181,7 @@ def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **op
 def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned: tuple[int, ...]) -> None:
     """Workers that are replaced at once or in the order of their numbers, without a loss, are reloaded."""
     by_code = judged(ended(times), spawned, can_reload_workers=True)
-    assert [finding.kind for finding in by_code.values()] == [RESPAWNED]
+    assert [finding.kind for finding in by_code.values()] == [workers.RESPAWNED]
 
 
 @pytest.mark.parametrize(
@@ -227,8 +222,8 @@ def test_an_option_that_ends_workers() -> None:
         ((1, 1), 500, None),
         ((4, 5), 60, None),  # however often
         ((9, 9), 100, None),
-        ((10, 10), 100, KEEPS_RESTARTING),  # cheaper mode does not end a worker that often
-        ((9, 9), 0, KEEPS_RESTARTING),  # without one request in between, it cannot start
+        ((10, 10), 100, workers.KEEPS_RESTARTING),  # cheaper mode does not end a worker that often
+        ((9, 9), 0, workers.KEEPS_RESTARTING),  # without one request in between, it cannot start
     ],
 )
 @pytest.mark.parametrize("reserve", [0, 2])
@@ -247,7 +242,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     server[2].state = "starting"
     server.kill(2)
     found = findings_by_code(window(60, *rows, app=300.0), server)
-    assert (found["queue_wait"].kind, found["queue_wait"].worker_id) == (KEEPS_RESTARTING, 2)
+    assert (found["queue_wait"].kind, found["queue_wait"].worker_id) == (workers.KEEPS_RESTARTING, 2)
     assert "workers_missing" not in found
 
 
@@ -283,7 +278,7 @@ def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, foun
 def test_a_killed_worker_is_named() -> None:
     """The worker, how often, and the requests that it had."""
     finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
-    assert (finding.kind, finding.worker_id) == (FEW_OUT_OF_MEMORY, 2)
+    assert (finding.kind, finding.worker_id) == (workers.FEW_OUT_OF_MEMORY, 2)
     assert "killed 1 process" in finding.evidence
     assert "1 worker ended, with at least 1 request in service" in finding.evidence
     assert "cgroup" in finding.public.act, "whose memory ran out is not known"
