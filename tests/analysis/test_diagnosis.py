@@ -156,14 +156,26 @@ def test_nothing_is_promised_to_requests_that_sleep() -> None:
     assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless a rate limit or retries")
 
 
-def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({}, (("cheaper", 3), ("cheaper-initial", 3))),
+        ({"cheaper": 1, "cheaper_initial": 3}, (("cheaper", 3),)),
+        ({"cheaper": 3}, ()),  # `cheaper` goes, so that all workers run
+    ],
+)
+def test_cheaper_mode_that_keeps_workers_in_reserve(
+    options: dict[str, int], settings: tuple[tuple[str, int], ...]
+) -> None:
     """Requests wait while the workers in reserve are not spawned: more processes would stay in reserve as well."""
     server = Server(processes=4, threads=1, cpus=8.0)
     server.cheap(3)
     server.cheap(4)
     rows = [worker(number, 300, each=0.2, cpu=0.6, busy=60.0) for number in (1, 2)]
-    first, *_ = judge(window(60, *rows, waits={"sleep": 2.0}, app=300.0), server)
-    assert first.settings == (("cheaper", 3), ("cheaper-initial", 3))
+    of = window(60, *rows, waits={"sleep": 2.0}, app=300.0)
+    first, *_ = judge(of, server, judging.setup(**options))
+    assert first.settings == settings
+    assert ("Remove `cheaper`" in first.change) == (not settings)
 
 
 def test_the_worst_harm_is_that_of_the_verdict() -> None:
