@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.analysis.closed_form_errors import compare, draw, summarize
-from tests.analysis.request_simulation import SWITCH_SECONDS, Simulation, System, Work, exponential_factors
+from tests.analysis.request_simulation import SWITCH_SECONDS, Simulation, System, Work
 from uwsgi_headroom.analysis.repairman import Model, find_times, flow_equivalent
 from uwsgi_headroom.analysis.usable import erlang_wait
 
@@ -31,9 +31,6 @@ def closed_throughput_of_servers(customers: int, demand: float, delay: float, ra
         rest = [throughput * demand / rate(number + 1) * each for number, each in enumerate(probabilities)]
         probabilities = [max(0.0, 1 - sum(rest)), *rest]
     return throughput
-
-
-EXPONENTIAL = exponential_factors()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 12])

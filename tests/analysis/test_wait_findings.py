@@ -105,16 +105,8 @@ UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=N
         # Work outside of the lock is no saturated interpreter, unless nothing is known of waits.
         (HASHING, "interpreter_bound", None),
         (HASHING, "computes_outside_the_lock", lock_waits.COMPUTES_OUTSIDE),
-        (
-            replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=None),
-            "computes_outside_the_lock",
-            None,
-        ),
-        (
-            replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=None),
-            "interpreter_bound",
-            load.ALL_SATURATED,
-        ),
+        (UNSEEN, "computes_outside_the_lock", None),
+        (UNSEEN, "interpreter_bound", load.ALL_SATURATED),
         # What to change follows from the state.
         (of_16_threads({"backend": 15.0, "cpu": 0.5}), "saturation", backend_waits.BACKEND),
         (of_16_threads({"client": 15.0, "cpu": 0.5}), "saturation", wait_rows.MANY_SLOW_CLIENTS),
