@@ -168,7 +168,7 @@ def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")
-@pytest.mark.parametrize("name", ["my  backend", "a[1]", "it's", "back\\slash", "$(id)", "(a) or !b"])
+@pytest.mark.parametrize("name", ["it's my  a[1]", "back\\slash $(id)", "(a) or !b"])
 def test_the_command_finds_the_socket(tmp_path: Path, name: str) -> None:
     """Whatever is in the path: `ss` takes white space for the end of a filter, also where the shell does not."""
     for path in (f"{tmp_path}/{name}", f"@{tmp_path}/{name}"):
