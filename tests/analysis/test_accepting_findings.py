@@ -34,9 +34,7 @@ def prefork(**more: int | None) -> Server:
         (None, False, accepting.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
     ],
 )
-def test_what_keeps_idle_workers_from_accepting(
-    holder: int | None, *, is_stopped: bool, kind: Kind, command: str
-) -> None:
+def test_what_keeps_workers_from_accepting(holder: int | None, *, is_stopped: bool, kind: Kind, command: str) -> None:
     """The worker that holds the lock is named with its PID, but not for scrapers."""
     server = prefork(accept_lock=holder)
     server[2].stopped = is_stopped

@@ -144,7 +144,7 @@ def test_a_slow_worker_is_not_called_harmless(requests: int, each: float, busy: 
         ((30.0, 20, 225.0), (5.0, 4, 38.0), False),  # slow all the time
     ],
 )
-def test_requests_that_become_slower_within_the_window(
+def test_requests_become_slower(
     whole: tuple[float, int, float], last: tuple[float, int, float], is_slower: bool
 ) -> None:
     """A mean over such a step describes neither side: where most threads are in use since then, that part is judged."""

@@ -45,9 +45,7 @@ def test_one_hot_worker_of_four() -> None:
         (0.95, 7.3, 0.95, 1.0, "interpreters"),
     ],
 )
-def test_of_several_that_are_reached_the_cause_is_first(
-    load: float, busy: float, own: float, others: float, first: str
-) -> None:
+def test_of_several_limits_the_cause_is_first(load: float, busy: float, own: float, others: float, first: str) -> None:
     """Threads are full because they wait for an interpreter, which waits for a CPU; if others use most of the CPUs, it
     may also be the threads. In both cases the factor is the smallest."""
     rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
@@ -184,7 +182,7 @@ def room(own: float, idle: float, others: float | None, follow: bool | None = No
         (0.0, 0.5, 1.5, True, None),
     ],
 )
-def test_cpus_beside_other_programs(
+def test_cpus_beside_others(
     own: float, idle: float, others: float | None, follow: bool | None, factor: float | None
 ) -> None:
     """Programs that stay leave the idle CPUs, and programs that follow the load take their part of them."""
@@ -219,7 +217,7 @@ def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, c
     ("hottest", "threads", "first", "unknown"),
     [(0.39, 64, "cpu", ("lock",)), (0.4, 64, "lock", ()), (0.9, 8, "lock", ())],
 )
-def test_a_lock_is_a_limit_once_it_is_used_enough(
+def test_a_lock_that_is_used_enough_is_a_limit(
     hottest: float, threads: int, first: str, unknown: tuple[str, ...]
 ) -> None:
     """Below 40 % it is only said that there is one. Once it and the threads are reached, the lock is the cause."""

@@ -117,7 +117,7 @@ def test_responses_that_are_errors(lines: int, agreed: int, kind: Kind | None) -
         (1400, 0, {"body_too_large": LogMessage(1390, 0)}, clients.MOST_FAIL),  # a forged line hides no errors
     ],
 )
-def test_responses_of_uwsgi_itself_are_not_told_twice(
+def test_responses_of_uwsgi_itself(
     lines: int, exceptions: int, messages: dict[str, LogMessage], kind: Kind | None
 ) -> None:
     """It writes status 500 for an exception that is not caught, and for a request that it refuses, too."""

@@ -185,9 +185,7 @@ def test_a_quota_is_named_with_what_to_set(quota: Quota, words: str) -> None:
     ],
 )
 @pytest.mark.parametrize("cpu", [(0.1, 1.0, 0.9), None])
-def test_requests_that_wait_for_a_cpu(
-    waits: dict[str, float], found: bool, cpu: tuple[float, float, float] | None
-) -> None:
+def test_requests_wait_for_a_cpu(waits: dict[str, float], found: bool, cpu: tuple[float, float, float] | None) -> None:
     """Measured, that is a cause, also if half of the CPUs are idle or that is not known. Others are
     idle, so that its own CPUs may be too few."""
     rows = [worker(number, 60, each=0.24, cpu=3.0, busy=14.4) for number in (1, 2)]

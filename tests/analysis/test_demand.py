@@ -115,9 +115,7 @@ def test_each_mapped_socket_has_its_own_demand() -> None:
         (None, True, None),  # descriptors are hidden
     ],
 )
-def test_workers_with_sockets_of_their_own(
-    holders: dict[str, tuple[int, ...]] | None, mapped: bool, number: int
-) -> None:
+def test_sockets_of_single_workers(holders: dict[str, tuple[int, ...]] | None, mapped: bool, number: int) -> None:
     """They are counted. Where any free thread serves all requests, no socket has a demand of its own."""
     known = replace(MAPPED, socket_holders=holders, mapped=mapped)
     assert count_workers_with_own_sockets(known) == number

@@ -164,9 +164,7 @@ def test_nothing_is_promised_to_requests_that_sleep() -> None:
         ({"cheaper": 3}, ()),  # `cheaper` goes, so that all workers run
     ],
 )
-def test_cheaper_mode_that_keeps_workers_in_reserve(
-    options: dict[str, int], settings: tuple[tuple[str, int], ...]
-) -> None:
+def test_cheaper_mode_keeps_workers_in_reserve(options: dict[str, int], settings: tuple[tuple[str, int], ...]) -> None:
     """Requests wait while the workers in reserve are not spawned: more processes would stay in reserve as well."""
     server = Server(processes=4, threads=1, cpus=8.0)
     server.cheap(3)

@@ -195,7 +195,7 @@ def test_a_full_queue_refuses_clients(full: float, kind: Kind | None) -> None:
         (7, 7, "dropped 7 connections"),
     ],
 )
-def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections(
+def test_a_full_tcp_queue_counts_only_with_dropped_connections(
     overflows: int, refused: int | None, said: str | None
 ) -> None:
     """The kernel counts drops per network namespace, and the finding says so where the server's own are not known."""

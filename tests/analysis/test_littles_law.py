@@ -118,9 +118,7 @@ def test_the_queue_of_a_server_that_completes_nothing(area: float, clause: str) 
         (0, 40.0, {"socket": Backlog(2, 100, None)}, None),
     ],
 )
-def test_a_queue_that_moves_has_the_wait_of_the_law(
-    requests: int, area: float, queues: dict[str, Backlog] | None, wait: float | None
-) -> None:
+def test_a_queue_that_moves(requests: int, area: float, queues: dict[str, Backlog] | None, wait: float | None) -> None:
     """A standing queue that is passed on many times in the window has no doubt."""
     flow = compute_flow(window(20.0, worker(1, requests, busy=160.0), socket=area), queues)
     assert (flow.queue_wait, flow.wait_is_floor) == (wait and pytest.approx(wait), False)

@@ -111,7 +111,7 @@ def test_every_state_has_words(state: State) -> None:
         ({1: 59.0, 2: 0.0}, 12.0, 9, 1, "warning"),
     ],
 )
-def test_long_calls_that_hold_all_requests(
+def test_calls_that_hold_all(
     held: dict[int, float], seconds: float, requests: int, only: int | None, expected: str
 ) -> None:
     """They are critical."""

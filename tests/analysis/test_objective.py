@@ -128,7 +128,7 @@ FINE = minutes(*[(load, 0.01) for load, _ in CROSSING])
         ([], 10.0, None),
     ],
 )
-def test_the_load_at_which_it_crosses(
+def test_the_load_that_misses_it(
     known: list[SlowRequests], now: float | None, limit: tuple[float, bool] | None
 ) -> None:
     """It is said as a multiple of the present load."""
@@ -172,9 +172,7 @@ def test_a_young_history_warns() -> None:
         (both(slower=2, lost=90), 0, "9.2 %", "uWSGI's log"),
     ],
 )
-def test_the_advice_follows_what_was_missed(
-    missed: list[SlowRequests], harakiris: int, share: str, advice: str
-) -> None:
+def test_advice_follows_what_was_missed(missed: list[SlowRequests], harakiris: int, share: str, advice: str) -> None:
     """It names what most of the misses were."""
     (finding,) = found(missed, harakiris)
     assert share in finding.evidence

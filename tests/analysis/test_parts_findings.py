@@ -105,9 +105,7 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> di
         (0, 0, 0, None),
     ],
 )
-def test_a_spooler_that_falls_behind(
-    waiting: int | None, done: int | None, growth: int | None, kind: Kind | None
-) -> None:
+def test_a_spooler_falls_behind(waiting: int | None, done: int | None, growth: int | None, kind: Kind | None) -> None:
     """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
     found = spooler(waiting, done, growth)
     assert row(found, "spooler_behind") is kind

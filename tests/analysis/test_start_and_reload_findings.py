@@ -128,7 +128,7 @@ LIMITED = judging.setup(complete=True, max_requests=250, max_worker_lifetime=60)
         (None, "max_requests", 0.0, "info", "`max-requests`"),
     ],
 )
-def test_workers_that_wait_to_end(
+def test_workers_ending(
     other: tuple[float, ...] | None, reason: Ending, queued: float, severity: str, why: str
 ) -> None:
     """They take no other request: the reason is named where options tell it, and what replaces them at once."""
@@ -228,9 +228,7 @@ def test_headroom_while_nothing_completes(
 @pytest.mark.parametrize(
     ("others", "code"), [((gone(2), gone(3)), "reload_waits"), ((serving(2), serving(3)), "accept_blocked")]
 )
-def test_threads_that_are_free_during_a_reload_are_not_reported_again(
-    others: tuple[WorkerRecord, ...], code: str
-) -> None:
+def test_threads_that_are_free_during_a_reload(others: tuple[WorkerRecord, ...], code: str) -> None:
     """The reload says why no worker takes the requests that wait beside free threads."""
     rows = [worker(number, 5, each=0.02, busy=1.0, up=seconds) for number, seconds in ((1, 20.0), (2, 4.0), (3, 4.0))]
     waiting = replace(window(20, *rows, app=1200.0), idle_queue_seconds=18.0)

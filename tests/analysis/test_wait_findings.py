@@ -399,9 +399,7 @@ DEAD = {1: dict.fromkeys(range(8), 6.0)}
         (BUSY, Waits(holder=None), {}, lock_waits.LOCK),
     ],
 )
-def test_who_holds_what_requests_wait_for(
-    of: Window, now: Waits, ages: Mapping[int, Mapping[int, float]], kind: Kind
-) -> None:
+def test_who_holds_what_is_awaited(of: Window, now: Waits, ages: Mapping[int, Mapping[int, float]], kind: Kind) -> None:
     """A request, a thread that serves none, or a process; threads and processes are not advised."""
     first, *_ = with_waits(of, now, ages)
     assert first.kind is kind
@@ -501,9 +499,7 @@ def test_threads_that_serve_no_request_beside_other_programs(others: float, is_f
 @pytest.mark.parametrize(
     ("nap", "ages", "again"), [(0.1, {0: 9.0, 1: 0.1}, True), (0.1, {}, False), (float("inf"), {0: 9.0, 1: 0.1}, False)]
 )
-def test_requests_of_which_some_never_have_their_turn(
-    nap: float, ages: dict[int, dict[int, float]], again: bool
-) -> None:
+def test_requests_that_never_have_their_turn(nap: float, ages: dict[int, float], again: bool) -> None:
     """Those that are completed had to try only once, and the mean of them says nothing of the others, which are in
     service for long."""
     first, *_ = with_waits(of_16_threads({"sleep": 14.0}), Waits(nap=nap), {1: ages})

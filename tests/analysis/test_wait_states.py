@@ -130,9 +130,7 @@ def test_nothing_in_service_and_nothing_known() -> None:
         (57.0, 360, 42.0, True),
     ],
 )
-def test_whether_the_interpreter_lock_is_contended(
-    cpu: float | None, busy: float, lock: float, contended: bool | None
-) -> None:
+def test_a_contended_interpreter_lock(cpu: float | None, busy: float, lock: float, contended: bool | None) -> None:
     """As many requests in service wait for it as can be told by the CPU time of the worker."""
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
     found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]

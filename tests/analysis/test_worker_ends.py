@@ -199,9 +199,7 @@ def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned:
         ((2,), (60,), 0, True),
     ],
 )
-def test_ends_that_are_no_reload(
-    times: tuple[int, ...], spawned: tuple[int, ...], lost: int, can_reload_workers: bool
-) -> None:
+def test_no_reload(times: tuple[int, ...], spawned: tuple[int, ...], lost: int, can_reload_workers: bool) -> None:
     """Whatever differs from a reload may be a crash."""
     by_code = judged(ended(times, lost=lost), spawned, can_reload_workers=can_reload_workers)
     assert {"workers_ended", "requests_lost"} & set(by_code)
@@ -227,9 +225,7 @@ def test_an_option_that_ends_workers() -> None:
     ],
 )
 @pytest.mark.parametrize("reserve", [0, 2])
-def test_cheaper_mode_ends_and_spawns_workers(
-    times: tuple[int, int], requests: int, kind: Kind | None, reserve: int
-) -> None:
+def test_cheaper_mode_ends_workers(times: tuple[int, int], requests: int, kind: Kind | None, reserve: int) -> None:
     """Also when all of its workers happen to be up at the end of the window. Those that end too often are in a loop."""
     found = judged(ended((0, 0, *times), requests=requests), reserve=reserve if kind is None else 0, cheaper=2)
     assert [each.kind for each in found.values() if each.severity != "info"] == [kind] * bool(kind)
