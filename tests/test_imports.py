@@ -57,7 +57,7 @@ DOORS: dict[str, str] = {
         watch""",
     "web": """app connection_slots event_stream host_check http_server listeners security.gate
         security.live_config shared_builds""",
-    "words": "colours formats states",
+    "words": "colours formats states template",
 }
 """By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.
 Every other module is private to its room. The demo, the tools and the tests may go past a door."""

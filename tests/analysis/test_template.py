@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from uwsgi_headroom.analysis.figures import Figures, mean_handlers
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.findings.workers import find_looping
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS, proven_place, read_log
@@ -32,6 +31,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Private
 
 HANGS = 10.0
 """Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import

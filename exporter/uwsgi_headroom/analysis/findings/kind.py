@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity, Wording
-from uwsgi_headroom.analysis.findings.template import Fact, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
 """harm: users feel it; cause: it makes requests wait or fail; limit: what ends first with more load; setting: an option

@@ -10,7 +10,6 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
 from uwsgi_headroom.analysis.shortages import (
@@ -27,6 +26,7 @@ from uwsgi_headroom.analysis.shortages import (
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
 from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
 from uwsgi_headroom.words.formats import mean_count, name_pids, numbered
+from uwsgi_headroom.words.template import Facts, Private
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""

@@ -13,7 +13,6 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks, see_calls
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
@@ -29,6 +28,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contende
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import percent, rate
+from uwsgi_headroom.words.template import Facts, Private
 
 LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""

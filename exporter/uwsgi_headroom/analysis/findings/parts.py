@@ -9,9 +9,9 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.record import CacheRecord, EmperorRecord
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Private
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that

@@ -20,12 +20,12 @@ from uwsgi_headroom.analysis.findings.recycling import (
     find_recycling,
     tell_leak,
 )
-from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
 from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Fact, Private
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
