@@ -192,13 +192,19 @@ def run(words: Sequence[str], *, as_json: bool = False) -> int:
     return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
 
 
+_OF_RULES = ("when", "warns", "sets")
+"""What only rules need of an advice."""
+
+
 def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[str]:
     documents = [
         {
             "name": subject.name,
             "problem": subject.problem,
             "all_options_known": subject.options.complete,
-            "advice": [{key: value for key, value in asdict(advice).items() if key != "sets"} for advice in found],
+            "advice": [
+                {key: value for key, value in asdict(advice).items() if key not in _OF_RULES} for advice in found
+            ],
         }
         for subject, found in reviews
     ]

@@ -11,8 +11,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
-from uwsgi_headroom.analysis.settings import RULES, Evidence, review
-from uwsgi_headroom.analysis.settings_table import WORST
+from uwsgi_headroom.analysis.settings import RULES, Case, Evidence, review
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Options
@@ -37,6 +36,41 @@ CAREFUL = Options(
 
 NOTHING_SEEN = Evidence()
 
+WORST = (
+    (Options(complete=True), Evidence()),
+    (
+        Options(
+            complete=True,
+            processes=4,
+            threads=8,
+            stats=":1717",
+            listen=5000,
+            harakiri=120,
+            worker_reload_mercy=30,
+            max_requests=1000,
+            min_worker_lifetime=3600,
+            max_worker_lifetime=3600,
+            reload_on_as=512,
+            evil_reload_on_rss=256,
+            thunder_lock=True,
+            cpu_affinity=1,
+            chmod_socket=("666", "660"),
+            cheaper=4,
+            http=(":8080",),
+            http_socket=(":8081",),
+        ),
+        Evidence((2, 0, 31), 4, 8, 2, ("numpy",), 4096, 1 << 30, is_first=True, logs_to_pipe=True),
+    ),
+    (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), Evidence()),
+    (
+        Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900),
+        Evidence(version=(2, 0, 21), threads=1),
+    ),
+    (Options(complete=True, processes=2, max_requests=1000, http=(":8080",)), Evidence(version=(2, 0, 18))),
+    (Options(complete=True, processes=2, max_requests=1000), Evidence(version=(2, 0, 21))),
+)
+"""What each rule has advice on, example by example."""
+
 
 def rules(options: Options, seen: Evidence = NOTHING_SEEN) -> dict[str, str]:
     return {advice.rule: advice.severity for advice in review(options, seen)}
@@ -52,7 +86,7 @@ def test_careful_settings_need_no_advice() -> None:
 
 def test_every_rule_speaks() -> None:
     """Each rule has advice on one of the bad examples, with all its parts."""
-    silent = [rule.__name__ for rule in RULES if not any(list(rule(*example)) for example in WORST)]
+    silent = [rule.rule for rule in RULES if not any(rule.when(Case(*example)) for example in WORST)]
     assert silent == []
     for options, seen in WORST:
         for advice in review(options, seen):
@@ -171,8 +205,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
 
     for options, seen in WORST:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
-        for rule in RULES:
-            list(rule(watched, seen))
+        review(watched, seen)
     elsewhere = {"cheap", "idle", "map_socket", "socket_timeout"}
     """Used by findings, the owners of sockets, and the sampling of waits."""
     assert NAMES.keys() - read == elsewhere
