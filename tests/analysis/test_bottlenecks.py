@@ -134,7 +134,7 @@ def test_a_wait_during_a_reload() -> None:
     assert finding.severity == "warning"
     often = findings_by_code(replace(reloaded, reloads=3), server)["queue_wait"]
     assert often.title == "Requests wait in the listen queue: uWSGI is reloaded again and again."
-    assert often.change.startswith("Find out what reloads uWSGI (3 times in the last 60 s): ")
+    assert often.change.startswith("Find out what reloads uWSGI: SIGHUP, ")
     full = replace(
         window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), waits=SLEEPING, **{"app.sock": 600.0}),
         reloads=1,

@@ -271,9 +271,6 @@ def describe(destinations: Sequence[DestinationFigures]) -> str:
     return " and for ".join(parts)
 
 
-TAKES_TURNS = "More `threads` would also wait for their turn."
-
-
 def is_one_at_a_time(destination: DestinationFigures) -> bool:
     """Whether a backend runs one command at a time, however many connections it has."""
     return destination.name == "redis"

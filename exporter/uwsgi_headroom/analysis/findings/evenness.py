@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
+from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -84,7 +84,7 @@ OWN_SOCKET_WAITS = replace(
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]; {waiting}.",
     meaning=UNREACHABLE,
-    act=SPREAD,
+    act=SOCKETS_OF_THEIR_OWN.act,
 )
 ONE_SLOW = replace(
     UNDECIDED,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE, bring_workers_back
+from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -86,7 +86,7 @@ SOCKET_FULL = replace(
     evidence="On average, {busy:mean} of {ceiling} {slots} for {socket} {ceiling:is|are} busy ({used:percent})"
     "[wait? ; {wait}].",
     meaning=UNREACHABLE,
-    act=SPREAD,
+    act=SOCKETS_OF_THEIR_OWN.act,
     then="",
     clause="[explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]",
 )
@@ -124,7 +124,7 @@ CHEAPER = Kind(
     "idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for shorter bursts, or when memory is "
     "at its limit (`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
-    clause="cheaper mode does not start more workers",
+    clause=CHEAPER_IS_LATE.cause,
 )
 CHEAPER_BLIND = replace(
     CHEAPER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -73,8 +74,7 @@ ALL_SATURATED = Kind(
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
-    clause="[own? threads that serve no request use most of the workers' CPU time][all? the interpreter of every "
-    "worker is saturated]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][all? the interpreter of every worker is saturated]",
 )
 ALL_BUSY = replace(ALL_SATURATED, severity="warning")
 SOME_SATURATED = replace(
@@ -144,8 +144,7 @@ WORKERS_USE_ALL = replace(
     then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
     "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
-    clause="[own? threads that serve no request use most of the workers' CPU time][requests? the workers use all the "
-    "CPU that they can get]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][requests? the workers use all the CPU that they can get]",
 )
 WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
 OTHERS_USE_ALL = replace(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -186,10 +187,9 @@ HELD_BY_OWN_THREADS = replace(
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
     meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
     "for these 5 ms each time that it needs the lock.",
-    act="Run `top -H -p {pid}` to find the threads that serve no request.",
-    then="`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library "
-    "computes in threads, limit their number (`OMP_NUM_THREADS`).",
-    clause="threads that serve no request use most of the workers' CPU time",
+    act=OWN_THREADS_COMPUTE.act,
+    then=OWN_THREADS_COMPUTE.then,
+    clause=OWN_THREADS_COMPUTE.cause,
 )
 
 COMPUTES_OUTSIDE = Kind(

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
+from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -91,13 +93,11 @@ MANY_SLOW_CLIENTS = Kind(
     evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
-    act="[none? Check that the web server in front, or uWSGI's router, speaks the protocol of the socket.][some? Let "
-    "the web server in front of uWSGI buffer requests and responses, as nginx does by default.]",
+    act="[none? Check that the web server in front, or uWSGI's router, speaks the protocol of the socket.]"
+    f"[some? {SLOW.act}]",
     then="[none? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker waits "
-    "for the rest of each request until a timeout. Also let the web server in front buffer requests. ]If you add "
-    "threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing can buffer "
-    "them: serve them from a uWSGI of their own with `gevent`.",
-    clause="[held? slow clients hold the threads][stuck? the threads wait for their clients]",
+    f"for the rest of each request until a timeout. Also let the web server in front buffer requests. ]{SLOW.then}",
+    clause=f"[held? {SLOW.cause}][stuck? the threads wait for their clients]",
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -108,10 +108,9 @@ MANY_STAY_OPEN = replace(
     evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
-    act="Serve these connections from a uWSGI of their own with `gevent`.",
-    then="There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web "
-    "server in front cannot buffer them.",
-    clause="[held? connections that stay open, such as WebSockets, hold the threads]",
+    act=STAY_OPEN.act,
+    then=STAY_OPEN.then,
+    clause=f"[held? {STAY_OPEN.cause}]",
 )
 SOME_STAY_OPEN = replace(MANY_STAY_OPEN, severity="info")
 

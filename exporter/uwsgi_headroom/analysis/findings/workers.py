@@ -7,6 +7,7 @@ from dataclasses import replace
 from signal import SIGKILL
 
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
+from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -177,9 +178,8 @@ RELOADED_AGAIN = replace(
     role="harm",
     severity="warning",
     title="uWSGI is reloaded again and again.",
-    act="Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
-    then="The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests "
-    "wait until the application is loaded.",
+    act=RELOADS.act,
+    then=RELOADS.then,
 )
 
 
