@@ -23,8 +23,7 @@ from uwsgi_headroom.analysis.findings.waits import (
     RESPONSES_MIXED,
 )
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.what_if import CannotPredictError
-from uwsgi_headroom.analysis.what_if.measured import measure_server
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Destination, Holder, LockHolder, Options, Setup, SharedConnection, State, Waits

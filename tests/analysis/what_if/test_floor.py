@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from uwsgi_headroom.analysis.what_if import Measured, Observed, Setting, predict_settings
+from uwsgi_headroom.analysis.what_if.measured import Measured, Observed, Setting
+from uwsgi_headroom.analysis.what_if.predict import predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if
 
 WAITING = Setting(2, 8)

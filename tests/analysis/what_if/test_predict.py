@@ -11,16 +11,8 @@ import pytest
 
 from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.what_if import (
-    CannotPredictError,
-    Measured,
-    Observed,
-    Setting,
-    WhatIf,
-    predict_settings,
-    propose,
-)
-from uwsgi_headroom.analysis.what_if.predict import calibrate
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings, propose
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import State
 

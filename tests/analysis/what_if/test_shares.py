@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.what_if import Measured, Observed, Setting, find_uneven_shares, predict_settings
+from uwsgi_headroom.analysis.what_if.measured import Measured, Observed, Setting, find_uneven_shares
+from uwsgi_headroom.analysis.what_if.predict import predict_settings
 
 EVEN = Measured(
     setting=Setting(4, 8),

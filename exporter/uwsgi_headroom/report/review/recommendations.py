@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
 from uwsgi_headroom.analysis.verdict import gives_out
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
