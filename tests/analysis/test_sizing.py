@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
@@ -90,6 +90,10 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
     step = more_threads(figures(overload(), SMALL), 4)
     assert (step.threads, step.stopped_by) == (39, None)
     assert step.most == pytest.approx(0.93 * 78 / 0.2)
+
+
+def add_capacity(of: Figures) -> str:
+    return advise_capacity(of).change
 
 
 def test_the_advice_says_what_the_step_will_do() -> None:

@@ -1,16 +1,15 @@
 """Advises what to change for more capacity, depending on the scarce resource: CPUs, interpreters or threads.
 
 Here it is decided whether there is evidence for an advice. Every text that advises more threads or processes comes from
-`add_capacity`, or rests on a measured load of the interpreters.
+`advise_capacity`, or rests on a measured load of the interpreters.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY, Explanation, Reason, Settings, find_bottleneck
+from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY, Advice, Reason, find_bottleneck
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, write_at_once
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time
@@ -119,27 +118,12 @@ BACKEND_TOO = (
 TURNS_TOO = "Threads wait for {label} for {share:percent} of their time. More `threads` would also wait for their turn."
 
 
-class Advice(NamedTuple):
-    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
-    serves at least, None if unknown. The names are those of a finding's fields."""
-
-    change: str
-    settings: Settings = ()
-    serves: float | None = None
-
-
 def advise_capacity(figures: Figures) -> Advice:
     """One step to take: for more capacity where evidence shows which helps, else to get it."""
-    step = find_proven_step(figures)
-    return Advice(step.change, step.settings, step.serves) if step else Advice(_see_waits_first(figures))
+    return find_proven_step(figures) or Advice(_see_waits_first(figures))
 
 
-def add_capacity(figures: Figures) -> str:
-    """The same as a text, in the imperative."""
-    return advise_capacity(figures).change
-
-
-def find_proven_step(figures: Figures) -> Explanation | None:
+def find_proven_step(figures: Figures) -> Advice | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 
     More threads help requests that wait for a backend with room to spare. For one lock, a backend at its limit or slow
@@ -153,18 +137,17 @@ def find_proven_step(figures: Figures) -> Explanation | None:
         return _explain_coroutines(figures)
     if not are_waits_known(figures):
         return None
-    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, mean_load(figures)), all_busy=True)
+    more = _more_workers_or_threads(figures, mean_load(figures))
+    return more._replace(cause=f"all {slots} are busy", all_busy=True)
 
 
-def _find_busy_interpreters(figures: Figures) -> Explanation | None:
+def _find_busy_interpreters(figures: Figures) -> Advice | None:
     """What to do if the interpreters compute for so much of the time that more threads would wait for them."""
     load = mean_load(figures)
     if load is None or load <= INTERPRETERS_BUSY:
         return None
     more, slots = raise_processes(figures), name_slots(figures.server)
-    found = INTERPRETERS_COMPUTE.explain(
-        more.settings, all_busy=True, more=more.change, slots=slots, load=f"{load:.2f}"
-    )
+    found = INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, more=more.change, slots=slots, load=f"{load:.2f}")
     return found._replace(serves=more.serves)
 
 
@@ -182,14 +165,14 @@ def _check_as_root(server: ServerRecord) -> str:
     return f"`sudo $(command -v uwsgi-headroom) check {which}` on uWSGI's host"
 
 
-def _explain_coroutines(figures: Figures) -> Explanation:
+def _explain_coroutines(figures: Figures) -> Advice:
     """What to do on a server with coroutines. One thread serves many requests there, so nothing shows what each waits
     for."""
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
-        return CORES_BUSY.explain(all_busy=True)
+        return CORES_BUSY.advise(all_busy=True)
     server = figures.server
     is_hidden = server.waits is not None and server.waits.needs_right
-    return CALL_BLOCKS.explain(look=_check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker")
+    return CALL_BLOCKS.advise(look=_check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker")
 
 
 def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:

@@ -58,13 +58,15 @@ Settings = tuple[tuple[str, int], ...]
 """Options of uWSGI, and the number that an advice sets each to."""
 
 
-class Explanation(NamedTuple):
-    """A change that evidence shows to help. cause: what is short, as a clause; the others: see `advice.Advice`."""
+class Advice(NamedTuple):
+    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
+    serves at least, None if unknown. The names of these three are those of a finding's fields."""
 
-    cause: str
     change: str
     settings: Settings = ()
     serves: float | None = None
+    cause: str = ""
+    """What is short, as a clause; empty if no evidence shows that the change helps."""
     all_busy: bool = False
     """Whether it says that all threads, async cores or interpreters are busy: no cause while some are free."""
 
@@ -77,10 +79,10 @@ class Reason(NamedTuple):
     act: str
     then: str = ""
 
-    def explain(self, settings: Settings = (), *, all_busy: bool = False, **facts: Fact) -> Explanation:
-        """The reason with these facts."""
+    def advise(self, settings: Settings = (), *, all_busy: bool = False, **facts: Fact) -> Advice:
+        """What to do about it, with these facts."""
         change = fill(f"{self.act} {self.then}", facts).strip()
-        return Explanation(fill(self.cause, facts), change, settings, all_busy=all_busy)
+        return Advice(change, settings, cause=fill(self.cause, facts), all_busy=all_busy)
 
 
 _FORK = "[lazy?  Alternatively, remove `lazy-apps`: uWSGI then loads the application once, and only forks the workers.]"
@@ -163,7 +165,7 @@ UNREACHABLE = (
 """What such sockets mean."""
 
 
-def find_bottleneck(figures: Figures) -> Explanation | None:
+def find_bottleneck(figures: Figures) -> Advice | None:
     """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
     Of several, the first is what the others follow from."""
     reasons = (
@@ -176,7 +178,7 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
-def bring_workers_back(figures: Figures) -> Explanation | None:
+def bring_workers_back(figures: Figures) -> Advice | None:
     """What to do first, if workers are down part of the time."""
     away = part_away(figures) or 0.0
     if away < AWAY and not _lacks_the_replaced(figures, away):
@@ -186,7 +188,7 @@ def bring_workers_back(figures: Figures) -> Explanation | None:
     if away < AWAY:
         return None
     why = f"the reason why workers are down {percent(away)} of the time"
-    return WORKERS_DOWN.explain(look=see_log(figures.server, why, (*ENDS, *STARTS)))
+    return WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
 
 
 def _lacks_the_replaced(figures: Figures, away: float) -> bool:
@@ -197,16 +199,16 @@ def _lacks_the_replaced(figures: Figures, away: float) -> bool:
     return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
 
 
-def _explain_idle(figures: Figures) -> Explanation | None:
+def _explain_idle(figures: Figures) -> Advice | None:
     """What to do about workers that uWSGI stops while no request comes, or starts only when one comes."""
     options = figures.server.setup.options
     if not are_stopped_when_idle(figures):
         return None
     reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
-    return reason.explain(idle=options.idle, lazy=options.lazy_apps)
+    return reason.advise(idle=options.idle, lazy=options.lazy_apps)
 
 
-def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
+def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
     is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
@@ -216,37 +218,37 @@ def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
         return find_reload(figures) if figures.window.reloads else None
     each = away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended)
     if reach_max_requests(figures):
-        return REACH_MAX_REQUESTS.explain(max_requests=figures.server.setup.options.max_requests, each=each)
+        return REACH_MAX_REQUESTS.advise(max_requests=figures.server.setup.options.max_requests, each=each)
     if not are_reloaded(figures, ended):
         return None
     if are_reloaded_at_once(figures):
-        return RELOADED_AT_ONCE.explain()
+        return RELOADED_AT_ONCE.advise()
     more, room = processes + 1, fits(figures.server.memory, 1)
     reason = RELOADED_IN_TURN if processes > 1 else ONLY_WORKER_RELOADED
-    return reason.explain((("processes", more),), processes=processes, more=more, room=room, each=each)
+    return reason.advise((("processes", more),), processes=processes, more=more, room=room, each=each)
 
 
-def find_reload(figures: Figures) -> Explanation:
+def find_reload(figures: Figures) -> Advice:
     """What to do about full reloads."""
-    return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).explain()
+    return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).advise()
 
 
 AGAIN_AND_AGAIN = 3
 """From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
 
 
-def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
+def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
     """What to do if requests wait although threads are free, for a known reason."""
     if not waits_while_threads_are_free(figures):
         return None
     if _is_mapped_to_a_full_worker(figures):
-        return SOCKETS_OF_THEIR_OWN.explain()
+        return SOCKETS_OF_THEIR_OWN.advise()
     if waits_for_a_reload(figures):
         return find_reload(figures)
     return spawn_earlier(figures)
 
 
-def spawn_earlier(figures: Figures) -> Explanation | None:
+def spawn_earlier(figures: Figures) -> Advice | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
@@ -257,10 +259,10 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
     count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
     if count <= (options.cheaper or 0):
-        return CHEAPER_IS_LATE.explain(all=True, count=None, initial=False)
+        return CHEAPER_IS_LATE.advise(all=True, count=None, initial=False)
     names = ("cheaper",) if count <= (options.cheaper_initial or 0) else ("cheaper", "cheaper-initial")
     settings = tuple((name, count) for name in names)
-    return CHEAPER_IS_LATE.explain(settings, all=False, count=count, initial=len(names) > 1)
+    return CHEAPER_IS_LATE.advise(settings, all=False, count=count, initial=len(names) > 1)
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
@@ -288,12 +290,12 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
+def _why_requests_do_not_end(figures: Figures) -> Advice | None:
     """What to do instead of adding threads, if the present ones are held by requests that do not end."""
     slots = name_slots(figures.server)
     if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
         return None
-    return DO_NOT_END.explain(slots=slots, calls=show_calls(figures.server))
+    return DO_NOT_END.advise(slots=slots, calls=show_calls(figures.server))
 
 
 def connections_hold_threads(figures: Figures) -> bool:
@@ -311,13 +313,13 @@ def killed_fill_threads(figures: Figures) -> bool:
     return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
 
 
-def _explain_clients(figures: Figures) -> Explanation | None:
+def _explain_clients(figures: Figures) -> Advice | None:
     """What to do if most threads in use wait for clients."""
     if figures.share("client") < MOSTLY:
         return None
     if connections_hold_threads(figures):
-        return KEPT_CONNECTIONS.explain()
-    return (STAY_OPEN if wait_for_websockets(figures.server) else SLOW_CLIENTS).explain()
+        return KEPT_CONNECTIONS.advise()
+    return (STAY_OPEN if wait_for_websockets(figures.server) else SLOW_CLIENTS).advise()
 
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
@@ -341,11 +343,11 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 
-def _find_own_threads(figures: Figures) -> Explanation | None:
+def _find_own_threads(figures: Figures) -> Advice | None:
     """What to do if the interpreters or CPUs are busy with threads that serve no request."""
     cpus, used = figures.server.cpus, sum(list_loads(figures))
     is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
     pid = next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)
-    return OWN_THREADS_COMPUTE.explain(pid=name_pids([pid]))
+    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]))

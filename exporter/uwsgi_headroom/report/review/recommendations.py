@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis import settings
-from uwsgi_headroom.analysis.advice import Advice, advise_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
+from uwsgi_headroom.analysis.bottlenecks import Advice
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
