@@ -291,7 +291,7 @@ def _what_they_wait_for(figures: Figures) -> str:
         return ANY_BACKEND
     own = [each for each in figures.waits.destinations if each.state == "backend" and (each.name or each.address)]
     largest = next((each for each in own[:1] if each.share >= LEAST_BACKEND), None)
-    facts = {"label": largest and largest.label, "part": largest and largest.share, "share": figures.share("backend")}
-    if largest is None or largest.share < MOSTLY:
-        return fill(BACKENDS_TOO, facts)
-    return fill(TURNS_TOO if is_one_at_a_time(largest) else BACKEND_TOO, facts | {"share": largest.share})
+    label, part = (largest.label, largest.share) if largest else ("", 0.0)
+    if largest and part >= MOSTLY:
+        return fill(TURNS_TOO if is_one_at_a_time(largest) else BACKEND_TOO, {"label": label, "share": part})
+    return fill(BACKENDS_TOO, {"label": label, "part": part, "share": figures.share("backend")})
