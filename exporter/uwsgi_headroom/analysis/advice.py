@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, write_at_once
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.shortages import LOCKED, UNLESS_LIMITED, are_waits_known, mean_load, mostly_sleeps
 from uwsgi_headroom.analysis.sizing import (
     Step,
@@ -178,7 +179,7 @@ def _explain_coroutines(figures: Figures) -> Advice:
 def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
     processes = len(figures.server.workers)
-    each = round((figures.ceiling or 0) / processes) if processes else 0
+    each = round(ratio(figures.ceiling or 0, processes) or 0.0)
     if each <= 1:
         reserve = " Raise `threads` only if the application is safe to run in several threads." * bool(each)
         more = raise_processes(figures)

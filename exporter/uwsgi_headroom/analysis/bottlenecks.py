@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.destinations import (
     list_main,
 )
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
+from uwsgi_headroom.analysis.littles_law import is_standing, ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
@@ -252,7 +252,7 @@ def spawn_earlier(figures: Figures) -> Advice | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
-    each = round((figures.ceiling or 0) / len(workers)) if workers else 0
+    each = round(ratio(figures.ceiling or 0, len(workers)) or 0.0)
     if not reserve or not each or starts_on_demand(figures.server.setup.options):
         return None
     up = len(workers) - len(reserve)

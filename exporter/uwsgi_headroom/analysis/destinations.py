@@ -14,8 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.record import Destination, State
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Facts, fill
 
 PORTS: Mapping[int, str] = {
     389: "LDAP",
@@ -139,7 +141,7 @@ def divide(
     total = sum(threads.values())
     found = []
     for key, part in seconds.items():
-        of_state = part / sums[key.state] if sums[key.state] else 0.0
+        of_state = ratio(part, sums[key.state]) or 0.0
         mean = of_state * threads.get(key.state, 0.0)
         if not mean:
             continue
@@ -149,7 +151,7 @@ def divide(
                 name=key.name,
                 address=key.address,
                 threads=mean,
-                share=mean / total if total else 0.0,
+                share=ratio(mean, total) or 0.0,
                 per_request=None if per_request is None else of_state * per_request.get(key.state, 0.0),
                 connecting=connecting.get(key, 0.0) / part,
             )
@@ -264,11 +266,11 @@ def describe(destinations: Sequence[DestinationFigures]) -> str:
     """What threads wait for, to follow `wait for`."""
     answering = [each for each in destinations if not each.is_silent]
     silent = [each for each in destinations if each.is_silent]
-    parts = [join_labels(answering)] if answering or not silent else []
-    if silent:
-        verb = "does" if len(silent) == 1 else "do"
-        parts.append(f"a connection to {join_labels(silent)}, which {verb} not answer")
-    return " and for ".join(parts)
+    if not silent:
+        return join_labels(answering)
+    facts: Facts = {"answering": answering and join_labels(answering), "silent": join_labels(silent)}
+    text = "[answering? {answering} and for ]a connection to {silent}, which {number:does|do} not answer"
+    return fill(text, facts | {"number": len(silent)})
 
 
 def is_one_at_a_time(destination: DestinationFigures) -> bool:

@@ -7,6 +7,7 @@ from math import inf
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.record import Holder
 
@@ -35,7 +36,7 @@ def list_loads(figures: Figures) -> list[float]:
 def mean_load(figures: Figures) -> float | None:
     """Their mean; None if none is known."""
     loads = list_loads(figures)
-    return sum(loads) / len(loads) if loads else None
+    return ratio(sum(loads), len(loads))
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
@@ -138,7 +139,7 @@ def tries_again(figures: Figures) -> bool:
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
     ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
-    age = waits.share("sleep") * sum(ages) / len(ages) if ages else 0.0
+    age = waits.share("sleep") * (ratio(sum(ages), len(ages)) or 0.0)
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 
 

@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.deploys.spread import (
     find_boundary,
     from_normal,
 )
+from uwsgi_headroom.analysis.littles_law import ratio
 
 
 class Batch(NamedTuple):
@@ -132,12 +133,13 @@ class Judgement:
         return tuple(change for change in self.changes if change.state == "worse")
 
 
-_PAIRS: Mapping[Subject, Callable[[Batch], Pair | None]] = {
-    "time": lambda batch: None if batch.time is None else (batch.time, batch.requests),
-    "cpu": lambda batch: None if batch.cpu is None else (batch.cpu, batch.requests),
+_PAIRS: Mapping[Subject, Callable[[Batch], tuple[float | None, float]]] = {
+    "time": lambda batch: (batch.time, batch.requests),
+    "cpu": lambda batch: (batch.cpu, batch.requests),
     "errors": lambda batch: (batch.errors, batch.requests),
-    "memory": lambda batch: None if batch.grown is None else (batch.grown, batch.seconds),
+    "memory": lambda batch: (batch.grown, batch.seconds),
 }
+"""The amount in a batch, None if it is not known, and its weight."""
 
 
 class Sides:
@@ -154,13 +156,13 @@ class Sides:
     @property
     def load(self) -> float:
         """Requests a second."""
-        return self.requests / self.seconds if self.seconds else 0.0
+        return ratio(self.requests, self.seconds) or 0.0
 
     def of(self, subject: Subject) -> Side | None:
         """The side of a quantity; None if that is not known for nearly all of the time."""
         if subject not in self._sides:
-            pairs = [(batch.seconds, _PAIRS[subject](batch)) for batch in self.batches]
-            known = [(seconds, pair) for seconds, pair in pairs if pair is not None]
+            pairs = [(batch.seconds, *_PAIRS[subject](batch)) for batch in self.batches]
+            known = [(seconds, (amount, weight)) for seconds, amount, weight in pairs if amount is not None]
             # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
             # none.
             is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
@@ -247,8 +249,8 @@ def _too_little_before(before: Sides) -> str:
 
 
 def _unlike(before: Sides, after: Sides) -> str:
-    ratio = after.load / before.load if before.load else inf
-    words = f"{ratio:.1f} times" if ratio >= 1 else f"{100 * ratio:.0f} %"
+    factor = ratio(after.load, before.load) or inf
+    words = f"{factor:.1f} times" if factor >= 1 else f"{100 * factor:.0f} %"
     return f"the load is {words} the load before, and times are compared up to a factor of {LIKE_LOAD:g}"
 
 

@@ -356,12 +356,10 @@ def _describe_load(server: Server, setting: Setting, load: float, most: float, f
     if rate > MOST_LOAD * most:
         return AtLoad(load=load, throughput=rate, sustained=False, **full)
     times = server.find_times(setting, rate)
-    use = _describe_use(server, setting, rate, times)
+    at = AtLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
-        return AtLoad(load=load, throughput=rate, sustained=True, **use)
-    return AtLoad(
-        load=load, throughput=rate, sustained=True, response_time=times.service, queue_wait=times.queue_wait, **use
-    )
+        return at
+    return replace(at, response_time=times.service, queue_wait=times.queue_wait)
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
