@@ -14,7 +14,6 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.destinations import (
     UNKNOWN,
-    DestinationFigures,
     list_main,
 )
 from uwsgi_headroom.analysis.figures import Figures
@@ -324,17 +323,11 @@ def _explain_clients(figures: Figures) -> Advice | None:
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
-    found = _list_saturated(figures, saturation)
-    return found[0].label if found else saturation.name or ""
-
-
-def _list_saturated(figures: Figures, saturation: Saturation) -> list[DestinationFigures]:
-    """The saturated backend, as what threads wait for; empty if it is not known which one it is."""
     found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
     if saturation.name:
-        return [each for each in found if each.name == saturation.name][:1]
-    main = list_main(found)
-    return main if len(main) == 1 and main[0].label != UNKNOWN else []
+        return next((each.label for each in found if each.name == saturation.name), saturation.name)
+    main = [each.label for each in list_main(found)]
+    return main[0] if len(main) == 1 and main != [UNKNOWN] else ""
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
