@@ -84,7 +84,7 @@ class Reason(NamedTuple):
         return Advice(change, settings, cause=fill(self.cause, facts), all_busy=all_busy)
 
 
-_FORK = "[lazy?  Alternatively, remove `lazy-apps`: uWSGI then loads the application once, and only forks the workers.]"
+FORK = "[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers.]"
 _CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
 _LOAD_FASTER = "let the application load faster: each worker was down for {each:duration}."
 
@@ -92,11 +92,13 @@ WORKERS_DOWN = Reason("workers are down part of the time", "{look}")
 STOPPED_WHEN_IDLE = Reason(
     "uWSGI stops its workers when it is idle",
     "Remove `idle`, or raise it: after {idle:plain} s without a request, uWSGI stops all workers, and the next request "
-    "waits until a worker is up again." + _FORK,
+    "waits until a worker is up again.",
+    FORK,
 )
 STARTED_ON_DEMAND = Reason(
     "uWSGI does not start its workers before a request comes",
-    "Remove `cheap`, so that the workers start before the first request." + _FORK,
+    "Remove `cheap`, so that the workers start before the first request.",
+    FORK,
 )
 REACH_MAX_REQUESTS = Reason(
     "workers that reach `max-requests` are down for long",

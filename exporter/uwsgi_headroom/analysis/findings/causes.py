@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
-from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
+from uwsgi_headroom.analysis.bottlenecks import FORK, spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers
@@ -155,8 +155,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
     meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
     "loaded the application. Until then, requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
-    then="[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the "
-    "workers.]",
+    then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
 )
 
