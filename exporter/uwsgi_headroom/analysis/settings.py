@@ -234,7 +234,7 @@ def _compute(case: Case) -> dict[str, Fact]:
         "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
         "life_is_default": options.min_worker_lifetime is None,
         "half_life": (options.max_worker_lifetime or 0) // 2,
-        "limits": case.name_set(*_LIMITS),
+        "set_limits": case.name_set(*(name for name in _LIMITS if getattr(options, name))),
         "mercy_is_default": options.worker_reload_mercy is None,
         "longer": min(1024, seen.somaxconn or 1024),
         "cheaper_options": case.name_set(*_CHEAPER_OPTIONS),
@@ -253,10 +253,6 @@ _LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
 _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
 
 
-def _never(_case: Case) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
@@ -269,9 +265,9 @@ class Advice:
     """
 
     rule: str
-    when: Callable[[Case], object] = _never
+    when: Callable[[Case], object] = lambda _: False
     severity: AdviceSeverity = "info"
-    warns: Callable[[Case], object] = _never
+    warns: Callable[[Case], object] = lambda _: False
     title: str
     reason: str = ""
     lines: tuple[str, ...] = ()
@@ -495,14 +491,16 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         rule="min_worker_lifetime",
-        when=lambda case: case.name_set(*_LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS,
+        when=lambda case: (
+            any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
+        ),
         title="A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
         reason="uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it "
         "has served and however much memory it takes.",
         lines=(f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
         unless="memory grows slowly.",
         source=SOURCE,
-        seen="`min-worker-lifetime` is {least_life:plain} s; limits: {limits}.",
+        seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
         sets=("min_worker_lifetime",),
     ),
     Advice(
