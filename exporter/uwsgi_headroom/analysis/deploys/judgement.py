@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, get_args
 
 from uwsgi_headroom.analysis.deploys.spread import (
     FEWEST_BATCHES,
-    Difference,
     Pair,
     Side,
     compare,
@@ -220,8 +219,9 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
         return replace(judgement, status="unknown", reason=_too_little_before(before))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
-    if overloaded:
-        changes = [_not_for_load(change) for change in changes]
+    for place, change in enumerate(changes):
+        if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
+            changes[place] = replace(change, state="unclear")
     judgement = replace(judgement, changes=tuple(changes))
     if judgement.worse:
         return replace(judgement, status="worse")
@@ -265,7 +265,8 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
     if difference is None or one is None or other is None:
         return None
     allowed = log(expected) if subject == "time" else 0.0
-    margin = _find_margin(difference, 1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    boundary = find_boundary(1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    margin = from_normal(boundary, difference.freedom) * difference.error  # of the estimate, at all looks together
     low, high = difference.estimate - margin, difference.estimate + margin
     state: State = "unclear"
     if subject == "errors":
@@ -283,16 +284,6 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
         elif high < less and less - difference.estimate >= least:
             state = "better"
     return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
-
-
-def _not_for_load(change: Change) -> Change:
-    """The change without a shorter time, which the end of an overload brings by itself."""
-    return replace(change, state="unclear") if (change.subject, change.state) == ("time", "better") else change
-
-
-def _find_margin(difference: Difference, information: float, tuned: float, error: float) -> float:
-    """How far the estimate may be from the truth, at all looks together."""
-    return from_normal(find_boundary(information, tuned, error), difference.freedom) * difference.error
 
 
 def _judge_memory(before: Sides, after: Sides) -> Change | None:

@@ -308,10 +308,8 @@ def _fit_lock(server: Server, observed: float) -> Server:
     wait much less than they would with all of it under the lock."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
-    if (
-        predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
-        or observed >= LESS_LOCK_WAIT * predicted
-    ):
+    is_small = predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
+    if is_small or observed >= LESS_LOCK_WAIT * predicted:
         return server
     low, high = 0.0, server.model.computing
     for _ in range(_ROUNDS):
