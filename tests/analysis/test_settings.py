@@ -37,37 +37,23 @@ CAREFUL = Options(
 NOTHING_SEEN = Evidence()
 
 WORST = (
-    (Options(complete=True), Evidence()),
+    (Options(complete=True), NOTHING_SEEN),
     (
-        Options(
-            complete=True,
-            processes=4,
-            threads=8,
-            stats=":1717",
-            listen=5000,
-            harakiri=120,
-            worker_reload_mercy=30,
-            max_requests=1000,
-            min_worker_lifetime=3600,
-            max_worker_lifetime=3600,
-            reload_on_as=512,
-            evil_reload_on_rss=256,
-            thunder_lock=True,
-            cpu_affinity=1,
-            chmod_socket=("666", "660"),
-            cheaper=4,
-            http=(":8080",),
-            http_socket=(":8081",),
-        ),
+        Options(complete=True, processes=4, threads=8, stats=":1717", listen=5000, harakiri=120, thunder_lock=True),
         Evidence((2, 0, 31), 4, 8, 2, ("numpy",), 4096, 1 << 30, is_first=True, logs_to_pipe=True),
     ),
-    (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), Evidence()),
+    (Options(complete=True, processes=4, worker_reload_mercy=30, harakiri=120, cheaper=4), NOTHING_SEEN),
+    (Options(complete=True, processes=4, max_worker_lifetime=3600, min_worker_lifetime=3600), NOTHING_SEEN),
+    (Options(complete=True, processes=4, max_requests=1000, min_worker_lifetime=3600), NOTHING_SEEN),
+    (Options(complete=True, reload_on_as=512, evil_reload_on_rss=256, cpu_affinity=1), NOTHING_SEEN),
+    (Options(complete=True, chmod_socket=("666", "660"), http_socket=(":8081",)), NOTHING_SEEN),
+    (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), NOTHING_SEEN),
+    (Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900), Evidence((2, 0, 21), threads=1)),
     (
-        Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900),
-        Evidence(version=(2, 0, 21), threads=1),
+        Options(complete=True, processes=2, max_requests=1000, http=(":8080",)),
+        Evidence((2, 0, 18), descriptors=1 << 30),
     ),
-    (Options(complete=True, processes=2, max_requests=1000, http=(":8080",)), Evidence(version=(2, 0, 18))),
-    (Options(complete=True, processes=2, max_requests=1000), Evidence(version=(2, 0, 21))),
+    (Options(complete=True, processes=2, max_requests=1000, http=(":80",), harakiri=120), Evidence((2, 0, 21))),
 )
 """What each rule has advice on, example by example."""
 

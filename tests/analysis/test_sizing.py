@@ -92,13 +92,9 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
     assert step.most == pytest.approx(0.93 * 78 / 0.2)
 
 
-def add_capacity(of: Figures) -> str:
-    return advise_capacity(of).change
-
-
 def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
-    assert add_capacity(figures(overload(), SMALL)).startswith(
+    assert advise_capacity(figures(overload(), SMALL)).change.startswith(
         "Raise `threads` from 4 to 39: on average, at least 48 requests are in service or waiting, and all workers "
         "together have 8 threads. After this step, uWSGI can serve at least 363/s (it serves 40.0/s now). How "
         "long requests will wait after this step is not known: the clients that the full queue turned away were not "
@@ -114,14 +110,16 @@ def test_where_all_is_served_erlangs_formula_gives_the_threads() -> None:
     assert erlang_wait(2, 0.4, 0.2) < 0.25 * 0.2 <= erlang_wait(1, 0.4, 0.2)
     step = more_threads(figures(minute(2, 7.0, 1.0), SMALL), 4)
     assert step.threads == 7
-    assert "How long" not in add_capacity(figures(minute(2, 7.0, 1.0), SMALL))
+    assert "How long" not in advise_capacity(figures(minute(2, 7.0, 1.0), SMALL)).change
 
 
 def test_bursts_need_more_than_random_arrivals() -> None:
     """With half of the threads busy on average, 30 requests wait while all are: 38 at once in bursts."""
     bursts = minute(2, 4.0, 3.0, full_seconds=6.0)
     assert count_needed_threads(figures(bursts, SMALL)) == pytest.approx(8 + 30)
-    assert "in bursts, all 8 threads are busy, and 30 more requests wait" in add_capacity(figures(bursts, SMALL))
+    assert (
+        "in bursts, all 8 threads are busy, and 30 more requests wait" in advise_capacity(figures(bursts, SMALL)).change
+    )
 
 
 def test_unknown_offered_work_gives_the_smallest_step() -> None:
@@ -145,11 +143,13 @@ def test_memory_stops_processes() -> None:
     assert more_processes(figures(full, SINGLE, memory(100))).wanted == 59
     step = more_processes(figures(full, SINGLE, memory(3)))
     assert (step.processes, step.wanted, step.stopped_by) == (7, 59, "memory")
-    assert "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB" in add_capacity(
-        figures(full, SINGLE, memory(3))
+    assert (
+        "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB"
+        in advise_capacity(figures(full, SINGLE, memory(3))).change
     )
-    assert "There is not enough memory for the 59 processes that the load needs" in add_capacity(
-        figures(full, SINGLE, memory(3))
+    assert (
+        "There is not enough memory for the 59 processes that the load needs"
+        in advise_capacity(figures(full, SINGLE, memory(3))).change
     )
 
 
@@ -159,7 +159,7 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     step = more_processes(full)
     assert (step.processes, step.stopped_by) == (32, "step")
     assert step.most == pytest.approx(0.93 * 32 / 0.2)
-    assert "Then run `check` again: the load may need up to 59 processes" in add_capacity(full)
+    assert "Then run `check` again: the load may need up to 59 processes" in advise_capacity(full).change
 
 
 @pytest.mark.parametrize("is_measured", [True, False])
@@ -176,7 +176,7 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
     overloaded = figures(window_, SINGLE, memory(100))
     assert more_processes(overloaded).processes == processes
     faster = f"about {arrive:.1f} times as fast as" if arrive > 1.02 else "slightly faster than"
-    assert f"requests arrive {faster} uWSGI serves them" in add_capacity(overloaded)
+    assert f"requests arrive {faster} uWSGI serves them" in advise_capacity(overloaded).change
     always = figures(replace(full, queue_full_seconds={"app.sock": 60.0}), SINGLE, memory(100))
     assert more_processes(always).wanted == 59
 
@@ -191,14 +191,14 @@ def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threa
     overloaded = compute_figures(replace(window_, refused=refused), of_tcp)
     assert more_threads(overloaded, 4).threads == threads
     arrive = f"with retries, requests arrive {factor} times as fast as uWSGI serves them"
-    assert f"to {threads}: {arrive}. After this step, uWSGI can serve at least" in add_capacity(overloaded)
+    assert f"to {threads}: {arrive}. After this step, uWSGI can serve at least" in advise_capacity(overloaded).change
 
 
 def test_memory_without_room_is_said() -> None:
     """With no room at all, and with an upper bound of what a worker takes, the clause about memory says so."""
     full = minute(4, 4.0, 40.0, full_seconds=60.0)
-    assert "for which there is no room: 100 MB each" in add_capacity(figures(full, SINGLE, memory(0)))
-    assert "room for 3 for certain" in add_capacity(figures(full, SINGLE, memory(3, "anonymous")))
+    assert "for which there is no room: 100 MB each" in advise_capacity(figures(full, SINGLE, memory(0))).change
+    assert "room for 3 for certain" in advise_capacity(figures(full, SINGLE, memory(3, "anonymous"))).change
 
 
 def test_cpus_stop_processes() -> None:
@@ -215,7 +215,7 @@ def test_a_step_that_serves_no_more_has_no_figure() -> None:
     full = replace(minute(1, 8.0, 40.0, cpu=0.022, full_seconds=60.0), cpu=window(60, cpu=(0.88, 0.0, 1.12)).cpu)
     result = figures(full, Server(processes=1, threads=8, cpus=2.0))
     assert 0 < (more_processes(result).most or 0.0) < (result.flow.throughput or 0.0)
-    assert "serves at least" not in add_capacity(result)
+    assert "serves at least" not in advise_capacity(result).change
 
 
 def test_interpreters_stop_threads() -> None:
@@ -225,10 +225,10 @@ def test_interpreters_stop_threads() -> None:
     step = more_threads(figures(full, Server(processes=2, threads=4, cpus=16.0)), 4)
     assert step.stopped_by == "interpreters"
     assert 8 < step.threads < 32
-    change = add_capacity(figures(full, Server(processes=2, threads=4, cpus=16.0)))
+    change = advise_capacity(figures(full, Server(processes=2, threads=4, cpus=16.0))).change
     assert change.startswith("Raise `processes` from 2 to 16 ")
     assert "Additional `threads` would wait for the interpreter lock." in change
-    small = add_capacity(figures(full, SMALL))
+    small = advise_capacity(figures(full, SMALL)).change
     assert small.startswith("Raise `threads` from 4 to ")
     assert "After this step, add CPUs to serve even more." in small
 

@@ -271,10 +271,10 @@ class Advice:
     title: str
     reason: str = ""
     lines: tuple[str, ...] = ()
-    change: str = ""
-    needs: str = ""
     unless: str = ""
     source: str = ""
+    change: str = ""
+    needs: str = ""
     seen: str = ""
     sets: tuple[str, ...] = ()
 

@@ -320,13 +320,13 @@ def describe_routes(routes: Sequence[Route]) -> list[str]:
     `GET / 20 %`; empty if no thread was busy. The names are not escaped."""
     shown = [route for route in routes if route.share >= _LEAST_ROUTE_SHARE][:_MOST]
     more = len(routes) - len(shown)
-    parts = [_describe_route(route, is_first=route is shown[0]) for route in shown]
+    parts = [_describe_route(route, " of the busy threads" if route is shown[0] else "") for route in shown]
     return [*parts, f"{more} more"] if shown and more else parts
 
 
-def _describe_route(route: Route, *, is_first: bool) -> str:
-    facts: Facts = {"route": route.route, "share": route.share, "first": is_first, "oldest": route.oldest_seconds}
-    return fill("{route} {share:percent}[first?  of the busy threads][oldest? , oldest {oldest:duration}]", facts)
+def _describe_route(route: Route, of: str) -> str:
+    oldest = "" if route.oldest_seconds is None else f", oldest {duration(route.oldest_seconds)}"
+    return f"{route.route} {percent(route.share)}{of}{oldest}"
 
 
 def list_problems(server: Server) -> list[Finding]:
