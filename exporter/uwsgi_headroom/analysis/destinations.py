@@ -268,9 +268,9 @@ def describe(destinations: Sequence[DestinationFigures]) -> str:
     silent = [each for each in destinations if each.is_silent]
     if not silent:
         return join_labels(answering)
-    facts: Facts = {"answering": answering and join_labels(answering), "silent": join_labels(silent)}
-    text = "[answering? {answering} and for ]a connection to {silent}, which {number:does|do} not answer"
-    return fill(text, facts | {"number": len(silent)})
+    text = "[answer? {answering} and for ]a connection to {silent}, which {number:does|do} not answer"
+    facts: Facts = {"answer": bool(answering), "answering": join_labels(answering), "number": len(silent)}
+    return fill(text, facts | {"silent": join_labels(silent)})
 
 
 def is_one_at_a_time(destination: DestinationFigures) -> bool:
