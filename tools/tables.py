@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from app.scenes import SCENES
 from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
-from uwsgi_headroom.analysis.settings_table import list_rules
+from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api

@@ -14,9 +14,9 @@ from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.explanation import Part
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.spread import Side, compare, find_boundary, from_normal
-from uwsgi_headroom.analysis.deploys.usual import describe_usual, find_usual, is_usual
+from uwsgi_headroom.analysis.deploys.usual import find_usual, is_usual
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
 from uwsgi_headroom.record import Line
 

@@ -17,8 +17,8 @@ from tests.support.simulated_server import Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private, fill, names_in
 from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 ROWS = list_rows()
 

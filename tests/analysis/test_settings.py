@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.analysis.judging import describe, idle, judge, setup
-from uwsgi_headroom.analysis.settings import RULES, Evidence, review
-from uwsgi_headroom.analysis.settings_table import WORST
+from uwsgi_headroom.analysis.settings import RULES, Case, Evidence, review
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.record import Options
 
@@ -32,6 +31,27 @@ CAREFUL = Options(
 
 NOTHING_SEEN = Evidence()
 
+WORST = (
+    (Options(complete=True), NOTHING_SEEN),
+    (
+        Options(complete=True, processes=4, threads=8, stats=":1717", listen=5000, harakiri=120, thunder_lock=True),
+        Evidence((2, 0, 31), 4, 8, 2, ("numpy",), 4096, 1 << 30, is_first=True, logs_to_pipe=True),
+    ),
+    (Options(complete=True, processes=4, worker_reload_mercy=30, harakiri=120, cheaper=4), NOTHING_SEEN),
+    (Options(complete=True, processes=4, max_worker_lifetime=3600, min_worker_lifetime=3600), NOTHING_SEEN),
+    (Options(complete=True, processes=4, max_requests=1000, min_worker_lifetime=3600), NOTHING_SEEN),
+    (Options(complete=True, reload_on_as=512, evil_reload_on_rss=256, cpu_affinity=1), NOTHING_SEEN),
+    (Options(complete=True, chmod_socket=("666", "660"), http_socket=(":8081",)), NOTHING_SEEN),
+    (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), NOTHING_SEEN),
+    (Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900), Evidence((2, 0, 21), threads=1)),
+    (
+        Options(complete=True, processes=2, max_requests=1000, http=(":8080",)),
+        Evidence((2, 0, 18), descriptors=1 << 30),
+    ),
+    (Options(complete=True, processes=2, max_requests=1000, http=(":80",), harakiri=120), Evidence((2, 0, 21))),
+)
+"""What each rule has advice on, example by example."""
+
 
 def rules(options: Options, seen: Evidence = NOTHING_SEEN) -> dict[str, str]:
     return {advice.rule: advice.severity for advice in review(options, seen)}
@@ -48,7 +68,7 @@ def test_careful_settings_need_no_advice(seen: Evidence) -> None:
 
 def test_every_rule_speaks() -> None:
     """Each rule has advice on one of the bad examples, with all its parts, and warnings stand first."""
-    silent = [rule.__name__ for rule in RULES if not any(list(rule(*example)) for example in WORST)]
+    silent = [rule.rule for rule in RULES if not any(rule.when(Case(*example)) for example in WORST)]
     assert silent == []
     for options, seen in WORST:
         found = review(options, seen)
@@ -160,8 +180,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
 
     for options, seen in WORST:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
-        for rule in RULES:
-            list(rule(watched, seen))
+        review(watched, seen)
     elsewhere = {"cheap", "idle", "map_socket", "socket_timeout"}
     """Used by findings, the owners of sockets, and the sampling of waits."""
     assert NAMES.keys() - read == elsewhere

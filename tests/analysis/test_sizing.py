@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.analysis.judging import describe, figures_of
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
@@ -151,8 +151,8 @@ def test_more_processes(of: Window, server: Server, room: int | None, expected: 
 )
 def test_the_advice_says_what_the_step_will_do(found: Figures, words: str) -> None:
     """The offered work, the throughput, what stops the step, and that a full queue hides how long requests wait."""
-    assert words in add_capacity(found)
-    assert "How long" not in add_capacity(figures(minute(2, 7.0, 1.0, full_seconds=0.0), SMALL))
+    assert words in advise_capacity(found).change
+    assert "How long" not in advise_capacity(figures(minute(2, 7.0, 1.0, full_seconds=0.0), SMALL)).change
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
     overloaded = figures(of, SINGLE, 100)
     assert more_processes(overloaded).processes == processes
     faster = f"about {arrive:.1f} times as fast as" if arrive > 1.02 else "slightly faster than"
-    assert f"requests arrive {faster} uWSGI serves them" in add_capacity(overloaded)
+    assert f"requests arrive {faster} uWSGI serves them" in advise_capacity(overloaded).change
 
 
 @pytest.mark.parametrize(("refused", "factor", "threads"), [(2334, "2.0", 11), (20_000, "4.5", 24)])
@@ -192,7 +192,7 @@ def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threa
     of_tcp = structs.replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
     overloaded = compute_figures(of, of_tcp)
     assert more_threads(overloaded, 4).threads == threads
-    assert f"with retries, requests arrive {factor} times as fast as" in add_capacity(overloaded)
+    assert f"with retries, requests arrive {factor} times as fast as" in advise_capacity(overloaded).change
 
 
 def test_a_step_that_serves_no_more_has_no_figure() -> None:
@@ -200,7 +200,7 @@ def test_a_step_that_serves_no_more_has_no_figure() -> None:
     full = with_cpus(minute(1, 8.0, 40.0, cpu=0.022), 0.88, 0.0, 1.12)
     result = figures(full, Server(processes=1, threads=8, cpus=2.0))
     assert 0 < more_processes(result).most < result.flow.throughput
-    assert "serves at least" not in add_capacity(result)
+    assert "serves at least" not in advise_capacity(result).change
 
 
 def test_interpreters_stop_threads() -> None:
@@ -211,8 +211,8 @@ def test_interpreters_stop_threads() -> None:
     step = more_threads(large, 4)
     assert step.stopped_by == "interpreters"
     assert 8 < step.threads < 32
-    assert add_capacity(large).startswith("Raise `processes` from 2 to 16 ")
-    small = add_capacity(figures(full, SMALL))
+    assert advise_capacity(large).change.startswith("Raise `processes` from 2 to 16 ")
+    small = advise_capacity(figures(full, SMALL)).change
     assert small.startswith("Raise `threads` from 4 to ")
     assert "After this step, add CPUs to serve even more." in small
 

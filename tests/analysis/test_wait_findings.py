@@ -34,8 +34,7 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.what_if import CannotPredictError
-from uwsgi_headroom.analysis.what_if.measured import measure_server
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Destination, LockHolder, Options, Setup, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate

@@ -10,7 +10,7 @@ from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.analysis.what_if import Resource
+from uwsgi_headroom.analysis.what_if.predict import Resource
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS

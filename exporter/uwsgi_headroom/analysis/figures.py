@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
-from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, WorkerRecord
+from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 GROWTH = 1.5
@@ -86,6 +86,10 @@ class Figures:
     polling: Mapping[int, float] = field(default_factory=dict)
     """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as
     unknown."""
+
+    def share(self, state: State) -> float:
+        """The share of the threads' time in a state; 0 if it is not known what they wait for."""
+        return self.waits.share(state) if self.waits else 0.0
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:

@@ -13,24 +13,19 @@ from tests.analysis.request_simulation import Outcome, Simulation, System, Work,
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.what_if import (
+from uwsgi_headroom.analysis.what_if.measured import (
+    MOST_IN_ALL,
     CannotPredictError,
     Measured,
     Observed,
     Setting,
-    WhatIf,
-    find_uneven_shares,
-    predict_settings,
-    propose,
-)
-from uwsgi_headroom.analysis.what_if.measured import (
-    MOST_IN_ALL,
     SettingError,
     choose_settings,
+    find_uneven_shares,
     parse_setting,
     parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import calibrate
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings, propose
 from uwsgi_headroom.documents.what_if import build_what_if
 from uwsgi_headroom.numbers import percentile
 

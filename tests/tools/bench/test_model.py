@@ -6,7 +6,8 @@ import random
 
 from tools.bench.clients import Kind
 from tools.bench.model import LOADS, OBSERVED, WORKLOADS, Row, Truth, report
-from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.analysis.what_if.predict import AtLoad, Prediction
 
 TRUTH = Truth(throughput=100.0, service=0.1, total=0.1, other_programs=0.25)
 

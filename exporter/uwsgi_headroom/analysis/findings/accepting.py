@@ -14,12 +14,12 @@ from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes, workers
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_slots
 from uwsgi_headroom.record import WorkerRecord
+from uwsgi_headroom.words.template import Facts, Private
 
 CANNOT_SERVE = ("workers_paused", "reload_waits", "workers_ending", "start_hangs", "respawn_loop", "recycled_together")
 """Findings of `causes` and `workers` that explain why free threads take no request. A worker that has ended looks free

@@ -20,13 +20,13 @@ from uwsgi_headroom.analysis.destinations import (
 )
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import listed, percent, rate
+from uwsgi_headroom.words.template import Facts, Private
 
 OWN_USED = 0.25
 """The share of the threads that wait for requests to their own server from which on that is a warning: as many serve

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
+from uwsgi_headroom.analysis.bottlenecks import FORK, spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.findings.workers import find_looping
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS, proven_place, read_log
@@ -30,6 +29,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Private
 
 HANGS = 10.0
 """Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
@@ -143,8 +143,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
     meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
     "loaded the application. Until then, requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
-    then="[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the "
-    "workers.]",
+    then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
 )
 

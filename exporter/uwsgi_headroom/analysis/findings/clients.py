@@ -20,13 +20,13 @@ from shlex import quote
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
+from uwsgi_headroom.words.template import Facts, Private
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the

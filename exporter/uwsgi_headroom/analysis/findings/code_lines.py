@@ -16,12 +16,12 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, Cause
 from uwsgi_headroom.analysis.findings.kind import Finding
-from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
 from uwsgi_headroom.record import Line, State
 from uwsgi_headroom.words.formats import code_place, listed, percent
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Facts, fill
 
 LEAST_SEEN = 20.0
 """Fewer looks at such threads say nothing about lines."""

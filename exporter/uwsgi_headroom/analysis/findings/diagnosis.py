@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
-from uwsgi_headroom.analysis.bottlenecks import Explanation, Settings, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import advise_capacity, find_proven_step
+from uwsgi_headroom.analysis.bottlenecks import Advice, Settings, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording
@@ -126,7 +126,7 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     if cause is None:
         head, joined = harms[0], harms[1:]
         waits = any(harm.code != "objective_missed" for harm in harms)
-        clause, change, settings, serves, _ = _explain(figures) if waits else Explanation(NOT_SEEN, head.change)
+        change, settings, serves, clause, _ = _explain(figures) if waits else Advice(head.change, cause=NOT_SEEN)
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
@@ -197,17 +197,17 @@ def _find_cause(findings: Sequence[Finding]) -> Finding | None:
     return next((by_code[code] for code in CAUSES if code in by_code), None)
 
 
-def _explain(figures: Figures) -> Explanation:
+def _explain(figures: Figures) -> Advice:
     """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
     rests on. Where threads are free and nothing else is known, no cause is seen, and more of them would change
     nothing."""
     step = find_proven_step(figures)
     if step is None:
-        return Explanation(NOT_SEEN, add_capacity(figures) or _look(figures))
+        return Advice(advise_capacity(figures).change, cause=NOT_SEEN)
     window = figures.window
     if step.all_busy and waits_while_threads_are_free(figures):
         if window.full_seconds < BURSTS * window.observed_seconds:
-            return Explanation(NOT_SEEN, _look(figures))
+            return Advice(_look(figures), cause=NOT_SEEN)
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
     return step
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.worker_states import (
@@ -22,6 +21,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
 )
 from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.words.template import Facts, Private
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""

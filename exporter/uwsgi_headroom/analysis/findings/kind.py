@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from uwsgi_headroom.analysis.findings.template import Fact, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")

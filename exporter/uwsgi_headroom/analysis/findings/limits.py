@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE, bring_workers_back
+from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbered, percent
+from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -80,7 +80,7 @@ SOCKET_IN_USE = replace(
     evidence="On average, {busy:mean} of {ceiling} {slots} for {socket} {ceiling:is|are} busy ({used:percent})"
     "[wait? ; {wait}].",
     meaning=UNREACHABLE,
-    act=SPREAD,
+    act=SOCKETS_OF_THEIR_OWN.act,
     then="",
     clause="[critical, explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
     "[warning, explains? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
@@ -111,7 +111,7 @@ CHEAPER = Kind(
     "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for "
     "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
-    clause="cheaper mode does not start more workers",
+    clause=CHEAPER_IS_LATE.cause,
 )
 CHEAPER_BLIND = replace(
     CHEAPER,

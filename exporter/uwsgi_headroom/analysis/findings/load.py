@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
 from uwsgi_headroom.analysis.shortages import (
@@ -26,6 +26,7 @@ from uwsgi_headroom.analysis.shortages import (
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
 from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
 from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.words.template import Facts, Private
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
@@ -71,8 +72,7 @@ ALL_SATURATED = Kind(
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
-    clause="[own? threads that serve no request use most of the workers' CPU time][not own? the interpreter of every "
-    "worker is saturated]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
 )
 SOME_SATURATED = replace(
     ALL_SATURATED,
@@ -138,8 +138,7 @@ WORKERS_USE_ALL = replace(
     then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
     "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
-    clause="[own? threads that serve no request use most of the workers' CPU time][not own? the workers use all the "
-    "CPU that they can get]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the workers use all the CPU that they can get]",
 )
 OTHERS_USE_ALL = replace(
     CHILDREN,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks, see_calls
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contende
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import percent, rate
+from uwsgi_headroom.words.template import Facts, Private
 
 LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""
@@ -177,10 +178,9 @@ HELD_BY_OWN_THREADS = replace(
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
     meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
     "for these 5 ms each time that it needs the lock.",
-    act="Run `top -H -p {pid}` to find the threads that serve no request.",
-    then="`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library "
-    "computes in threads, limit their number (`OMP_NUM_THREADS`).",
-    clause="threads that serve no request use most of the workers' CPU time",
+    act=OWN_THREADS_COMPUTE.act,
+    then=OWN_THREADS_COMPUTE.then,
+    clause=OWN_THREADS_COMPUTE.cause,
 )
 
 COMPUTES_OUTSIDE = Kind(

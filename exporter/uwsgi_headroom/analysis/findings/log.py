@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.template import Facts, Private
 
 MANY_REFUSED = (3, 0.01)
 """At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests

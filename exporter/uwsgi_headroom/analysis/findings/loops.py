@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
@@ -16,6 +15,7 @@ from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import LoopUse, WorkerRecord
 from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Facts, Private
 
 HELD = (0.1, 0.25)
 """The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that

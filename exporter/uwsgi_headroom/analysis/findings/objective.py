@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.words.formats import chosen, fine_percent
+from uwsgi_headroom.words.template import Facts
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.record import CacheRecord, EmperorRecord
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Private
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that

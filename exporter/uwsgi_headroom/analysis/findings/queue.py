@@ -10,10 +10,10 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import fine_percent, in_queue, percent
+from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
+from uwsgi_headroom.words.template import Facts
 
 OFTEN = 3
 """The fewest respawns in a window that show how long workers live."""

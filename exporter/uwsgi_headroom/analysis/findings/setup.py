@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
+from uwsgi_headroom.words.template import Private
 
 UNIX_SOCKET_ROOM = 219_264
 """The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
+from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import mean_threads, name_pids
+from uwsgi_headroom.words.template import Facts, Private
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -80,12 +82,11 @@ WAIT_FOR_CLIENTS = Kind(
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
     act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
-    "socket.][served? Let the web server in front of uWSGI buffer requests and responses, as nginx does by default.]",
+    f"socket.][served? {SLOW.act}]",
     then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
-    "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]If you add "
-    "threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing can buffer "
-    "them: serve them from a uWSGI of their own with `gevent`.",
-    clause="[held, served? slow clients hold the threads][held, not served? the threads wait for their clients]",
+    "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
+    f"{SLOW.then}",
+    clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -95,10 +96,9 @@ STAY_OPEN = replace(
     evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
-    act="Serve these connections from a uWSGI of their own with `gevent`.",
-    then="There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web "
-    "server in front cannot buffer them.",
-    clause="[held? connections that stay open, such as WebSockets, hold the threads]",
+    act=STAYS_OPEN.act,
+    then=STAYS_OPEN.then,
+    clause=f"[held? {STAYS_OPEN.cause}]",
 )
 
 SLEEP_AGAIN = Kind(

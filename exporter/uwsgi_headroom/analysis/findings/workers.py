@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from signal import SIGKILL
 
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
+from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import (
@@ -20,12 +21,12 @@ from uwsgi_headroom.analysis.findings.recycling import (
     mean_life,
     tell_leak,
 )
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
 from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Facts, Private
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -161,9 +162,8 @@ RELOADED = Kind(
     severity="warning or info",
     title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
-    act="[warning? Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.]",
-    then="[warning? The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, "
-    "requests wait until the application is loaded.]",
+    act=f"[warning? {RELOADS.act}]",
+    then=f"[warning? {RELOADS.then}]",
 )
 
 
