@@ -23,7 +23,17 @@ from tests.analysis.judging import (
 )
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from uwsgi_headroom.analysis.findings import RULES, Finding, clients, evenness, health, limits, load, queue
+from uwsgi_headroom.analysis.findings import (
+    RULES,
+    Finding,
+    clients,
+    collect_findings,
+    evenness,
+    health,
+    limits,
+    load,
+    queue,
+)
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -186,6 +196,17 @@ def test_a_full_queue_refuses_clients(full: float, expected: str | None) -> None
     assert severity(found, "clients_refused") == expected
     assert ("queue_filling" in found) == (expected is None)
     assert (next(iter(judge(queued(60, full), Server(queue=101)))) == "clients_refused") == bool(expected)
+
+
+@pytest.mark.parametrize("full", [0.0, 30.0])
+def test_queues_with_equal_figures_are_told_apart(full: float) -> None:
+    """Each is named where its figures are, so that no sentence stands twice."""
+    backlogs = dict.fromkeys(("a.sock", "b.sock"), Backlog(60, 100, None))
+    queues = {"queue_seconds": dict.fromkeys(backlogs, 3600.0), "queue_full_seconds": dict.fromkeys(backlogs, full)}
+    found = collect_findings(figures_of(replace(idle(), **queues), describe(queues=backlogs)))
+    texts = [each.evidence for finding in found for each in (finding, *finding.harms)]
+    assert [sum(f"queue of {name}" in text for text in texts) for name in backlogs] == [1, 1]
+    assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize(

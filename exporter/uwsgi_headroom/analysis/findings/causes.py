@@ -127,8 +127,8 @@ ENDING = Kind(
     act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
     "[not requests? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
     then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "
-    "reach it.][requests, not reached? Set `worker-reload-mercy` to the longest time that a request may take.]"
-    "[not requests?  Shorten the exit handler, or give it a timeout.]",
+    "reach it. ][requests, not reached? Set `worker-reload-mercy` to the longest time that a request may take.]"
+    "[not requests? Shorten the exit handler, or give it a timeout.]",
     clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
     "completed][not requests? exit handlers end]",
     page_after=0,

@@ -43,8 +43,8 @@ QUEUE_FULL = Kind(
     role="harm",
     severity="critical or warning",
     title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
-    evidence="The queue ({limit} connections) was full for {full} of the last {seconds:duration}, and held {mean} "
-    "connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , and "
+    evidence="The queue of {name} ({limit} connections) was full for {full} of the last {seconds:duration}, and held "
+    "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , and "
     "{others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
     "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
@@ -58,8 +58,8 @@ QUEUE_FILLS = replace(
     code="queue_filling",
     severity="warning",
     title="The listen queue of {name} is filling.",
-    evidence="On average, {mean:mean} connections wait in the queue, which is {part:percent} of the {limit} that it "
-    "can hold; {now} wait now.",
+    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}, which is {part:percent} of "
+    "the {limit} that it can hold.",
     meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have to "
     "retry.",
 )
