@@ -81,6 +81,10 @@ def test_every_row_is_found_by_a_call(module: str) -> None:
         ("It waits[why?  because of {why}].", {"why": ""}, "It waits."),
         ("[n? {n} wait]", {"n": 0}, "0 wait"),
         ("[is_idle? Idle.]", {"is_idle": False}, ""),
+        ("[why? {why}][not why? It is not known why].", {"why": None}, "It is not known why."),
+        ("[why? {why}][not why? It is not known why].", {"why": "A lock"}, "A lock."),
+        ("[tcp, not lost? None is lost.]", {"tcp": True, "lost": None}, "None is lost."),
+        ("[tcp, not lost? None is lost.]", {"tcp": True, "lost": 3}, ""),
         ("`[uwsgi]` in {name}", {"name": "{not a fact}"}, "`[uwsgi]` in {not a fact}"),
     ],
 )
@@ -122,6 +126,18 @@ def test_a_finding_of_a_row() -> None:
     assert found.change == "Run `py-spy dump --pid 77`. Set timeouts."
     assert found.public.evidence == "It is in `a file`; requests wait 2.0 s."
     assert found.public.act == "Run `py-spy dump --pid PID`."
+
+
+@pytest.mark.parametrize(
+    ("worse", "found", "title"),
+    [(0, "info", "It may stop."), (1, "warning", "It stops."), (2, "critical", "It stops!")],
+)
+def test_reasons_for_a_worse_severity(worse: int, found: str, title: str) -> None:
+    """Each is one step from the mildest severity of a row, whose sentences have parts for each."""
+    title_of_each = "It [info? may stop.][warning? stops.][critical? stops!]"
+    row = Kind("stuck", "critical, warning or info", title_of_each, evidence="For long.")
+    finding = row.found(worse=worse)
+    assert (finding.severity, finding.title) == (found, title)
 
 
 @pytest.mark.parametrize("facts", [{}, {"wait": "", "more": 1}])

@@ -44,8 +44,8 @@ QUEUE_FULL = Kind(
     severity="critical or warning",
     title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
     evidence="The queue of {name} ({limit} connections) was full for {full} of the last {seconds:duration}, and held "
-    "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , and "
-    "{others} more that may belong to other TCP listeners].",
+    "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
+    "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
     "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
     "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
