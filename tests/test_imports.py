@@ -27,9 +27,8 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
-        percentiles repairman routes settings settings_table shortages sizing usable verdict wait_states
-        what_if
-        worker_states
+        percentiles repairman routes settings shortages sizing usable verdict wait_states
+        worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.other_limits findings.queue findings.workers""",
     "arguments": "commands parser",
@@ -57,7 +56,7 @@ DOORS: dict[str, str] = {
         watch""",
     "web": """app connection_slots event_stream host_check http_server listeners security.gate
         security.live_config shared_builds""",
-    "words": "colours formats states",
+    "words": "colours formats states template",
 }
 """By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.
 Every other module is private to its room. The demo, the tools and the tests may go past a door."""

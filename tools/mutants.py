@@ -32,7 +32,8 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS = ("analysis", "history", "documents", "check", "metrics", "journal", "store")  # they judge and show what is read
+USERS = ("frozen", "analysis", "history", "documents", "check", "metrics", "journal", "store", "watch", "report", "top")
+"""Rooms of tests that judge and show what others read."""
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 600.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list

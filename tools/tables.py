@@ -24,9 +24,9 @@ from tests.support.observations import HEALTH, everything
 from tools.environments import ROOT
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
-from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES
+from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
 from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
-from uwsgi_headroom.analysis.settings_table import list_rules
+from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
@@ -389,12 +389,19 @@ def list_rows() -> list[FindingKind]:
     """The rows of all modules of rules, by code, the most severe first."""
     modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
     rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, FindingKind))
-    return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severity), row.title))
+    return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
 
 
-def show(template: str) -> str:
-    """A template as people read it: `…` stands for a value, and an optional part is in brackets."""
-    return re.sub(r"\{[^{}]*\}", _show_fact, re.sub(r"\[\w+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template))
+def show(template: str, severity: Severity) -> str:
+    """A template as people read it: `…` stands for a value, and an optional part is in brackets, unless it belongs to a
+    severity, which its part names first: then it is there for this one."""
+    others = {*SEVERITIES} - {severity}
+    for holds in (severity, *(f"not {each}" for each in others)):
+        template = re.sub(rf"\[{holds}\? ([^]]*)\]", r"\1", template).replace(f"[{holds}, ", "[")
+    for fails in (f"not {severity}", *others):
+        template = re.sub(rf"\[{fails}[,?] [^]]*\]", "", template)
+    template = re.sub(r"\[[\w, ]+\? ( *)([^]]*?)( *)\]", r"\1[\2]\3", template)
+    return re.sub(r"\{[^{}]*\}", _show_fact, template).strip()
 
 
 def _show_fact(match: re.Match[str]) -> str:
@@ -406,22 +413,21 @@ def _show_fact(match: re.Match[str]) -> str:
 
 
 def findings_page() -> Iterator[str]:
-    """Every sentence that the judge can say, by code, from its rows."""
+    """The page below its introduction."""
     for code, group in groupby(list_rows(), key=lambda row: row.code):
-        rows = list(group)
+        found = [(row, severity) for row in group for severity in row.severities]
+        titles: dict[str, dict[str, None]] = {}
+        for row, severity in found:
+            titles.setdefault(show(row.title, severity), {})[severity.upper()] = None
+        meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
+        acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
         yield from (f"### {code}", "")
-        for title in _apart([row.title for row in rows]):
-            severities = dict.fromkeys(row.severity.upper() for row in rows if row.title == title)
-            yield f"- **{', '.join(severities)}** {show(title)}"
-        yield from ("", f"A {rows[0].role}. {' '.join(map(show, _apart([row.meaning for row in rows])))}".rstrip(), "")
-        yield from (f"- Do: {show(act)}" for act in _apart([f"{row.act} {row.then}".strip() for row in rows]))
+        yield from (f"- **{', '.join(severities)}** {title}" for title, severities in titles.items())
+        yield from ("", f"A {found[0][0].role}. {' '.join(filter(None, meanings))}".rstrip(), "")
+        yield from (f"- Do: {act}" for act in acts)
         if runbook := RUNBOOKS.get(code):
             yield f"- Runbook: [{runbook}](../alerts/runbooks/{runbook}.md)"
         yield ""
-
-
-def _apart(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(text for text in texts if text))
 
 
 COMMENT = ("<!--", "-->")

@@ -108,9 +108,8 @@ def _read_stats(word: str) -> Subject:
     answer, snapshot = asyncio.run(_ask(address, _READ_SECONDS))
     proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
     if proof.pid is None:
-        return Subject(
-            word, Options(), Evidence(), problem=proof.reason or "its master cannot be found on this machine"
-        )
+        problem = proof.reason or "its master cannot be found on this machine"
+        return Subject(word, Options(), Evidence(), problem)
     return _subject(word, proof.pid, snapshot, time.monotonic() + _SECONDS)
 
 
@@ -127,9 +126,8 @@ def _subject(name: str, pid: int, snapshot: Snapshot | None, end: float) -> Subj
         options, seen = ask_in_time(end, _read_process, pid)
     except (OSError, ValueError) as error:
         return Subject(name, Options(), Evidence(), problem=str(error))
-    problem = ""
-    if not (options.complete or options.source):
-        problem = "its options cannot be read: run this command as its user, or as root"
+    is_known = options.complete or options.source
+    problem = "" if is_known else "its options cannot be read: run this command as its user, or as root"
     if snapshot:
         threads = {worker.threads for worker in snapshot.workers}
         seen = replace(
@@ -168,11 +166,8 @@ def _find_extensions(pid: int) -> tuple[str, ...]:
     """The modules of `_ONE_INTERPRETER` that a process has loaded; with `lazy-apps` only its workers have."""
     names: set[bytes] = set()
     for each in (pid, *list_children(pid)[:1]):
-        try:
-            with open(f"/proc/{each}/maps", "rb") as maps:
-                names.update(_ONE_INTERPRETER.findall(maps.read(_MOST_MAP_BYTES)))
-        except OSError:
-            continue
+        with suppress(OSError), open(f"/proc/{each}/maps", "rb") as maps:
+            names.update(_ONE_INTERPRETER.findall(maps.read(_MOST_MAP_BYTES)))
     return tuple(sorted(name.decode() for name in names))
 
 
@@ -198,7 +193,10 @@ def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[st
             "name": subject.name,
             "problem": subject.problem,
             "all_options_known": subject.options.complete,
-            "advice": [{key: value for key, value in asdict(advice).items() if key != "sets"} for advice in found],
+            "advice": [
+                {key: value for key, value in asdict(advice).items() if key not in ("when", "warns", "sets")}
+                for advice in found
+            ],
         }
         for subject, found in reviews
     ]

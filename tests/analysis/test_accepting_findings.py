@@ -1,4 +1,4 @@
-"""Workers that are idle while requests wait lack no capacity: what keeps them from accepting is named."""
+"""Workers that take no request although some wait: what keeps them from accepting is named, and no capacity advised."""
 
 from __future__ import annotations
 
@@ -6,17 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.test_findings import findings_by_code
+from tests.analysis.judging import findings_by_code, idle, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings.accepting import (
-    ACCEPT_NOTHING,
-    HOLDER_ACCEPTS_NOTHING,
-    HOLDER_GONE,
-    HOLDER_STOPPED,
-    IDLE_AND_STOPPED,
-    WORKERS_STOPPED,
-)
+from uwsgi_headroom.analysis.findings import accepting, causes
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 
@@ -24,7 +17,7 @@ from uwsgi_headroom.history.window import Window
 def waiting(idle: float | None = 30.0) -> Window:
     """A minute of four idle workers while three requests wait; idle: seconds in which a thread was free meanwhile."""
     rows = (worker(number, 50, each=0.05, cpu=0.1, busy=3.0) for number in range(1, 5))
-    return replace(window(60, *rows, **{"app.sock": 180.0}), idle_queue_seconds=idle)
+    return replace(window(60, *rows, app=180.0), idle_queue_seconds=idle)
 
 
 def prefork(**more: int | None) -> Server:
@@ -34,35 +27,32 @@ def prefork(**more: int | None) -> Server:
 @pytest.mark.parametrize(
     ("holder", "is_stopped", "kind", "command"),
     [
-        (102, True, HOLDER_STOPPED, "`kill -CONT 102`"),
-        (103, False, HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
-        (999, False, HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
-        (None, True, IDLE_AND_STOPPED, "`kill -CONT 102`"),
-        (None, False, ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
+        (102, True, accepting.HOLDER_STOPPED, "`kill -CONT 102`"),
+        (103, False, accepting.HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
+        (999, False, accepting.HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
+        (None, True, accepting.IDLE_AND_STOPPED, "`kill -CONT 102`"),
+        (None, False, accepting.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
     ],
 )
-def test_what_keeps_idle_workers_from_accepting(
-    holder: int | None, *, is_stopped: bool, kind: Kind, command: str
-) -> None:
-    """The worker that holds the lock is named with its PID, but not for scrapers, and no capacity is advised."""
+def test_what_keeps_workers_from_accepting(holder: int | None, *, is_stopped: bool, kind: Kind, command: str) -> None:
+    """The worker that holds the lock is named with its PID, but not for scrapers."""
     server = prefork(accept_lock=holder)
     server[2].stopped = is_stopped
-    first = next(iter(findings_by_code(waiting(), server).values()))
+    first, *_ = judge(waiting(), server).values()
     assert (first.kind, first.severity, first.settings) == (kind, "critical", ())
     assert command in first.change
     assert "`processes`" not in first.change
-    assert first.evidence.startswith("For 30 s of 60 s (50 %)")
     assert (f"(PID {holder})" in first.title) == (holder is not None)
     assert str(holder) not in "".join(first.public)
 
 
-def test_no_cpu_is_idle() -> None:
+@pytest.mark.parametrize("holder", [None, 103])
+def test_no_cpu_is_idle(holder: int | None) -> None:
     """A worker that waits for a CPU takes no request either: then the CPUs are the cause, with and without a lock."""
     full = replace(waiting(), cpu=window(60, cpu=(0.6, 0.0, 1.4)).cpu)
-    for server in (prefork(cpus=2), prefork(cpus=2, accept_lock=103)):
-        by_code = findings_by_code(full, server)
-        assert "accept_blocked" not in by_code
-        assert "no CPU is idle" in next(iter(by_code.values())).title
+    found = findings_by_code(full, prefork(cpus=2, accept_lock=holder))
+    assert "accept_blocked" not in found
+    assert "no CPU is idle" in next(iter(found.values())).title
 
 
 @pytest.mark.parametrize("idle", [None, 0.0, 11.9])
@@ -75,9 +65,41 @@ def test_a_stopped_worker_while_nobody_waits() -> None:
     """The others serve: a warning, which names it."""
     server = prefork()
     server[1].stopped = True
-    calm = replace(waiting(0.0), queue_seconds={"app.sock": 0.0})
-    by_code = findings_by_code(calm, server)
-    assert list(by_code) == ["workers_stopped"]
-    finding = by_code["workers_stopped"]
-    assert (finding.kind, finding.worker_id) == (WORKERS_STOPPED, 1)
+    (finding,) = judge(replace(waiting(0.0), queue_seconds={"app": 0.0}), server).values()
+    assert (finding.kind, finding.worker_id) == (accepting.WORKERS_STOPPED, 1)
     assert "`kill -CONT 101`" in finding.change
+
+
+def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:
+    server = Server()
+    for number in worker_ids:
+        server[number].state = "pause"
+    for number in reserve:
+        server.cheap(number)
+    return server
+
+
+@pytest.mark.parametrize(("queued", "expected"), [(0.0, "warning"), (3.0, "critical")])
+def test_a_paused_server_is_not_ok(queued: float, expected: str) -> None:
+    """It looks idle, but the next request waits until somebody resumes it. More workers would be paused as well."""
+    of = window(60, *(worker(number, 0, up=0.0) for number in range(1, 5)), app=60 * queued)
+    found = findings_by_code(of, paused(1, 2, 3, 4))
+    finding = next(iter(found.values()))
+    assert (finding.kind, finding.severity) == (causes.PAUSED, expected)
+    assert "all workers are paused" in finding.title.lower()
+    assert {each.change for each in found.values() if each.severity != "info"} == {finding.change}
+
+
+@pytest.mark.parametrize(
+    ("server", "title"),
+    [
+        (paused(2, 3), "Workers 2 and 3 are paused."),
+        (paused(1, 2, reserve=(3, 4)), "All workers are paused."),
+        (paused(), None),
+    ],
+)
+def test_some_paused_workers(server: Server, title: str | None) -> None:
+    """The others still serve; workers in cheaper mode's reserve do not count."""
+    found = judge(idle(), server)
+    assert severity(found, "workers_paused") == ("warning" if title else None)
+    assert not title or found["workers_paused"].title == title

@@ -12,14 +12,15 @@ from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compu
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import Window, WorkerWindow
 
+BOTH = ("hottest_interpreter", "interpreters")
 ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 """The limits that every server has."""
 
 
-def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:
-    return compute_headroom(compute_flow(window_), compute_balance(window_), threads, cpus)
+def headroom_of(of: Window, threads: int | None = 32, cpus: float | None = 8.0, **more: object) -> Headroom:
+    return compute_headroom(compute_flow(of), compute_balance(of), threads, cpus, compute_shares(of.cpu), **more)
 
 
 def test_one_hot_worker_of_four() -> None:
@@ -27,10 +28,8 @@ def test_one_hot_worker_of_four() -> None:
     the interpreters are the ceiling."""
     result = headroom_of(the_example())
     used = 27.8 * 0.0833
-    assert result.by_limit["hottest_interpreter"] == pytest.approx(1.0, abs=0.01)
-    assert result.by_limit["interpreters"] == pytest.approx(4 / used, abs=0.01)
-    assert result.by_limit["threads"] == pytest.approx(32 / 14)
-    assert result.by_limit["cpu"] == pytest.approx(8 / used, abs=0.01)
+    expected = {"hottest_interpreter": 1.0, "interpreters": 4 / used, "threads": 32 / 14, "cpu": 8 / used}
+    assert result.by_limit == pytest.approx(expected, abs=0.01)
     assert (result.first, result.ceiling) == ("hottest_interpreter", "interpreters")
     assert result.factor == result.by_limit["hottest_interpreter"]
 
@@ -46,24 +45,13 @@ def test_one_hot_worker_of_four() -> None:
         (0.95, 7.3, 0.95, 1.0, "interpreters"),
     ],
 )
-def test_of_several_that_are_reached_the_cause_is_first(
-    load: float, busy: float, own: float, others: float, first: str
-) -> None:
+def test_of_several_limits_the_cause_is_first(load: float, busy: float, own: float, others: float, first: str) -> None:
     """Threads are full because they wait for an interpreter, which waits for a CPU; if others use most of the CPUs, it
     may also be the threads. In both cases the factor is the smallest."""
     rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
-    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    result = headroom_of(rows, 8, 2.0)
     assert result.first == first
     assert result.factor == min(result.by_limit.values())
-
-
-def test_evening_out_multiplies_the_first_limit() -> None:
-    """Balancing raises the first limit by N max u / Σu, up to the interpreters' own headroom."""
-    result = compute_balance(the_example())
-    loads = [worker.interpreter_load or 0 for worker in result.workers]
-    by_limit = headroom_of(the_example()).by_limit
-    gain = 4 * max(loads) / sum(loads)
-    assert by_limit["hottest_interpreter"] * gain == pytest.approx(by_limit["interpreters"])
 
 
 @pytest.mark.parametrize(
@@ -85,36 +73,35 @@ def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: f
     assert result.factor == min(result.by_limit.values())
 
 
-def test_limits_of_unknown_use_are_left_out() -> None:
-    """Without kernel facts, interpreters and CPUs are missing; without cores, threads; without both, there is no
-    headroom."""
-    assert set(headroom_of(window(60, worker(1, 300, busy=60.0))).by_limit) == {"threads"}
-    assert set(headroom_of(window(60, worker(1, 300, cpu=6.0)), threads=None, cpus=None).by_limit) == {
-        "hottest_interpreter",
-        "interpreters",
-    }
-    nothing = headroom_of(window(60, worker(1, 300)), threads=None, cpus=None)
-    assert (nothing.by_limit, nothing.first, nothing.ceiling, nothing.factor) == ({}, None, None, None)
-
-
-def test_worker_of_unknown_load_leaves_the_sum_unknown() -> None:
-    """The hottest worker is at least as hot as the hottest known one; a sum without one worker would be too low."""
-    result = headroom_of(window(60, worker(1, 300, cpu=30.0), worker(2, 300)), threads=None)
-    assert result.by_limit == {"hottest_interpreter": 2.0}
-
-
-def test_law_replaces_missing_observations() -> None:
-    """Without samples of busy threads, their use is that of Little's law."""
-    assert headroom_of(window(60, worker(1, 300, each=0.4)), threads=8).by_limit["threads"] == pytest.approx(4)
-
-
-def test_a_single_hot_interpreter_is_not_the_ceiling() -> None:
-    """One saturated interpreter among idle ones does not limit throughput: the ceiling is another limit."""
-    rows = [worker(1, 100, cpu=60.0, busy=6.0), *(worker(worker_id, 100, cpu=0.0, busy=6.0) for worker_id in (2, 3, 4))]
-    result = headroom_of(window(60, *rows))
-    assert result.first == "hottest_interpreter"
-    assert result.ceiling == "interpreters"
-    assert result.by_limit["interpreters"] == pytest.approx(4)
+@pytest.mark.parametrize(
+    ("workers", "threads", "cpus", "by_limit"),
+    [
+        ((worker(1, 300, busy=60.0),), 32, 8.0, {"threads": 32}),  # without kernel facts
+        ((worker(1, 300, cpu=6.0),), None, None, dict.fromkeys(BOTH, 10)),  # without cores
+        ((worker(1, 300),), None, None, {}),
+        # The hottest worker is at least as hot as the hottest known one; a sum without one would be too low.
+        ((worker(1, 300, cpu=30.0), worker(2, 300)), None, 8.0, {"hottest_interpreter": 2}),
+        # Without samples of busy threads, their use is that of Little's law.
+        ((worker(1, 300, each=0.4),), 8, None, {"threads": 4}),
+        # While all workers start, the headroom of threads is absent, not 0: it says nothing about load.
+        ((worker(1, 10, busy=60.0),), 0, None, {}),
+        ((worker(1, 10, busy=60.0),), None, None, {}),
+        # The interpreter of a worker that cheaper ended adds no capacity.
+        (
+            (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0)),
+            None,
+            None,
+            {"hottest_interpreter": 2, "interpreters": 2},
+        ),
+    ],
+)
+def test_limits_of_unknown_use_are_left_out(
+    workers: tuple[WorkerWindow, ...], threads: int | None, cpus: float | None, by_limit: dict[str, float]
+) -> None:
+    """Without any there is no headroom."""
+    result = headroom_of(window(60, *workers), threads, cpus)
+    assert result.by_limit == pytest.approx(by_limit)
+    assert by_limit or (result.first, result.ceiling, result.factor) == (None, None, None)
 
 
 @pytest.mark.parametrize(("part", "there"), [(LEAST_LOAD * 0.99, False), (LEAST_LOAD * 1.01, True), (0.0, False)])
@@ -124,24 +111,19 @@ def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
     assert set(result.by_limit) == (set(ALWAYS) if there else set())
 
 
-@pytest.mark.parametrize("threads", [0, None])
-def test_no_thread_available(threads: int | None) -> None:
-    """While all workers start, the headroom of threads is absent, not 0: it says nothing about load."""
-    assert "threads" not in headroom_of(window(60, worker(1, 10, busy=60.0)), threads=threads).by_limit
-
-
 MAPPED = (SocketDemand("a.sock", (1,), 4, 3.9, 4.2, True), SocketDemand("b.sock", (2,), 4, 1.0, 0.0, False))
 
 
 def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit() -> None:
     """All threads of the first worker are busy. Those of the other one are free, and serve none of its requests."""
     rows = window(60, worker(1, 2400, cpu=6.0, busy=60 * 3.9), worker(2, 600, cpu=6.0, busy=60.0))
-    flow, balance = compute_flow(rows), compute_balance(rows)
-    shared, mapped = (compute_headroom(flow, balance, 8, 2.0, by_socket=sockets) for sockets in ((), MAPPED))
-    assert shared.by_limit["threads"] == pytest.approx(8 / 4.9)
-    assert mapped.by_limit["threads"] == pytest.approx(4 / 3.9)
-    assert (mapped.first, mapped.factor) == ("threads", pytest.approx(4 / 3.9))
-    assert compute_headroom(flow, balance, None, None, by_socket=MAPPED).by_limit["threads"] == pytest.approx(4 / 3.9)
+    shared, mapped, unknown = (
+        headroom_of(rows, threads, cpus, by_socket=sockets)
+        for threads, cpus, sockets in ((8, 2.0, ()), (8, 2.0, MAPPED), (None, None, MAPPED))
+    )
+    limits = [each.by_limit["threads"] for each in (shared, mapped, unknown)]
+    assert limits == pytest.approx([8 / 4.9, 4 / 3.9, 4 / 3.9])
+    assert (mapped.first, mapped.factor) == ("threads", limits[1])
 
 
 @pytest.mark.parametrize("shares", [None, (0.5, 1.4, 0.1), (0.0, 0.0, 2.0), (0.0, 2.0, None)])
@@ -149,81 +131,64 @@ def test_without_requests_headroom_is_not_known(shares: tuple[float, float, floa
     """There is no load that could grow: neither "over 100x" nor what a worker computes without a request says how far.
     CPU is visible all the same."""
     rows = window(60, worker(1, 0, cpu=30.0 if shares else 0.0, busy=0.0), cpu=shares)
-    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    result = headroom_of(rows, 8, 2.0)
     assert result.no_requests
     assert (result.factor, result.first, result.ceiling, result.far, result.by_limit) == (None, None, None, (), {})
     assert set(result.idle) == set(LIMITS) - {"lock"}
     assert not result.is_upper_bound
+    hidden = headroom_of(rows, cpus=None)  # as with requests: CPU may run out first
+    assert (hidden.is_upper_bound, hidden.no_requests) == (not shares, True)
 
 
-def test_without_requests_what_is_not_visible_is_an_upper_bound() -> None:
-    """As with requests: CPU may run out first."""
-    rows = window(60, worker(1, 0, busy=0.0))
-    assert headroom_of(rows, cpus=None).is_upper_bound
-    assert headroom_of(rows, cpus=None).no_requests
-
-
-def test_stuck_requests_leave_no_headroom() -> None:
-    """None is completed, but they hold all threads: that limit is reached."""
-    result = headroom_of(window(60, worker(1, 0, cpu=0.0, busy=480.0)), threads=8)
-    assert (result.factor, result.first, result.no_requests) == (1.0, "threads", False)
-
-
-def test_a_single_completed_request_is_a_load() -> None:
-    """It is next to nothing, and known."""
-    result = headroom_of(window(60, worker(1, 1, cpu=0.01, busy=0.1)))
-    assert (result.factor, result.no_requests, set(result.far)) == (None, False, set(LIMITS) - {"lock"})
-
-
-def test_overload_is_less_than_one() -> None:
-    """If more is in use than the capacity, the factor is below 1 and shows by how much the limit is exceeded."""
-    result = headroom_of(window(60, worker(1, 10, cpu=90.0, busy=600.0)), threads=8, cpus=1.0)
-    assert result.by_limit["cpu"] == pytest.approx(1 / 1.5)
-    assert result.by_limit["threads"] == pytest.approx(0.8)
-
-
-def test_inactive_workers_are_no_capacity() -> None:
-    """The interpreter of a worker that cheaper ended adds no capacity."""
-    rows = (worker(1, 100, cpu=30.0), worker(2, 10, cpu=0.5, up=1.0))
-    assert headroom_of(window(60, *rows)).by_limit["interpreters"] == pytest.approx(2)
+@pytest.mark.parametrize(
+    ("one", "threads", "factor", "first"),
+    [
+        (worker(1, 0, cpu=0.0, busy=480.0), 8, 1.0, "threads"),  # stuck requests hold all threads: it is reached
+        (worker(1, 1, cpu=0.01, busy=0.1), 32, None, None),  # a single request is a load, which is next to nothing
+        (worker(1, 10, cpu=90.0, busy=600.0), 8, 1 / 1.5, "cpu"),  # more is in use than the capacity
+    ],
+)
+def test_the_ends_of_the_scale(one: WorkerWindow, threads: int, factor: float | None, first: str | None) -> None:
+    """Requests are known, however few, and a factor below 1 shows by how much a limit is exceeded."""
+    result = headroom_of(window(60, one), threads, cpus=1.0)
+    assert (result.factor, result.first, result.no_requests) == (factor and pytest.approx(factor), first, False)
 
 
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
     """The CPU headroom beside other programs, of a server that may use 2 CPUs."""
-    window_ = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
-    shares = compute_shares(window_.cpu)
-    return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
+    of = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
+    return headroom_of(of, None, 2.0, others_follow=follow)
 
 
-def test_other_programs_that_stay_leave_the_idle_cpus() -> None:
-    """Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs."""
-    assert room(0.15, 0.0, 1.85).by_limit["cpu"] == pytest.approx(1.0)
-    assert room(0.15, 0.85, 1.0).by_limit["cpu"] == pytest.approx(1.0 / 0.15)
-    assert room(0.15, 1.85, 0.0).by_limit["cpu"] == pytest.approx(2 / 0.15)
-
-
-def test_other_programs_that_follow_take_their_part() -> None:
-    """A proxy that uses as much CPU as the server, and grows with it, halves the headroom."""
-    assert room(0.25, 1.5, 0.25, follow=False).by_limit["cpu"] == pytest.approx(7)
-    assert room(0.25, 1.5, 0.25, follow=True).by_limit["cpu"] == pytest.approx(4)
-    assert room(0.25, 1.5, None, follow=True).by_limit["cpu"] == pytest.approx(7)
-
-
-def test_without_idle_time_the_usable_cpus_count() -> None:
-    """If idle time is unknown, the usable CPUs count as the server's alone."""
-    assert headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0).by_limit["cpu"] == pytest.approx(4)
-
-
-def test_nearly_idle_server_on_a_full_machine_has_a_limit() -> None:
-    """If hardly any CPU is idle, a server gets a twentieth of them from the others, and more if more is idle; if much
-    is idle, the factor is noise."""
-    assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(20)
-    assert room(0.1, 0.0, 1.9).by_limit["cpu"] == pytest.approx(1)
-    assert room(0.2, 0.1, 1.7).by_limit["cpu"] == pytest.approx(1.5)
-    assert room(0.005, 0.1, 1.895).by_limit["cpu"] == pytest.approx(21)
-    assert "cpu" not in room(0.005, 1.0, 0.995).by_limit
-    assert "cpu" not in room(0.0, 0.0, 2.0).by_limit
-    assert "cpu" not in room(0.0, 0.5, 1.5, follow=True).by_limit
+@pytest.mark.parametrize(
+    ("own", "idle", "others", "follow", "factor"),
+    [
+        # Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs.
+        (0.15, 0.0, 1.85, None, 1.0),
+        (0.15, 0.85, 1.0, None, 1.0 / 0.15),
+        (0.15, 1.85, 0.0, None, 2 / 0.15),
+        # A proxy that uses as much CPU as the server, and grows with it, halves the headroom.
+        (0.25, 1.5, 0.25, False, 7),
+        (0.25, 1.5, 0.25, True, 4),
+        (0.25, 1.5, None, True, 7),
+        # If hardly any CPU is idle, a server gets a twentieth of them from the others, and more if more is idle.
+        (0.005, 0.0, 1.995, None, 20),
+        (0.1, 0.0, 1.9, None, 1),
+        (0.2, 0.1, 1.7, None, 1.5),
+        (0.005, 0.1, 1.895, None, 21),
+        # If much is idle, the factor is noise.
+        (0.005, 1.0, 0.995, None, None),
+        (0.0, 0.0, 2.0, None, None),
+        (0.0, 0.5, 1.5, True, None),
+    ],
+)
+def test_cpus_beside_others(
+    own: float, idle: float, others: float | None, follow: bool | None, factor: float | None
+) -> None:
+    """Programs that stay leave the idle CPUs, and programs that follow the load take their part of them."""
+    assert room(own, idle, others, follow).by_limit.get("cpu") == (factor and pytest.approx(factor))
+    unknown = headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0)
+    assert unknown.by_limit["cpu"] == pytest.approx(4), "without idle time, the usable CPUs are the server's alone"
 
 
 cpus = st.floats(0, 64)
@@ -252,15 +217,14 @@ def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, c
     ("hottest", "threads", "first", "unknown"),
     [(0.39, 64, "cpu", ("lock",)), (0.4, 64, "lock", ()), (0.9, 8, "lock", ())],
 )
-def test_a_lock_is_a_limit_once_it_is_used_enough(
+def test_a_lock_that_is_used_enough_is_a_limit(
     hottest: float, threads: int, first: str, unknown: tuple[str, ...]
 ) -> None:
     """Below 40 % it is only said that there is one. Once it and the threads are reached, the lock is the cause."""
     use = 0.9 if threads == 8 else 0.35
     rows = window(60, worker(1, 300, cpu=6.0, busy=60 * 7.9), cpu=(0.1, 0.3, 0.1))
     lock = LockFigures("worker", 0.1, use, hottest, limit=5 / use, least_limit=5 / use, most_limit=5 / use)
-    flow, balance = compute_flow(rows), compute_balance(rows)
-    result = compute_headroom(flow, balance, threads, 2.0, compute_shares(rows.cpu), lock=lock)
+    result = headroom_of(rows, threads, 2.0, lock=lock)
     assert (result.first, result.unknown) == (first, unknown)
     assert result.by_limit.get("lock") == (None if unknown else pytest.approx(1 / use))
 

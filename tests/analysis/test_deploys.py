@@ -14,9 +14,9 @@ from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.explanation import Part
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.spread import Side, compare, find_boundary, from_normal
-from uwsgi_headroom.analysis.deploys.usual import describe_usual, find_usual, is_usual
+from uwsgi_headroom.analysis.deploys.usual import find_usual, is_usual
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
 from uwsgi_headroom.record import Line
 
@@ -49,15 +49,15 @@ def test_a_random_walk_stays_below_the_boundary_at_all_times() -> None:
     """Looked at after each of 3,000 steps, at most 1 of 20 walks without a drift crosses the boundary for 1 of 20; a
     test at each step that ignores the other looks is crossed by a third of them."""
     random, crossed, fooled = Random(2), 0, 0
-    for _ in range(300):
+    for _ in range(100):
         place, above, once = 0.0, False, False
         for step in range(1, 3001):
             place += random.gauss(0, 1)
             above |= place / sqrt(step) > find_boundary(step, 30, 0.05)
             once |= place / sqrt(step) > 1.645
         crossed, fooled = crossed + above, fooled + once
-    assert 3 <= crossed <= 25
-    assert fooled > 90
+    assert 1 <= crossed <= 10
+    assert fooled > 30
 
 
 def test_batches_that_resemble_their_neighbours_are_joined() -> None:
@@ -107,62 +107,58 @@ def test_minutes_before_and_seconds_after() -> None:
         return Batch(*map(sum, zip(*[batch(random) for _ in range(60)], strict=True)))  # type: ignore[arg-type]
 
     found: dict[float, list[str]] = {0.1: [], 0.14: []}
-    for seed in range(1, 13):
+    for seed in range(1, 6):
         random = Random(seed)
         before = Sides([minute(random) for _ in range(40)])
         for time, said in found.items():
             said.append(judge(before, Sides([batch(random, time=time) for _ in range(1800)])).status)
             assert judge(before, Sides([batch(random, time=time) for _ in range(240)])).status == "early"
     assert set(found[0.1]) <= {"same", "early"}
-    assert found[0.1].count("same") >= 9
+    assert found[0.1].count("same") >= 4
     assert set(found[0.14]) <= {"worse", "early"}
-    assert found[0.14].count("worse") >= 10
+    assert found[0.14].count("worse") >= 4
+
+
+def filling() -> Make:
+    """A new process takes 30 MB for each factor e of its age, and that comes to an end."""
+    ages = iter(range(60, 3000))
+    return lambda random: batch(random, grown=30e6 / (next(ages) + 60))
+
+
+def started() -> Make:
+    """Times that come down again by themselves are no batches of one kind."""
+    ages = iter(range(1500))
+    return lambda random: batch(random, rate=2, time=0.15 if next(ages) < 700 else 0.1)
+
+
+def longer(time: float) -> Make:
+    return lambda random: batch(random, time=time)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seconds", "more", "status"),
+    [
+        (batch, filling(), 1500, {}, "same"),
+        # 20 % longer is no news where the load alone makes 20 %.
+        (batch, longer(0.12), 600, {}, "worse"),
+        (batch, longer(0.12), 600, {"expected": 1.2}, "early"),
+        # An overload that ends makes requests faster without a better version, and less CPU time still counts.
+        (batch, longer(0.07), 600, {}, "better"),
+        (batch, longer(0.07), 600, {"overloaded": True}, "same"),
+        (lambda random: batch(random, rate=2), started(), 1500, {}, "early"),
+    ],
+)
+def test_what_is_no_change(before: Make, after: Make, seconds: int, more: dict[str, object], status: str) -> None:
+    """A process that fills up, a load, the end of an overload or a long start does not make a version worse."""
+    assert judge(*sides(Random(6), before, after, seconds), **more).status == status
 
 
 def test_a_burst_of_errors_is_not_a_rate() -> None:
     """Fifty errors of one bad second are no more certain than one."""
-    random = Random(5)
-    before, after = sides(random, batch, batch)
-    burst = list(after.batches)
-    burst[300] = burst[300]._replace(requests=60.0, errors=50.0)
-    assert judge(before, Sides(burst)).status == "same"
-
-
-def test_memory_that_fills_up_once_does_not_grow() -> None:
-    """A new process takes 30 MB for each factor e of its age, and that comes to an end."""
-    random = Random(6)
-    ages = iter(range(60, 3000))
-
-    def filling(random: Random) -> Batch:
-        return batch(random, grown=30e6 / (next(ages) + 60))
-
-    assert judge(*sides(random, batch, filling, 1500)).status == "same"
-
-
-def test_what_the_load_alone_makes_is_no_change() -> None:
-    """20 % longer is no news where the load alone makes 20 %."""
-    before, after = sides(Random(7), batch, lambda random: batch(random, time=0.12))
-    assert judge(before, after).status == "worse"
-    assert judge(before, after, expected=1.2).of("time").state == "unclear"  # type: ignore[union-attr]
-
-
-def test_after_an_overload_shorter_times_are_no_improvement() -> None:
-    """An overload that ends makes requests faster without a better version, and less CPU time still counts."""
-    before, after = sides(Random(8), batch, lambda random: batch(random, time=0.07))
-    assert judge(before, after).status == "better"
-    assert judge(before, after, overloaded=True).status == "same"
-
-
-def test_a_long_start_is_no_slower_version() -> None:
-    """Times that came down again by themselves are no batches of one kind: nothing is said about them."""
-    random = Random(9)
-    ages = iter(range(1500))
-
-    def started(random: Random) -> Batch:
-        return batch(random, rate=2, time=0.15 if next(ages) < 700 else 0.1)
-
-    before, after = sides(random, lambda random: batch(random, rate=2), started, 1500)
-    assert judge(before, after).status == "early"
+    before, after = sides(Random(5), batch, batch)
+    batches = list(after.batches)
+    batches[300] = batches[300]._replace(requests=60.0, errors=50.0)
+    assert judge(before, Sides(batches)).status == "same"
 
 
 def test_what_is_usual_explains_a_change_that_leads_to_it() -> None:
@@ -172,25 +168,23 @@ def test_what_is_usual_explains_a_change_that_leads_to_it() -> None:
     def days(*means: float) -> list[list[Batch]]:
         return [[Batch(60.0, 200, 200 * mean, None, 0.0, None)] for mean in means]
 
-    judgement = judged()
     for means, explains in (
         ((0.135, 0.142, 0.139, 0.136), True),
         ((0.15, 0.151, 0.149, 0.15), True),
         ((0.12, 0.121, 0.12, 0.119), False),
         ((0.1, 0.14, 0.09, 0.15), False),
     ):
-        usual = find_usual([days(mean)[0] for mean in means])
-        assert usual
-        assert is_usual(usual, judgement) is explains, means
+        assert is_usual(find_usual(days(*means)), judged()) is explains, means
     gap = find_usual([*days(0.14, 0.14), [], *days(0.14)])
-    assert gap
-    assert describe_usual(gap, judgement).startswith("At this hour of 3 of the last 14 days a request took 140 ms (")
+    assert describe_usual(gap, judged()).startswith("At this hour of 3 of the last 14 days a request took 140 ms (")
     assert find_usual(days(0.14, 0.14)) is None
 
 
+JUDGED = judge(*sides(Random(10), batch, longer(0.138)))
+
+
 def judged(**changes: object) -> Judgement:
-    before, after = sides(Random(10), batch, lambda random: batch(random, time=0.138))
-    return replace(judge(before, after), **changes)  # type: ignore[arg-type]
+    return replace(JUDGED, **changes)
 
 
 def test_the_function_in_which_a_part_grew() -> None:
@@ -199,7 +193,6 @@ def test_the_function_in_which_a_part_grew() -> None:
     watch, server = ScriptedWatch(), SimulatedServer(1, 2)
     watch.seconds(server, 20, lambda _second: server.serve(1, 1, 0.1))
     window = watch.watch.history.window(15)
-    assert window
 
     def side(cpu: float, render: float, query: float) -> explanation.Side:
         lines = [

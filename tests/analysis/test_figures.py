@@ -5,53 +5,39 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from msgspec import structs
 
+from tests.analysis.judging import figures_of
 from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.metrics import window_figures as windows
-from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
-from uwsgi_headroom.watch.watch import Watch
-
-BIG = 2**63 - 1
-
-# -- a few simple cases
 
 
-def figures(window_: Window, server: Server) -> Figures:
-    """The figures of a window that ends with this reading of a server."""
-    reading_ = server.read(60.0)
-    return compute_figures(window_, describe_server(reading_))
-
-
-def test_capacity_is_of_the_reading() -> None:
-    """Configured threads are those of all slots, available ones those of accepting workers."""
-    server = Server(processes=4, threads=8, spawned=3)
+@pytest.mark.parametrize(("cores", "threads"), [(True, (32, 16)), (False, (None, None))])
+def test_capacity_is_of_the_reading(cores: bool, threads: tuple[int | None, int | None]) -> None:
+    """Configured threads are those of all slots, available ones those of accepting workers. Without cores, threads are
+    None and have no headroom."""
+    server = Server(processes=4, threads=8, spawned=3, cores=cores)
     server.cheap(1)
-    result = figures(window(60, worker(1, 0)), server)
-    assert (result.configured, result.available) == (32, 16)
-
-
-def test_capacity_without_cores_is_unknown() -> None:
-    """Without cores, threads are None and have no headroom."""
-    result = figures(window(60, worker(1, 10, each=1.0)), Server(cores=False))
-    assert (result.configured, result.available) == (None, None)
+    result = figures_of(window(60, worker(1, 10, each=1.0)), server)
+    assert (result.configured, result.available) == threads
+    assert cores or result.headroom.far == ()
     assert result.headroom.by_limit == {}
 
 
@@ -59,9 +45,9 @@ def test_usable_cpus_come_from_the_kernel() -> None:
     """With kernel facts there is a CPU limit, without them there is none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
-    assert figures(busy, server).headroom.by_limit["cpu"] == 3.0
+    assert figures_of(busy, server).headroom.by_limit["cpu"] == 3.0
     server.host = False
-    assert "cpu" not in figures(busy, server).headroom.by_limit
+    assert "cpu" not in figures_of(busy, server).headroom.by_limit
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
@@ -70,91 +56,64 @@ def test_sum_if_all_known(values: list[int | None], sum_: int | None) -> None:
     assert sum_if_all_known(values) == sum_
 
 
-# -- any input
-
-counts = st.none() | st.integers(0, 50) | st.integers(0, BIG)
-small = st.integers(0, 3)
-seconds = st.none() | st.floats(0, 1e4) | st.floats(0, 2**63 / 1e6)
+BIG = 2**63 - 1
+COUNTS = (None, 0, 3, 50, 10**6, BIG)
+SECONDS = (None, 0.0, 0.5, 1e4, 2**63 / 1e6)
 
 
-@st.composite
-def workers(draw: st.DrawFn, worker_id: int, cores: bool) -> Worker:
-    threads = draw(st.integers(1, 4))
-    pid = draw(st.none() | st.integers(1, 6))
-    return Worker(
+def make_worker(of: Random, known: Worker, worker_id: int, cores: bool) -> Worker:
+    """Any worker that a document may have."""
+    pid, threads = of.choice((None, 1, 2, 6)), of.choice((1, 4))
+    names = ("requests", "requests_since_spawn", "static_requests", "exceptions", "harakiris")
+    return structs.replace(
+        known,
         worker_id=worker_id,
         pid=pid,
-        state=draw(st.sampled_from(STATES)),
-        accepting=pid is not None and draw(st.booleans()),
+        state=of.choice(STATES),
+        accepting=pid is not None and of.random() < 0.5,
         threads=threads if cores else None,
-        busy_threads=draw(st.integers(0, threads)) if cores else None,
-        requests=draw(counts),
-        requests_since_spawn=draw(counts),
-        static_requests=draw(counts),
-        running_time=draw(seconds),
-        exceptions=draw(counts),
-        harakiris=draw(counts),
-        respawns=draw(st.none() | small),
-        signals=0,
-        transmitted_bytes=0,
-        resident_bytes=None,
-        last_spawn=draw(st.none() | small),
-        serving={},
-        thread_requests=(),
-        apps=(),
+        busy_threads=of.randint(0, threads) if cores else None,
+        running_time=of.choice(SECONDS),
+        respawns=of.choice((None, 0, 3)),
+        last_spawn=of.choice((None, 0, 3)),
+        **{name: of.choice(COUNTS) for name in names},
     )
 
 
-@st.composite
-def hosts(draw: st.DrawFn, sockets: list[str]) -> HostFacts:
-    backlogs = {name: Backlog(draw(st.none() | st.integers(0, 5000)), 100, None) for name in sockets}
-    if draw(st.integers(0, 4)) == 0:
+def make_host(of: Random, sockets: list[str]) -> HostFacts:
+    backlogs = {name: Backlog(of.choice((None, 0, 5000)), 100, None) for name in sockets}
+    if of.random() < 0.2:
         return HostFacts(off="hidden", backlogs=backlogs)
     processes = {
-        pid: WorkerProcess(pid, draw(seconds), draw(seconds), draw(counts), 0, 0, 0, None, None, draw(seconds))
-        for pid in draw(st.sets(st.integers(1, 6)))
+        pid: WorkerProcess(pid, *of.choices(SECONDS, k=2), of.choice(COUNTS), 0, 0, 0, None, None, of.choice(SECONDS))
+        for pid in of.sample(range(1, 7), of.randint(0, 6))
     }
-    cpus = draw(st.none() | st.sampled_from([0.05, 1.0, 64.0]))
-    usable = None if cpus is None else UsableCpus(cpus, "quota", 64, 64, cpus)
-    return HostFacts(processes=processes, backlogs=backlogs, cpus=usable)
+    cpus = of.choice((None, 0.05, 1.0, 64.0))
+    return HostFacts(processes=processes, backlogs=backlogs, cpus=cpus and UsableCpus(cpus, "quota", 64, 64, cpus))
 
 
-@st.composite
-def outcomes(draw: st.DrawFn, at: float) -> Reading | ReadError:
-    kind = draw(st.sampled_from("ssssssser"))
+def make_outcome(of: Random, at: float) -> Reading | ReadError:
+    kind = of.choice("ssssssser")
     if kind == "e":
         return ReadError("timeout", "no answer")
     if kind == "r":
-        return draw(st.sampled_from([emperor, router]))(at)
-    cores = draw(st.booleans())
-    sockets = draw(st.sampled_from([[], ["a"], ["a", "b"], ["b"]]))
+        return of.choice([emperor, router])(at)
+    cores, sockets = of.random() < 0.5, of.choice([[], ["a"], ["a", "b"], ["b"]])
     base = Server(processes=1).read(at).snapshot
-    assert isinstance(base, Snapshot)
-    snapshot = msgspec.structs.replace(
-        base,
-        workers=tuple(
-            draw(workers(worker_id, cores)) for worker_id in range(1, draw(st.sampled_from([0, 1, 2, 2, 2, 3])) + 1)
-        ),
-        sockets=tuple(Socket(name, draw(st.none() | small), None) for name in sockets),
+    workers = [make_worker(of, base.workers[0], number, cores) for number in range(1, of.choice([1, 2, 3, 3, 3, 4]))]
+    snapshot = structs.replace(
+        base, workers=tuple(workers), sockets=tuple(Socket(name, of.choice((None, 0, 3)), None) for name in sockets)
     )
-    return reading(at, snapshot, draw(hosts(sockets)), read_seconds=draw(st.sampled_from([0.0, 0.001, 0.05, 3.0])))
+    return reading(at, snapshot, make_host(of, sockets), read_seconds=of.choice([0.0, 0.001, 0.05, 3.0]))
 
 
-@st.composite
-def stories(draw: st.DrawFn) -> list[tuple[float, Reading | ReadError]]:
+def make_story(of: Random) -> list[tuple[float, Reading | ReadError]]:
     """Times that mostly increase, and the outcome of a read at each. A monotonic clock never shows less than 0."""
-    at, story = draw(st.floats(2, 1e6)), []
-    for _ in range(draw(st.integers(1, 12))):
-        story.append((at, draw(outcomes(at))))
-        at += draw(st.sampled_from([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5]))
+    at, story = of.choice((2.0, 1e3, 1e6)), []
+    for _ in range(of.randint(1, 12)):
+        story.append((at, make_outcome(of, at)))
+        at += of.choice([0.0, -0.1, 0.2, 0.7, 1.0, 1.2, 2.9, 50.0, 1e5])
     return story
-
-
-def watch_story(story: list[tuple[float, Reading | ReadError]]) -> Watch:
-    watch = watch_of()
-    for at, outcome in story:
-        watch._record(at, outcome)
-    return watch
 
 
 def snapshot_of(totals: Totals) -> Totals:
@@ -190,69 +149,61 @@ def names_of(value: object) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(value))
 
 
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_every_second_is_observed_or_a_gap(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """Each second since the first attempt to read a server is counted once."""
-    watch = watch_of()
-    outcome_times: list[float] = []
-    for at, outcome in story:
-        watch._record(at, outcome)
-        if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
-            outcome_times.append(at)
-        totals = watch.integrals.totals
-        since = max(outcome_times) - outcome_times[0] if outcome_times else 0.0
-        assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
+KEPT = ("resident_bytes", "running_time_since", "cpu_since")
+"""Of a worker's totals: times and states, which may be less later."""
 
 
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_totals_never_decrease(story: list[tuple[float, Reading | ReadError]]) -> None:
+def check_totals(before: Totals, now: Totals) -> None:
     """No reading decreases a total of a worker slot or socket while the slot or socket exists."""
+    for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
+        assert getattr(now, name) >= getattr(before, name)
+    assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
+    for early, late in zip(before.workers, now.workers, strict=False):
+        for name in set(names_of(late)) - set(KEPT):
+            was, is_ = getattr(early, name), getattr(late, name)
+            if isinstance(was, dict):
+                assert all(is_[key] >= value for key, value in was.items())
+            else:
+                assert was is None or is_ >= was
+    for socket in before.queue_seconds.keys() & now.queue_seconds.keys():
+        assert now.queue_seconds[socket] >= before.queue_seconds[socket]
+
+
+def check_figures(result: Figures) -> None:
+    """No figure is NaN, infinite or negative, and ratios are within their bounds."""
+    balance, headroom = result.balance, result.headroom
+    active = sum(worker.active for worker in balance.workers)
+    assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
+    assert result.window.seconds > 0
+    assert result.window.observed_seconds <= result.window.seconds + 1e-3
+    assert all(worker.share is None or worker.share <= 1 for worker in balance.workers)
+    assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
+    assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
+    assert balance.noise_floor is None or balance.noise_floor >= 1
+    assert balance.cost is None or balance.cost <= 1
+    assert headroom.factor == min(headroom.by_limit.values(), default=None)
+    assert all(factor > 0 for factor in headroom.by_limit.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_story(seed: int) -> None:
+    """Each second since the first attempt to read a server is counted once, totals never decrease, and figures and
+    series are numbers."""
     watch = watch_of()
     before = snapshot_of(watch.integrals.totals)
-    for at, outcome in story:
+    known: list[float] = []
+    for at, outcome in make_story(Random(seed)):
         watch._record(at, outcome)
-        now = snapshot_of(watch.integrals.totals)
-        for name in ("samples", "observed_seconds", "gap_seconds", "full_seconds", "reloads", "occupancy_sum"):
-            assert getattr(now, name) >= getattr(before, name)
-        assert all(late >= early for early, late in zip(before.occupancy, now.occupancy, strict=True))
-        for early, late in zip(before.workers, now.workers, strict=False):
-            for name in names_of(late):
-                if name in ("resident_bytes", "running_time_since", "cpu_since"):
-                    continue
-                was, is_ = getattr(early, name), getattr(late, name)
-                if isinstance(was, dict):
-                    assert all(is_[key] >= value for key, value in was.items())
-                else:
-                    assert was is None or is_ >= was
-        for socket in before.queue_seconds.keys() & now.queue_seconds.keys():
-            assert now.queue_seconds[socket] >= before.queue_seconds[socket]
-        before = now
-
-
-@settings(deadline=None, max_examples=40)  # other work on the machine is not a failure
-@given(stories())
-def test_figures_are_numbers(story: list[tuple[float, Reading | ReadError]]) -> None:
-    """For any input, no figure is NaN, infinite or negative, and ratios are within their bounds."""
-    watch = watch_of()
-    for at, outcome in story:
-        watch._record(at, outcome)
-        if not isinstance(outcome, Reading):
-            continue
-        for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
-            assert all(math.isfinite(number) and number >= 0 for number in numbers(result))
-            balance, headroom = result.balance, result.headroom
-            active = sum(worker.active for worker in balance.workers)
-            assert result.window.seconds > 0
-            assert result.window.observed_seconds <= result.window.seconds + 1e-3
-            assert all(worker.share is None or worker.share <= 1 for worker in balance.workers)
-            assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
-            assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
-            assert balance.noise_floor is None or balance.noise_floor >= 1
-            assert balance.cost is None or balance.cost <= 1
-            assert headroom.factor == min(headroom.by_limit.values(), default=None)
-            assert all(factor > 0 for factor in headroom.by_limit.values())
-        for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
-            assert math.isfinite(number), key
-            assert number >= 0, key
+        if isinstance(outcome, ReadError) or isinstance(outcome.snapshot, Snapshot):
+            known.append(at)
+        totals = watch.integrals.totals
+        since = max(known) - known[0] if known else 0.0
+        assert totals.observed_seconds + totals.gap_seconds == pytest.approx(since, abs=1e-6)
+        check_totals(before, totals)
+        before = snapshot_of(totals)
+        if isinstance(outcome, Reading):
+            for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
+                check_figures(result)
+            for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
+                assert math.isfinite(number), key
+                assert number >= 0, key

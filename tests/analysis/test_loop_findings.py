@@ -1,23 +1,21 @@
-"""Findings about event loops that calls hold up."""
+"""Event loops: calls that hold them up, and loops that only look for a free core, whose CPU time is no limit."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
+from tests.analysis import judging
+from tests.analysis.judging import change_workers, describe, figures_of, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.loops import LOOPS_HELD, LOOPS_SEEN
-from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import LoopHold, LoopUse, Options, Setup, State, Waits
+from uwsgi_headroom.record import ConcurrencyKind, LoopHold, LoopUse, State, Waits
 
-SETUP = Setup(Options(gevent=20, complete=True), 4096, "async", None, False)
 SLEEP = LoopHold("sleep")
 
 
@@ -28,29 +26,21 @@ def findings(
     queued: float = 0.0,
     requests: int = 100,
     ages: Mapping[int, float | None] | None = None,
-    needs_right: bool = False,
     only: int | None = None,
 ) -> dict[str, Finding]:
     """The findings of a minute of two workers with coroutines. held: seconds in which each loop was held; queued:
     requests that wait; requests: that each worker has completed; only: the worker that has requests in service."""
-    record = describe_server(Server(processes=2, threads=20).read(1000.0))
-    assert record
-    workers = tuple(
-        [
-            structs.replace(each, ages=(ages or {0: 0.1}) if only in (None, each.worker_id) else {})
-            for each in record.workers
-        ]
+    setup = judging.setup("async", gevent=20, complete=True)
+    waits = Waits(off="one thread", needs_right=uses is None, loops=uses)
+    record = describe(Server(processes=2, threads=20), setup=setup, waits=waits, address="/run/stats")
+    served = {number: (ages or {0: 0.1}) if only in (None, number) else {} for number in (1, 2)}
+    workers = tuple(structs.replace(each, ages=served[each.worker_id]) for each in record.workers)
+    of = window(
+        60, *(worker(n, requests, busy=60 * len(ages or {0: 0}), cpu=3.0, up=60.0) for n in held), app=60 * queued
     )
-    waits = Waits(off="one thread", needs_right=needs_right, loops=uses)
-    record = structs.replace(record, workers=workers, setup=SETUP, waits=waits, address="/run/stats")
-    rows = [
-        structs.replace(
-            worker(number, requests, busy=60 * len(ages or {0: 0}), cpu=3.0, up=60.0), loop_held_seconds=seconds
-        )
-        for number, seconds in held.items()
-    ]
-    figures = compute_figures(window(60, *rows, **{"app.sock": 60 * queued}), record)
-    return {finding.code: finding for finding in collect_findings(figures)}
+    for number, seconds in held.items():
+        of = change_workers(of, number, loop_held_seconds=seconds)
+    return judge(of, structs.replace(record, workers=workers))
 
 
 def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
@@ -58,20 +48,20 @@ def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
 
 
 @pytest.mark.parametrize(
-    ("part", "seconds", "kind"),
+    ("part", "seconds", "expected"),
     [
         (0.05, 0.5, None),
-        (0.12, 0.5, LOOPS_SEEN),
-        (0.3, 0.5, LOOPS_SEEN),
-        (0.6, 0.5, LOOPS_HELD),
-        (0.05, 4.0, LOOPS_HELD),
+        (0.12, 0.5, "info"),
+        (0.3, 0.5, "info"),
+        (0.6, 0.5, "warning"),
+        (0.05, 4.0, "warning"),
     ],
 )
-def test_how_long_a_loop_is_held(part: float, seconds: float, kind: Kind | None) -> None:
+def test_how_long_a_loop_is_held(part: float, seconds: float, expected: str | None) -> None:
     """Short calls now and then are none; half of the time, or one long call, is a warning."""
-    found = findings({1: 60 * part, 2: 0.0}, {1: use(seconds=seconds)}).get("loop_held")
-    assert (found.kind if found else None) is kind
-    assert not found or found.worker_id == 1
+    found = findings({1: 60 * part, 2: 0.0}, {1: use(seconds=seconds)})
+    assert severity(found, "loop_held") == expected
+    assert not expected or found["loop_held"].worker_id == 1
 
 
 def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
@@ -79,7 +69,7 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
     held = {1: use(LoopHold("cpu"), seconds=60.0)}
     found = findings({1: 30.0, 2: 0.0}, held, ages={0: 70.0}, requests=0)["loop_held"]
     assert "for 100 % of the last 60 s, one of them for 60 s" in found.evidence
-    assert "restart worker 1 with `kill -KILL 101`" in found.change
+    assert "`kill -KILL 101`" in found.change
 
 
 @pytest.mark.parametrize(
@@ -101,21 +91,31 @@ def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
     assert "10.0.0.5" not in "".join(found.public)
 
 
-@pytest.mark.parametrize(("seconds", "severity"), [(5.0, "critical"), (0.5, "warning")])
-def test_all_loops_held_by_long_calls(seconds: float, severity: str) -> None:
-    """Requests end one after another, each after a call that holds all others: as bad as if none ended. Short calls
-    that fill the time are a busy server."""
-    found = findings({1: 59.0, 2: 59.0}, {1: use(seconds=seconds), 2: use(seconds=seconds)}, requests=5)["loop_held"]
-    assert found.severity == severity
+@pytest.mark.parametrize("state", ["disk", "pipe", "client", "dns", "cpu_wait"])
+def test_every_state_has_words(state: State) -> None:
+    """Whatever holds a loop, the title ends with it."""
+    found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
+    assert "is blocked by calls that are waiting for " in found.title
 
 
 @pytest.mark.parametrize(
-    ("requests", "held", "severity"), [(0, 59.0, "critical"), (0, 20.0, "warning"), (9, 59.0, "warning")]
+    ("held", "seconds", "requests", "only", "expected"),
+    [
+        # Requests end one after another, each after a call that holds all others: as bad as if none ended.
+        ({1: 59.0, 2: 59.0}, 5.0, 5, None, "critical"),
+        ({1: 59.0, 2: 59.0}, 0.5, 5, None, "warning"),  # a busy server
+        # All that are in service are in the worker that is held: that another one is free ends none of them.
+        ({1: 59.0, 2: 0.0}, 12.0, 0, 1, "critical"),
+        ({1: 20.0, 2: 0.0}, 12.0, 0, 1, "warning"),
+        ({1: 59.0, 2: 0.0}, 12.0, 9, 1, "warning"),
+    ],
 )
-def test_no_request_goes_on(requests: int, held: float, severity: str) -> None:
-    """All that are in service are in the worker that is held: that another one is free ends none of them."""
-    found = findings({1: held, 2: 0.0}, {1: use(seconds=12.0)}, requests=requests, only=1)["loop_held"]
-    assert found.severity == severity
+def test_calls_that_hold_all(
+    held: dict[int, float], seconds: float, requests: int, only: int | None, expected: str
+) -> None:
+    """They are critical."""
+    uses = {number: use(seconds=seconds) for number, part in held.items() if part}
+    assert findings(held, uses, requests=requests, only=only)["loop_held"].severity == expected
 
 
 def test_loops_that_different_calls_hold() -> None:
@@ -128,10 +128,10 @@ def test_loops_that_different_calls_hold() -> None:
 @pytest.mark.parametrize("requests", [30, 0])
 def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
     """It is their cause, and it is why requests are stuck."""
-    by_code = findings({1: 50.0, 2: 50.0}, {1: use(), 2: use()}, queued=5.0, requests=requests, ages={0: 50.0})
-    assert next(iter(by_code)) == "loop_held"
-    assert by_code["loop_held"].severity == "critical"
-    assert "request_stuck" not in by_code
+    found = findings({1: 50.0, 2: 50.0}, {1: use(), 2: use()}, queued=5.0, requests=requests, ages={0: 50.0})
+    first, *others = found.values()
+    assert (first.code, first.severity) == ("loop_held", "critical")
+    assert "request_stuck" not in [each.code for each in others]
 
 
 @pytest.mark.parametrize(
@@ -148,20 +148,59 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
 
 def test_requests_that_wait_for_another_reason() -> None:
     """A loop that is held for a tenth of the time is not their cause."""
-    by_code = findings({1: 8.0, 2: 0.0}, {1: use()}, queued=5.0)
-    assert by_code["loop_held"].severity == "info"
-    assert next(iter(by_code)) == "queue_wait"
+    found = findings({1: 8.0, 2: 0.0}, {1: use()}, queued=5.0)
+    assert (next(iter(found)), found["loop_held"].severity) == ("queue_wait", "info")
 
 
 def test_loops_that_may_not_be_seen() -> None:
     """The advice is who can see them."""
-    found = findings({1: None, 2: None}, None, queued=5.0, needs_right=True)["queue_wait"]
+    found = findings({1: None, 2: None}, None, queued=5.0)["queue_wait"]
     assert "sudo $(command -v uwsgi-headroom) check /run/stats" in found.change
 
 
-def test_every_state_has_words() -> None:
-    """Whatever holds a loop, the title ends with it."""
-    states: tuple[State, ...] = ("disk", "pipe", "client", "dns", "cpu_wait")
-    for state in states:
-        found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
-        assert re.fullmatch("The event loop of worker 1 is blocked by calls that are waiting for .*", found.title)
+def polling(
+    busy: float, in_kernel: float, kind: ConcurrencyKind = "async", full: float = 0.0, cpu: float = 57.0
+) -> Figures:
+    """A minute of two workers of ten cores, ten waiting requests, and all the CPU of the first worker in use: the share
+    of its cores, and the share of the kernel in its CPU time. full: seconds in which all cores are in use; cpu: CPU
+    seconds of the first worker."""
+    of = window(
+        60, *(worker(n, 1500, busy=600 * busy, cpu=used, up=60.0) for n, used in ((1, cpu), (2, 3.0))), app=600.0
+    )
+    of = change_workers(change_workers(of, system_seconds=0.3), 1, system_seconds=cpu * in_kernel)
+    setup = judging.setup(kind, gevent=10, complete=True)
+    return figures_of(replace(of, full_seconds=full), structs.replace(describe(Server(2, 10)), setup=setup))
+
+
+@pytest.mark.parametrize(
+    ("found", "polls"),
+    [
+        (polling(1.0, 0.45), True),
+        (polling(1.0, 0.32), True),
+        (polling(0.6, 0.45, full=12.0), True),  # the cores are all in use only at times
+        (polling(0.6, 0.45, full=3.0), False),
+        (polling(1.0, 0.15), False),  # requests compute
+        (polling(0.8, 0.45), False),  # there are free cores
+        (polling(1.0, 0.45, "threads"), False),  # each thread waits in accept(2)
+    ],
+)
+def test_who_polls(found: Figures, polls: bool) -> None:
+    """Only coroutines, with hardly a free core, and much CPU time in the kernel."""
+    assert found.polling == ({1: pytest.approx(0.95)} if polls else {})
+    loads = [each.interpreter_load for each in found.balance.workers]
+    assert loads == [None if polls else pytest.approx(0.95), pytest.approx(0.05)]
+
+
+def test_a_worker_full_of_streams_does_not_poll() -> None:
+    """If others have free cores, they take the requests: the full worker hardly computes, and its CPU time counts."""
+    found = polling(1.0, 0.45, cpu=3.0)
+    assert (found.polling, found.headroom.is_upper_bound) == ({}, False)
+
+
+def test_the_cores_are_the_limit() -> None:
+    """Not the interpreter that only looks; the evidence says why it uses CPU time."""
+    found = [polling(1.0, in_kernel) for in_kernel in (0.45, 0.15)]
+    assert [each.headroom.first for each in found] == ["threads", "hottest_interpreter"]
+    first, *others = collect_findings(found[0])
+    assert "interpreter_bound" not in [each.code for each in others]
+    assert "that is how worker 1 can use 0.95 CPUs." in first.evidence

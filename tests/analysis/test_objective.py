@@ -1,9 +1,15 @@
-"""Burn rates by hand-computed numbers, when an objective is not judged, and the load at which it would be missed."""
+"""Burn rates by hand-computed numbers, when an objective is not judged or is a finding, and the load that misses it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.analysis.judging import figures_of
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings.kind import Finding, first_act
+from uwsgi_headroom.analysis.findings.objective import BURNS, find
 from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
@@ -11,14 +17,8 @@ from uwsgi_headroom.response_times.totals import SlowRequests
 SLO = Slo(1.0, 0.99)
 
 
-def judged(
-    short: SlowRequests,
-    long: SlowRequests | None = None,
-    *,
-    slo: Slo = SLO,
-    interval: float = 0.2,
-) -> ObjectiveFigures:
-    return judge_objective(slo, [short, long] if long else [short], interval)
+def judged(*windows: SlowRequests, interval: float = 0.2) -> ObjectiveFigures:
+    return judge_objective(SLO, windows, interval)
 
 
 def of(
@@ -36,76 +36,62 @@ def test_burn_rates() -> None:
     figures = judged(of(995, 20.0, 5), hour(9990, 40.0, 10))
     short, long = figures.windows
     assert (short.requests, short.slow, short.lost, short.seconds) == (1000, 20.0, 5, 300.0)
-    assert short.share == pytest.approx(0.025)
-    assert short.rate == pytest.approx(2.5)
-    assert long.share == pytest.approx(0.005)
-    assert long.rate == pytest.approx(0.5)
+    assert (short.share, short.rate, long.share, long.rate) == pytest.approx((0.025, 2.5, 0.005, 0.5))
     assert figures.level is None
 
 
 @pytest.mark.parametrize(
-    ("short", "long", "level"),
+    ("windows", "level"),
     [
-        (0.145, 0.145, "fast"),
-        (0.145, 0.143, "slow"),
-        (0.143, 0.5, "slow"),
-        (0.061, 0.061, "slow"),
-        (0.5, 0.059, None),
-        (0.059, 0.5, None),
-        (0.0, 1.0, None),
-        (1.0, 1.0, "fast"),
+        # 14.4 times as fast as permitted in both windows is fast, 6 times is slow.
+        ((of(10_000, 1450), hour(100_000, 14_500)), "fast"),
+        ((of(10_000, 1450), hour(100_000, 14_300)), "slow"),
+        ((of(10_000, 1430), hour(100_000, 50_000)), "slow"),
+        ((of(10_000, 610), hour(100_000, 6100)), "slow"),
+        ((of(10_000, 5000), hour(100_000, 5900)), None),
+        ((of(10_000, 590), hour(100_000, 50_000)), None),
+        ((of(10_000, 0), hour(100_000, 100_000)), None),
+        # Without the long window, or with less than a hundred requests in one, there is no level.
+        ((of(1000, 1000),), None),
+        ((of(99, 99), hour(100_000, 100_000)), None),
+        ((of(100, 100), hour(100_000, 100_000)), "fast"),
+        ((of(0, 0, 100), hour(0, 0, 100)), "fast"),  # a server that loses all requests completes none
+        # Before history began, nothing is taken to have burnt: with all requests bad, the hour's budget is burnt fast
+        # after 14.4 / 100 of an hour, and slowly after 6 / 100.
+        ((of(1000, 1000, seconds=60.0), of(10_000, 10_000, seconds=60.0)), None),
+        ((of(1000, 1000), of(10_000, 10_000, seconds=500.0)), "slow"),
+        ((of(1000, 1000), of(10_000, 10_000, seconds=520.0)), "fast"),
+        # All requests that waited beyond the threshold have missed the objective, whatever uWSGI says.
+        ((of(1000, 0, waited=1000.0), of(9000, 900, waited=600.0, seconds=3600.0)), "fast"),
     ],
 )
-def test_both_windows_must_burn(short: float, long: float, level: str | None) -> None:
-    """14.4 times as fast as permitted in both windows is fast, 6 times is slow: the short one shows that it still
-    burns."""
-    assert judged(of(10_000, 10_000 * short), hour(100_000, 100_000 * long)).level == level
+def test_both_windows_must_burn(windows: tuple[SlowRequests, ...], level: str | None) -> None:
+    """The short one shows that it still burns."""
+    assert judged(*windows).level == level
 
 
-@pytest.mark.parametrize(("requests", "known"), [(0, False), (99, False), (100, True)])
-def test_too_few_requests(requests: int, known: bool) -> None:
-    """Below a hundred requests in a window there is no rate, and no level, however slow they are."""
-    figures = judged(of(requests, float(requests)), hour(100_000, 100_000.0))
-    assert (figures.windows[0].rate is not None) is known
-    assert (figures.windows[0].share is not None) is known
-    assert figures.level == ("fast" if known else None)
+@pytest.mark.parametrize(
+    ("short", "requests", "share"),
+    [
+        (of(99, 99), 99, None),
+        (of(100, 100), 100, 1.0),
+        (of(1000, 0, waited=1000.0), 1000, 1.0),
+        (of(9000, 900, waited=600.0), 9000, 1500 / 9000),
+        (of(900, 0, refused=100), 1000, 0.1),  # refused requests count as requests
+    ],
+)
+def test_the_share_of_bad_requests(short: SlowRequests, requests: int, share: float | None) -> None:
+    """Slow, waiting, lost and refused ones; below a hundred requests there is none."""
+    (burn,) = judged(short).windows
+    assert (burn.requests, burn.share) == (requests, share and pytest.approx(share))
+    assert (burn.rate is None) == (share is None)
 
 
-def test_lost_requests_count_to_the_fewest() -> None:
-    """A server that loses all requests completes none."""
-    assert judged(of(0, 0.0, 100), hour(0, 0.0, 100)).level == "fast"
-
-
-@pytest.mark.parametrize(("seconds", "level"), [(60.0, None), (500.0, None), (520.0, "fast"), (3600.0, "fast")])
-def test_a_young_history(seconds: float, level: str | None) -> None:
-    """Before history began, nothing is taken to have burnt: with all requests bad (a rate of 100), the hour's budget is
-    burnt fast after 14.4 / 100 of an hour, and slowly after 6 / 100."""
-    figures = judged(of(1000, 1000.0, seconds=min(300.0, seconds)), of(10_000, 10_000.0, seconds=seconds))
-    assert figures.level == ("slow" if seconds == 500.0 else level)
-
-
-def test_one_window_is_not_enough() -> None:
-    """Without the long window there is no level."""
-    assert judged(of(1000, 1000.0)).level is None
-
-
-def test_waiting_and_refused_requests_are_bad() -> None:
-    """All requests that waited beyond the threshold have missed the objective, whatever uWSGI says; so have refused
-    ones, which count as requests."""
-    figures = judged(of(1000, 0.0, waited=1000.0), of(9000, 900.0, waited=600.0, seconds=3600.0))
-    assert figures.unjudged is None
-    assert [burn.share for burn in figures.windows] == [1.0, pytest.approx(1500 / 9000)]
-    assert figures.level == "fast"
-    refused = judged(of(900, 0.0, refused=100), hour(9000, 1.0)).windows[0]
-    assert (refused.requests, refused.refused, refused.share) == (1000, 100, pytest.approx(0.1))
-
-
-def test_samples_too_rare_for_the_threshold() -> None:
+@pytest.mark.parametrize(("interval", "is_judged"), [(0.55, True), (0.6, False)])
+def test_samples_too_rare_for_the_threshold(interval: float, is_judged: bool) -> None:
     """If a slow server stretches the pace of samples, a short threshold is not judged any more."""
-    figures = judged(of(1000, 900.0), hour(9000, 8000.0), interval=0.6)
-    assert figures.unjudged == ("not judged: the server is sampled every 600 ms, which shows thresholds from 1.2 s on")
-    assert figures.level is None
-    assert judged(of(1000, 900.0), hour(9000, 8000.0), interval=0.55).unjudged is None
+    figures = judged(of(1000, 900.0), hour(9000, 8000.0), interval=interval)
+    assert (figures.unjudged is None) == (figures.level == "fast") == is_judged
 
 
 def minutes(*loads: tuple[float, float], each: int = 2) -> list[SlowRequests]:
@@ -114,45 +100,80 @@ def minutes(*loads: tuple[float, float], each: int = 2) -> list[SlowRequests]:
 
 
 CROSSING = ((10.0, 0.0), (12.0, 0.01), (14.0, 0.01), (16.0, 0.02), (18.0, 0.04), (20.0, 0.08))
+FINE = minutes(*[(load, 0.01) for load, _ in CROSSING])
 
 
-def test_the_load_at_which_it_crosses() -> None:
-    """At 18 requests a second 4 % are slow, at 20 8 %: 5 % are at 18.5, which is 1.85 times a load of 10."""
-    assert find_load_limit(minutes(*CROSSING), 10.0) == LoadLimit(pytest.approx(1.85), reached=True)
-    assert find_load_limit(reversed(minutes(*CROSSING)), 37.0) == LoadLimit(pytest.approx(0.5), reached=True)
+@pytest.mark.parametrize(
+    ("known", "now", "limit"),
+    [
+        # At 18 requests a second 4 % are slow, at 20 8 %: 5 % are at 18.5, which is 1.85 times a load of 10.
+        (minutes(*CROSSING), 10.0, (1.85, True)),
+        (minutes(*CROSSING)[::-1], 37.0, (0.5, True)),
+        ([*minutes((0.0, 0.0), each=40), *minutes(*CROSSING)], 10.0, (1.85, True)),  # an idle night
+        # Where it never crosses, it is said up to what load it did not, if that is no less than the present one.
+        (FINE, 10.0, (2.0, False)),
+        (FINE, 20.5, None),
+        # Where load is not the cause, there is no limit: slow at every load, or only at a low one.
+        (minutes(*[(load, 0.2) for load, _ in CROSSING]), 10.0, None),
+        (minutes(*[(30.0 - load, slow) for load, slow in CROSSING]), 10.0, None),
+        (minutes((10.0, 0.0), (12.0, 0.2), *CROSSING[2:]), 10.0, None),
+        # From loads within a quarter nothing is concluded.
+        (minutes(*[(10.0 + 0.4 * step, 0.01 * step) for step in range(6)]), 10.0, None),
+        (minutes(*[(10.0 + 0.6 * step, 0.01 * step) for step in range(6)]), 10.0, (1.3, False)),
+        # Fewer than twelve minutes, fewer than a hundred requests in a group of minutes, or no load now.
+        (minutes(*CROSSING)[1:], 10.0, None),
+        (minutes(*[(load / 20, slow) for load, slow in CROSSING]), 0.5, None),
+        (minutes(*CROSSING), 0.0, None),
+        (minutes(*CROSSING), None, None),
+        ([], 10.0, None),
+    ],
+)
+def test_the_load_that_misses_it(
+    known: list[SlowRequests], now: float | None, limit: tuple[float, bool] | None
+) -> None:
+    """It is said as a multiple of the present load."""
+    assert find_load_limit(known, now) == (limit and LoadLimit(pytest.approx(limit[0]), reached=limit[1]))
 
 
-def test_it_never_crosses() -> None:
-    """Then it is said up to what load it did not, if that is no less than the present one."""
-    fine = minutes(*[(load, 0.01) for load, _ in CROSSING])
-    assert find_load_limit(fine, 10.0) == LoadLimit(pytest.approx(2.0), reached=False)
-    assert find_load_limit(fine, 20.5) is None
+def found(windows: list[SlowRequests], harakiris: int = 0) -> list[Finding]:
+    figures = figures_of(replace(window(60, worker(1, 100)), harakiris=harakiris))
+    return list(find(replace(figures, objective=judged(*windows))))
 
 
-def test_slow_at_low_load_too() -> None:
-    """Where load is not the cause, there is no limit: slow at every load, or only at a low one."""
-    assert find_load_limit(minutes(*[(load, 0.2) for load, _ in CROSSING]), 10.0) is None
-    assert find_load_limit(minutes(*[(30.0 - load, slow) for load, slow in CROSSING]), 10.0) is None
-    assert find_load_limit(minutes((10.0, 0.0), (12.0, 0.2), *CROSSING[2:]), 10.0) is None
+def both(slower: float = 0.0, lost: int = 0, waited: float = 0.0, refused: int = 0) -> list[SlowRequests]:
+    """The same share of bad requests in five minutes and in an hour; these are numbers of a thousand."""
+    return [SlowRequests(seconds, 1000 - lost - refused, slower, lost, waited, refused) for seconds in (300.0, 3600.0)]
 
 
-def test_the_load_did_not_vary() -> None:
-    """From loads within a quarter nothing is concluded."""
-    assert find_load_limit(minutes(*[(10.0 + 0.4 * step, 0.01 * step) for step in range(6)]), 10.0) is None
-    assert find_load_limit(minutes(*[(10.0 + 0.6 * step, 0.01 * step) for step in range(6)]), 10.0)
+@pytest.mark.parametrize(
+    ("slow", "severity"), [(10, None), (11, "info"), (59, "info"), (60, "warning"), (143, "warning"), (144, "critical")]
+)
+def test_how_bad_it_is(slow: int, severity: str | None) -> None:
+    """From a burn rate of 6 on it is a warning, from 14.4 on critical."""
+    assert [finding.severity for finding in found(both(slow))] == ([severity] if severity else [])
 
 
-def test_too_little_is_known() -> None:
-    """Fewer than twelve minutes, fewer than a hundred requests in a group of minutes, or no load now."""
-    assert find_load_limit(minutes(*CROSSING)[1:], 10.0) is None
-    assert find_load_limit(minutes(*[(load / 20, slow) for load, slow in CROSSING]), 0.5) is None
-    assert find_load_limit(minutes(*CROSSING), 0.0) is None
-    assert find_load_limit(minutes(*CROSSING), None) is None
-    assert find_load_limit([], 10.0) is None
+def test_a_young_history_warns() -> None:
+    """Before it began nothing counts as burnt, so it is not critical yet; a burn rate of 6 is a warning as ever."""
+    (finding,) = found([SlowRequests(100.0, 1000, 68.0, 0)] * 2)
+    assert finding.kind is BURNS
+    assert "burn rate 6.8" in finding.evidence
 
 
-def test_minutes_without_requests_do_not_count() -> None:
-    """An idle night says nothing about load."""
-    assert find_load_limit([*minutes((0.0, 0.0), each=40), *minutes(*CROSSING)], 10.0) == find_load_limit(
-        minutes(*CROSSING), 10.0
-    )
+@pytest.mark.parametrize(
+    ("missed", "harakiris", "share", "advice"),
+    [
+        (both(slower=200), 0, "20 %", "threads, interpreters, CPU"),
+        (both(waited=900), 0, "90 %", "the finding about the listen queue"),
+        (both(lost=61), 0, "6.1 %", "uWSGI's log"),
+        (both(lost=61), 3, "6.1 %", "`harakiri` killed 3 workers"),
+        (both(refused=500), 0, "50 %", "the full listen queue"),
+        (both(slower=100, lost=90), 0, "19 %", "threads, interpreters, CPU"),
+        (both(slower=2, lost=90), 0, "9.2 %", "uWSGI's log"),
+    ],
+)
+def test_advice_follows_what_was_missed(missed: list[SlowRequests], harakiris: int, share: str, advice: str) -> None:
+    """It names what most of the misses were."""
+    (finding,) = found(missed, harakiris)
+    assert share in finding.evidence
+    assert advice in (finding.change if harakiris else first_act(finding.change))

@@ -1,128 +1,117 @@
-"""Caches that are full and spoolers that fall behind are named, with their figures."""
+"""Findings about caches that are full, spoolers and vassals that fall behind, and static files that workers serve."""
 
 from __future__ import annotations
 
 import socket
 from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec import structs
 
-from tests.analysis.test_findings import AT, findings_by_code, idle
+from tests.analysis.judging import AT, figures_of, findings_by_code, idle, judge, severity
 from tests.history.test_window import Watched
 from tests.support.real_uwsgi import uwsgi
 from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.parts import (
-    CACHE_FULL,
-    CACHE_MAY_BE_FULL,
-    SPOOLER_BEHIND,
-    SPOOLER_BUSY,
-    SPOOLER_STANDS,
-)
+from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, parts, static_files
+from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_emperor
 from uwsgi_headroom.record import UNKNOWN, Options
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.raw import Cache, Spooler
+from uwsgi_headroom.stats.raw import Blacklisted, Cache, EmperorSnapshot, Spooler, Vassal
 
 
-def with_parts(reading: Reading, spooled: dict[str, int] | None = None, **parts: object) -> Reading:
-    assert isinstance(reading.snapshot, Snapshot)
-    host = replace(reading.host, spooled=spooled or {})
-    return replace(reading, snapshot=msgspec.structs.replace(reading.snapshot, **parts), host=host)
+def with_parts(reading: Reading, spooled: dict[str, int], **parts: object) -> Reading:
+    host = replace(reading.host, spooled=spooled)
+    return replace(reading, snapshot=structs.replace(reading.snapshot, **parts), host=host)
 
 
 def judged(
-    window: Window, spooled: dict[str, int] | None = None, options: Options | None = None, **parts: object
+    of: Window, spooled: dict[str, int] | None = None, options: Options | None = None, **parts: object
 ) -> dict[str, Finding]:
-    reading = with_parts(Server().read(AT), spooled, **parts)
+    snapshot = structs.replace(Server().read(AT).snapshot, **parts)
     setup = replace(UNKNOWN, options=options or Options(complete=True))
-    return findings_by_code(window, snapshot=reading.snapshot, host=replace(reading.host, setup=setup))
+    return findings_by_code(of, snapshot=snapshot, spooled=spooled or {}, setup=setup)
 
 
 def full(*caches: Cache, refused: int | None = 40, options: Options | None = None) -> dict[str, Finding]:
     return judged(replace(idle(), cache_full=refused), options=options, caches=caches)
 
 
-def test_the_full_cache_is_named() -> None:
-    """Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself."""
-    caches = Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9)
-    finding = full(*caches)["cache_full"]
-    assert finding.kind is CACHE_FULL
-    assert "`old`" not in finding.title
-    assert "40 new items found no room; `pages` holds 49 of at most 49 items." in finding.evidence
-
-
-def test_several_caches() -> None:
-    """All without room are named, at most three of them."""
-    caches = [Cache(name, full=1, items=9, max_items=9) for name in "abcde"]
-    assert "`a`, `b`, `c` and 2 more" in full(*caches)["cache_full"].title
-
-
-def test_a_cache_of_unknown_size() -> None:
-    """It is named all the same: items of several blocks use up the blocks first."""
-    assert "holds" not in full(Cache("a", full=4))["cache_full"].evidence
-    assert "`a`" in full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title
-    assert "cache_full" not in full()
-
-
-def test_a_cache_that_purges_items() -> None:
-    """uWSGI counts an item that it makes room for, too; that is what `purge_lru` is for."""
-    caches = Cache("pages", full=40, items=49, max_items=50), Cache("other", full=3, items=9, max_items=10)
-    purging = Options(complete=True, purging_caches=("pages",))
-    assert "cache_full" not in full(caches[0], options=purging)
-    finding = full(*caches, options=purging)["cache_full"]
-    assert "`pages`" not in finding.title
-    assert "at most 40 new items" in finding.evidence
+PURGING = Options(complete=True, purging_caches=("pages",))
+PAGES = Cache("pages", full=40, items=49, max_items=50)
 
 
 @pytest.mark.parametrize(
-    ("refused", "is_sure", "kind"),
+    ("caches", "options", "said"),
+    [
+        # Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself.
+        ([PAGES, Cache("old", full=3, items=1, max_items=9)], None, "`pages`"),
+        ([Cache(name, full=1, items=9, max_items=9) for name in "abcde"], None, "`a`, `b`, `c` and 2 more"),
+        # Of unknown size: items of several blocks use up the blocks first.
+        ([Cache("a", full=4)], None, "`a`"),
+        ([Cache("a", full=4, items=3, max_items=9)], None, "`a`"),
+        ([], None, None),
+        # uWSGI counts an item that it makes room for, too; that is what `purge_lru` is for.
+        ([PAGES], PURGING, None),
+        ([PAGES, Cache("other", full=3, items=9, max_items=10)], PURGING, "`other`"),
+    ],
+)
+def test_the_full_caches_are_named(caches: list[Cache], options: Options | None, said: str | None) -> None:
+    """Those without room, at most three of them."""
+    finding = full(*caches, options=options).get("cache_full")
+    assert (finding is not None) == (said is not None)
+    assert not finding or said in finding.title
+    assert not finding or len(caches) > 2 or finding.title.count("`") == 2
+
+
+@pytest.mark.parametrize(
+    ("refused", "is_sure", "expected"),
     [
         (None, True, None),
         (0, True, None),
-        (2, True, CACHE_MAY_BE_FULL),
-        (3, True, CACHE_FULL),
-        (3, False, CACHE_MAY_BE_FULL),
+        (2, True, "info"),
+        (3, True, "warning"),
+        (3, False, "info"),
     ],
 )
-def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, kind: Kind | None) -> None:
+def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, expected: str | None) -> None:
     """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
     caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
-    assert [finding.kind for finding in caches.values()] == [kind] * (kind is not None)
+    assert severity(caches, "cache_full") == expected
 
 
-def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:
-    window = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
+def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> dict[str, Finding]:
+    of = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
     spoolers = (Spooler("/spool", tasks=9), Spooler("/spool", tasks=9), Spooler("/other", tasks=0))
-    return judged(window, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers).get("spooler_behind")
+    return judged(of, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers)
 
 
 @pytest.mark.parametrize(
-    ("waiting", "done", "growth", "kind"),
-    [(85, 4, 60, SPOOLER_BEHIND), (10, 0, 0, SPOOLER_STANDS), (500, 100, -100, SPOOLER_BUSY)],
+    ("waiting", "done", "growth", "expected", "title"),
+    [
+        (85, 4, 60, "warning", "falls behind"),
+        (10, 0, 0, "warning", "processes none"),
+        (500, 100, -100, "info", "has a long list"),
+        # Few tasks, tasks that are due within a minute, or unknown ones are no finding.
+        (9, 0, 9, None, ""),
+        (100, 101, 50, None, ""),
+        (None, 4, None, None, ""),
+        (100, None, 9, None, ""),
+        (0, 0, 0, None, ""),
+    ],
 )
-def test_a_spooler_that_falls_behind(waiting: int, done: int, growth: int, kind: Kind) -> None:
+def test_a_spooler_falls_behind(
+    waiting: int | None, done: int | None, growth: int | None, expected: str | None, title: str
+) -> None:
     """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
-    finding = spooler(waiting, done, growth)
-    assert finding
-    assert finding.kind is kind
-    assert finding.evidence.startswith(f"{waiting} tasks wait in /spool")
-    assert ("60 more than 60 s ago" in finding.evidence) == (growth == 60)
-    assert "/spool" not in finding.public.evidence
-
-
-@pytest.mark.parametrize(
-    ("waiting", "done", "growth"), [(9, 0, 9), (100, 101, 50), (None, 4, None), (100, None, 9), (0, 0, 0)]
-)
-def test_a_spooler_that_keeps_up(waiting: int | None, done: int | None, growth: int | None) -> None:
-    """Few tasks, tasks that are due within a minute, or unknown ones are no finding."""
-    assert spooler(waiting, done, growth) is None
+    found = spooler(waiting, done, growth)
+    assert severity(found, "spooler_behind") == expected
+    assert not expected or title in found["spooler_behind"].title
+    assert not expected or "/spool" not in found["spooler_behind"].public.evidence
 
 
 def sampled(*samples: tuple[tuple[Cache, ...], tuple[Spooler, ...], dict[str, int]]) -> Window:
@@ -132,9 +121,7 @@ def sampled(*samples: tuple[tuple[Cache, ...], tuple[Spooler, ...], dict[str, in
         reading = with_parts(server.read(float(second)), spooled, caches=caches, spoolers=spoolers)
         watched.integrals.add(reading, 2.0)
         watched.history.add(float(second), watched.integrals.totals)
-    window = watched.history.window(60)
-    assert window is not None
-    return window
+    return watched.history.window(60)
 
 
 def test_counters_of_a_window() -> None:
@@ -170,7 +157,80 @@ def test_the_advice_about_a_full_cache(more: str, is_full: bool) -> None:
                 assert client.recv(12).endswith(b"200")
         snapshot = stats.decode(server.document())
         options = read_options(server.pid)
-    assert isinstance(snapshot, Snapshot)
     (cache,) = snapshot.caches
     findings = full(cache, refused=cache.full, options=replace(options, complete=True))
     assert ("cache_full" in findings) == is_full
+
+
+def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
+    running = tuple(Vassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
+    snapshot = EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
+    return collect_emperor_findings(describe_emperor(snapshot))
+
+
+def test_a_throttled_vassal_is_a_warning() -> None:
+    """The finding names the vassal, and how long the emperor waits; there is a runbook."""
+    (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3))
+    assert (finding.kind, finding.severity) == (parts.VASSALS_THROTTLED, "warning")
+    assert finding.evidence.endswith("start shop.ini, for 12 s at most.")
+    assert RUNBOOKS[finding.code] == "UwsgiVassalThrottled"
+    assert [emperor(vassals=number) for number in (0, 2)] == [[], []]
+
+
+@pytest.mark.parametrize(("count", "end"), [(3, "a, b and c."), (5, "a, b, c and 2 more.")])
+def test_only_some_of_many_throttled_vassals_are_listed(count: int, end: str) -> None:
+    """The sentence lists the first three, without figures that uWSGI omits; the document lists all of them."""
+    (finding,) = emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1)
+    assert finding.evidence.endswith(end)
+
+
+FILES = Server(processes=2, threads=2, cpus=8.0)
+
+
+def files(held: float | None = 3.8, *, static: int = 450, other: int = 50, queued: float = 0.0) -> Window:
+    """A minute of two workers with two threads each, of which files hold so many, and others a few."""
+    busy = None if held is None else 60 * held / 2 + other * 0.02
+    rows = (worker(number, static + other, each=0.02, static=static, cpu=0.5, busy=busy) for number in (1, 2))
+    return window(60, *rows, waits={"client": held or 0.1, "cpu": 0.03}, app=60 * queued)
+
+
+def test_files_that_hold_the_threads() -> None:
+    """They are the cause of the wait, once: slow clients are those who read them."""
+    first, *others = judge(files(queued=9.0), FILES).values()
+    assert (first.kind, first.severity, first.settings) == (
+        static_files.STATIC_FILES,
+        "critical",
+        (("offload-threads", 2),),
+    )
+    assert "slow_clients" not in [each.code for each in (*first.harms, *others)]
+
+
+@pytest.mark.parametrize(
+    ("of", "takes_much"),
+    [
+        (files(0.1), False),
+        (files(None), False),  # with stats-no-cores it is not known what they hold
+        (files(1.2), True),
+        (files(3.8), True),
+        # Most requests are others, or there are hardly any.
+        (files(0.1, static=0, other=500), None),
+        (files(0.1, static=249, other=251), None),
+        (files(0.1, static=10, other=5), None),
+        # Counters that contradict each other, as no uWSGI writes them, raise nothing.
+        (files(0.1, static=50, other=-50), None),
+        (files(0.1, static=100, other=-20), False),
+    ],
+)
+def test_files_while_nobody_waits(of: Window, takes_much: bool | None) -> None:
+    """They are good to know, with something to change if they take many threads."""
+    found = judge(of, FILES)
+    assert severity(found, "static_files") == (None if takes_much is None else "info")
+    finding = found.get("static_files")
+    assert not finding or [bool(finding.change), bool(finding.settings)] == [takes_much, takes_much]
+
+
+def test_one_basis_for_a_mean_request() -> None:
+    """The time of a mean request is that of requests that uWSGI measures: what threads do for files is not in it."""
+    hidden, shown = (figures_of(of, FILES) for of in (files(queued=9.0), files(0.001, static=10, other=490)))
+    assert (hidden.waits.per_request, hidden.waits.backends_per_request) == (None, None)
+    assert sum(shown.waits.per_request.values()) == pytest.approx(shown.flow.response_time)

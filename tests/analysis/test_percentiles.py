@@ -24,26 +24,22 @@ def window(*groups: tuple[float, float], doubt: float = 0.0, interval: float = 0
     return ResponseTimeWindow(BINS, interval, round(sum(counts)), counts, doubts)
 
 
-def percentiles(*groups: tuple[float, float], doubt: float = 0.0, interval: float = 0.2) -> dict[float, Percentile]:
-    figures = compute_percentiles(window(*groups, doubt=doubt, interval=interval))
-    assert figures
-    return dict(figures.percentiles)
+def percentiles(*groups: tuple[float, float], doubt: float = 0.0) -> dict[float, Percentile]:
+    return dict(compute_percentiles(window(*groups, doubt=doubt)).percentiles)
 
 
-def test_without_requests_there_are_none() -> None:
+@pytest.mark.parametrize("of", [None, window()])
+def test_without_requests_there_are_none(of: ResponseTimeWindow | None) -> None:
     """No window, or no requests in it."""
-    assert compute_percentiles(None) is None
-    assert compute_percentiles(window()) is None
+    assert compute_percentiles(of) is None
 
 
 def test_a_percentile_is_in_its_bin() -> None:
     """It is interpolated between the edges of its bin."""
     found = percentiles((1.0, 900), (3.0, 100))
-    low, high = BINS.edges_of(BINS.find(1.0))
-    assert found[0.5].seconds == pytest.approx(low + (high - low) * 500 / 900)
-    assert found[0.9].seconds == pytest.approx(high)
-    low, high = BINS.edges_of(BINS.find(3.0))
-    assert found[0.99].seconds == pytest.approx(low + (high - low) * 0.9)
+    (low, high), (lower, higher) = (BINS.edges_of(BINS.find(seconds)) for seconds in (1.0, 3.0))
+    expected = (low + (high - low) * 500 / 900, high, lower + (higher - lower) * 0.9)
+    assert [found[share].seconds for share in (0.5, 0.9, 0.99)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -57,36 +53,27 @@ def test_a_percentile_needs_requests(requests: int, shares: tuple[float, ...]) -
 def test_what_is_certain_has_a_narrow_interval() -> None:
     """Without doubt, the interval is the percentile's bin, or more where the next request is in another one."""
     found = percentiles((1.0, 1000), (7.0, 1000))
-    assert (found[0.9].low, found[0.9].high) == BINS.edges_of(BINS.find(7.0))
-    low, high = BINS.edges_of(BINS.find(1.0))[0], BINS.edges_of(BINS.find(7.0))[1]
-    assert (found[0.5].low, found[0.5].high) == (low, high)
+    (low, _), (lower, high) = (BINS.edges_of(BINS.find(seconds)) for seconds in (1.0, 7.0))
+    assert [(found[share].low, found[share].high) for share in (0.9, 0.5)] == [(lower, high), (low, high)]
 
 
 def test_doubt_widens_the_interval() -> None:
     """The more doubtful the numbers are, the wider it is; the percentile is in it."""
     spread = [(edge, 10.0) for edge in BINS.edges[70:110]]
-    widths = []
-    for doubt in (0.0, 10.0, 40.0, 160.0):
-        median = percentiles(*spread, doubt=doubt)[0.5]
-        assert median.seconds is not None
-        assert median.low <= median.seconds <= median.high
-        widths.append(median.high - median.low)
+    medians = [percentiles(*spread, doubt=doubt)[0.5] for doubt in (0.0, 10.0, 40.0, 160.0)]
+    assert all(median.low <= median.seconds <= median.high for median in medians)
+    widths = [median.high - median.low for median in medians]
     assert widths == sorted(set(widths))
 
 
 def test_below_the_time_between_samples() -> None:
-    """Below 0.8 intervals, only the bound is said, which is no less than what may be."""
+    """Below 0.8 intervals, only the bound is said, which is no less than what may be; a lower end there is 0."""
     found = percentiles((0.03, 980), (0.3, 20), doubt=400.0)
     assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.16), pytest.approx(0.16))
     assert found[0.95].seconds is None
     assert found[0.95].high > 0.25
     assert found[0.99].seconds == pytest.approx(0.3, rel=0.1)
-
-
-def test_an_interval_ends_where_samples_show_nothing() -> None:
-    """A lower end below 0.8 intervals is 0."""
-    found = percentiles((0.03, 100), (0.5, 100), doubt=2.0)
-    assert found[0.9].low > 0.4
+    assert percentiles((0.03, 100), (0.5, 100), doubt=2.0)[0.9].low > 0.4
     assert percentiles((0.03, 90), (0.5, 100), doubt=400.0)[0.5].low == 0.0
 
 
@@ -96,52 +83,47 @@ def test_no_percentile_is_lost_to_rounding(thirds: int) -> None:
     counts = [0.0] * len(BINS)
     place = BINS.find(1.0)
     for _ in range(thirds):
-        counts[place] += 1 / 3
-        counts[place - 1] += 1 / 3
-        counts[place + 1] += 1 / 3
+        for near in (place - 1, place, place + 1):
+            counts[near] += 1 / 3
     for extra in (0.0, sum(counts), sum(counts) / 9):
         counts[place + 5] = extra
         figures = compute_percentiles(ResponseTimeWindow(BINS, 0.2, 200, counts, [0.0] * len(BINS)))
-        assert figures
-        for percentile in figures.percentiles.values():
-            assert percentile.seconds is not None
-            assert 0.8 < percentile.seconds < 2.0
+        assert all(0.8 < percentile.seconds < 2.0 for percentile in figures.percentiles.values())
 
 
-def test_the_mean_bounds_every_percentile() -> None:
+@pytest.mark.parametrize(
+    ("running", "mean", "most"),
+    [
+        (110.0, None, 110 / 6),  # requests 95 to 100 of 100
+        (None, 1.1, 1.1 / 0.05),
+        (110.0, 9.0, 110 / 6),
+    ],
+)
+def test_the_mean_bounds_every_percentile(running: float | None, mean: float | None, most: float) -> None:
     """One request of a hundred takes as long as the 99th percentile, so that it is at most a hundred times the mean: of
     the same requests, whose sum is exact, or of those beside which it is shown."""
-    counts = window((1.0, 90), (30.0, 10))
-    for limited, mean, most in (
-        (replace(counts, running=110.0), None, 110 / 6),  # requests 95 to 100 of 100
-        (counts, 1.1, 1.1 / 0.05),
-        (replace(counts, running=110.0), 9.0, 110 / 6),
-    ):
-        figures = compute_percentiles(limited, mean)
-        assert figures
-        p95 = figures.percentiles[0.95]
-        assert p95.low <= most
-        assert p95.seconds == p95.high == pytest.approx(most)
-        assert figures.percentiles[0.9].seconds == pytest.approx(1.0, rel=0.1)
-        assert figures.percentiles[0.99].seconds == pytest.approx(30.0, rel=0.1)
-    tiny = compute_percentiles(replace(counts, running=0.1))
-    assert tiny
-    assert tiny.percentiles[0.5] == Percentile(None, 0.0, pytest.approx(0.1 / 51), pytest.approx(0.1 / 51))
+    found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=running), mean).percentiles
+    assert found[0.95].low <= most
+    assert [found[0.95].seconds, found[0.95].high] == pytest.approx([most, most])
+    assert [found[0.9].seconds, found[0.99].seconds] == pytest.approx([1.0, 30.0], rel=0.1)
+
+
+def test_a_tiny_mean_bounds_them_all() -> None:
+    """Also below the time between samples."""
+    found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=0.1)).percentiles
+    assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.1 / 51), pytest.approx(0.1 / 51))
 
 
 def test_longer_than_all_bins() -> None:
     """The last bin has no end; what stands for it is finite, as the API needs."""
-    found = percentiles((10_000.0, 100))
-    for percentile in found.values():
-        assert percentile.seconds is not None
+    for percentile in percentiles((10_000.0, 100)).values():
         assert LONGEST < percentile.seconds < END
         assert (percentile.low, percentile.high) == (LONGEST, END)
 
 
 def test_a_trace_of_a_request_is_none() -> None:
     """A thousandth of a request in a far bin does not widen the interval, as requests that nothing is known of do."""
-    found = percentiles((1.0, 500), (3000.0, 0.001))
-    assert found[0.99].high == BINS.edges_of(BINS.find(1.0))[1]
+    assert percentiles((1.0, 500), (3000.0, 0.001))[0.99].high == BINS.edges_of(BINS.find(1.0))[1]
 
 
 def test_percentiles_ascend() -> None:

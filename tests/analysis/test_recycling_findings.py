@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
-from tests.analysis.test_findings import AT, findings_by_code, with_setup
+from tests.analysis.judging import change_workers, describe, findings_by_code, judge, row, setup
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.recycling import (
-    LEAK_ENDS_WORKERS_UNDER_LOAD,
-    MEMORY_ABOVE_LIMIT_UNDER_LOAD,
-    MEMORY_RECYCLED,
-    RECYCLED_SLOWLY,
-    RECYCLED_TOGETHER,
-)
-from uwsgi_headroom.analysis.findings.workers import RELOAD_LOST_REQUESTS, RELOADED
+from uwsgi_headroom.analysis.findings import Finding, recycling, workers
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import WorkerRecord
 
 
 def recycled(server: Server, served: int, spawned: tuple[int, ...]) -> None:
@@ -34,7 +23,7 @@ def recycled(server: Server, served: int, spawned: tuple[int, ...]) -> None:
 def waiting(respawns: int = 1, queue: float = 8.0, **more: object) -> Window:
     """A minute of four workers, each of which was respawned; a mean number of requests waits."""
     rows = (worker(number, 300, each=0.05, busy=15.0, respawns=respawns, up=56.0) for number in range(1, 5))
-    return replace(window(60, *rows, **{"app.sock": 60 * queue}), no_worker_seconds=3.0, **more)
+    return replace(window(60, *rows, app=60 * queue), no_worker_seconds=3.0, **more)
 
 
 def together(
@@ -47,7 +36,7 @@ def together(
     server = Server(processes=4, threads=1, version=version)
     recycled(server, served, spawned)
     options = {"max_requests": 1000, **options}
-    return findings_by_code(window_ or waiting(), server, host=with_setup(server, complete=True, **options))
+    return findings_by_code(window_ or waiting(), server, setup=setup(complete=True, **options))
 
 
 DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requests-delta", 4500))
@@ -68,8 +57,8 @@ DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requ
 )
 def test_workers_that_are_recycled_together(known: dict[str, object], settings: tuple[tuple[str, int], ...]) -> None:
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
-    finding = together(**known)["queue_wait"]  # type: ignore[arg-type]
-    assert (finding.kind, finding.settings) == (RECYCLED_TOGETHER, settings)
+    finding = together(**known)["queue_wait"]
+    assert (finding.kind, finding.settings) == (recycling.RECYCLED_TOGETHER, settings)
     assert f"after at least {known.get('served', 1000):,} requests each; for 3.0 s, no worker" in finding.evidence
     assert ("before they are 10 s old" in finding.change) == ("served" in known)
 
@@ -80,21 +69,18 @@ def test_workers_that_are_recycled_together(known: dict[str, object], settings: 
 )
 def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float | None, *, slowly: bool) -> None:
     """They are up by uWSGI's count, with free threads that take nothing, and new ones start at once: no delta helps."""
-    rows = tuple(msgspec.structs.replace(each, up_seconds=60.0) for each in waiting().workers)
-    seen = replace(waiting(), workers=rows, starting_seconds=starting, idle_queue_seconds=idle_queue)
+    seen = change_workers(waiting(), up_seconds=60.0)
+    seen = replace(seen, starting_seconds=starting, idle_queue_seconds=idle_queue)
     finding = together(window_=seen)["queue_wait"]
-    assert finding.kind is (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER)
+    assert finding.kind is (recycling.RECYCLED_SLOWLY if slowly else recycling.RECYCLED_TOGETHER)
     assert dict(finding.settings).get("max-requests") == (18000 if slowly else None)
 
 
 @pytest.mark.parametrize(("ended", "found"), [(4, True), (2, True), (1, False)])
 def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: bool) -> None:
     """They need not end together: each is away for so long that the others cannot serve all requests."""
-    rows = tuple(
-        msgspec.structs.replace(each, up_seconds=60.0, respawns=int(each.worker_id <= ended))
-        for each in waiting().workers
-    )
-    seen = replace(waiting(), workers=rows, starting_seconds=0.0, idle_queue_seconds=6.0)
+    seen = change_workers(change_workers(waiting(), up_seconds=60.0, respawns=0), *range(1, ended + 1), respawns=1)
+    seen = replace(seen, starting_seconds=0.0, idle_queue_seconds=6.0)
     said = together((920, 935, 950, 900), window_=seen).get("recycled_together")
     assert bool(said) == found
     assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after")
@@ -108,45 +94,33 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
         ((950, 950, 951, 950), 1000, waiting(queue=0.0), {}),  # nobody waits
         ((950, 950, 951, 950), 1000, None, {"max_requests": None}),
         ((950, 950, 951, 950), 40, None, {"max_requests": 40}),  # `respawn_loop` has the advice
-        (
-            (950, 953, 951, 950),
-            1000,
-            waiting(respawns=10),
-            {},
-        ),  # lives of six seconds end close to each other by chance
+        ((950, 953, 951, 950), 1000, waiting(respawns=10), {}),  # lives of 6 s end together by chance
     ],
 )
 def test_workers_that_are_not_recycled_together(
     spawned: tuple[int, ...], served: int, window_: Window | None, options: dict[str, object]
 ) -> None:
     """Without all of its signs it is no cause."""
-    assert "recycled_together" not in {
-        finding.code for finding in together(spawned, served, window_, **options).values()
-    }
+    assert "recycled_together" not in together(spawned, served, window_, **options)
 
 
 def leaking(grown: int | None = 45_000, respawns: int = 2, up: float = 58.0, queue: float = 0.0) -> Window:
     """A minute in which the memory of each of two workers grew by so many kilobytes in all."""
-    rows = [
-        msgspec.structs.replace(
-            worker(number, 100, each=0.02, cpu=0.5, busy=2.0, respawns=respawns, up=up), grown_kilobytes=grown
-        )
-        for number in (1, 2)
-    ]
-    return window(60, *rows, **{"app.sock": 60 * queue})
+    rows = (worker(number, 100, each=0.02, cpu=0.5, busy=2.0, respawns=respawns, up=up) for number in (1, 2))
+    return change_workers(window(60, *rows, app=60 * queue), grown_kilobytes=grown)
 
 
 def leak(window_: Window, **options: object) -> dict[str, Finding]:
     server = Server(processes=2, threads=1)
     options = {"reload_on_rss": 70, "complete": True, **options}
-    return findings_by_code(window_, server, host=with_setup(server, **options))
+    return findings_by_code(window_, server, setup=setup(**options))
 
 
 def test_a_leak_over_the_lives_of_workers() -> None:
     """Growth is summed over all processes, which a limit of memory hides; nobody is hurt."""
     finding = leak(leaking())["memory_recycled"]
-    assert finding.kind is MEMORY_RECYCLED
-    assert "475 kB per request (measured in 6 worker processes); a worker lives for 30 s" in finding.evidence
+    assert finding.kind is recycling.MEMORY_RECYCLED
+    assert "475 kB per request" in finding.evidence
 
 
 def test_a_leak_that_ends_workers_again_and_again() -> None:
@@ -154,11 +128,11 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
     that has to be allowed to end such young workers."""
     killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
     finding = killed["respawn_loop"]
-    assert finding.kind is LEAK_ENDS_WORKERS_UNDER_LOAD
+    assert (finding.kind, finding.severity) == (recycling.LEAK_ENDS_WORKERS, "critical")
     assert "`min-worker-lifetime` to 0" in finding.change
     assert "memory_recycled" not in killed
-    rows = (msgspec.structs.replace(each, lost=1) for each in leaking(150_000, respawns=6).workers)
-    lost = leak(replace(leaking(), workers=tuple(rows)), reload_on_rss=None, evil_reload_on_rss=70)["requests_lost"]
+    lost = change_workers(leaking(150_000, respawns=6), lost=1)
+    lost = leak(lost, reload_on_rss=None, evil_reload_on_rss=70)["requests_lost"]
     assert lost.public.act == finding.public.act
     assert "`min-worker-lifetime`" not in leak(leaking(150_000, respawns=6))["respawn_loop"].change
 
@@ -179,79 +153,67 @@ def test_no_leak(window_: Window, options: dict[str, object]) -> None:
 
 def test_a_limit_of_memory_below_what_the_application_needs() -> None:
     """Workers that have more when they are loaded are not in a loop of crashes; one more megabyte of limit is none."""
-    rows = [
-        msgspec.structs.replace(worker(number, 12, each=0.02, busy=2.0, respawns=6, up=40.0), resident_bytes=80 << 20)
-        for number in (1, 2)
-    ]
-    above = window(60, *rows, **{"app.sock": 60.0})
+    rows = (worker(number, 12, each=0.02, busy=2.0, respawns=6, up=40.0) for number in (1, 2))
+    above = change_workers(window(60, *rows, app=60.0), resident_bytes=80 << 20)
     finding = leak(above, reload_on_rss=80)["respawn_loop"]
-    assert finding.kind is MEMORY_ABOVE_LIMIT_UNDER_LOAD
+    assert (finding.kind, finding.severity) == (recycling.MEMORY_ABOVE_LIMIT, "critical")
     assert finding.settings == (("reload-on-rss", 120),)
     assert "reload-on-rss" not in leak(above, reload_on_rss=81)["respawn_loop"].change
 
 
-@pytest.mark.parametrize(("life", "queue", "is_cause"), [(5, 8.0, True), (60, 8.0, False), (5, 0.0, False)])
-def test_workers_that_reach_their_age(life: int, queue: float, *, is_cause: bool) -> None:
+DELTA_OF_AGE = "max-worker-lifetime-delta"
+
+
+@pytest.mark.parametrize(
+    ("of", "options", "settings"),
+    [
+        (waiting(9), {"max_worker_lifetime": 5}, (("max-worker-lifetime", 3600), (DELTA_OF_AGE, 900))),
+        (waiting(9), {"max_worker_lifetime": 60}, None),  # workers end for another reason
+        (waiting(9, queue=0.0), {"max_worker_lifetime": 5}, None),  # nobody feels it
+        # It is doubled where workers live for an hour and users feel it, and a delta that is set is not advised.
+        (
+            replace(waiting(9), seconds=40_000.0),
+            {"max_worker_lifetime": 3600, "max_worker_lifetime_delta": 1800},
+            (("max-worker-lifetime", 7200),),
+        ),
+    ],
+)
+def test_workers_that_reach_their_age(of: Window, options: dict[str, object], settings: object) -> None:
     """It is a cause if workers live as long as that, and users feel it; a delta keeps them apart."""
-    server, found = Server(processes=4, threads=1), waiting(respawns=9, queue=queue)
-    host = with_setup(server, complete=True, max_worker_lifetime=life)
-    by_settings = {each.settings: each for each in findings_by_code(found, server, host=host).values()}
-    finding = by_settings.get((("max-worker-lifetime", 3600), ("max-worker-lifetime-delta", 900)))
-    assert (finding is not None) == is_cause
-
-
-def test_an_age_that_is_long_enough() -> None:
-    """It is doubled where workers live for an hour and users feel it, and a delta that is set is not advised."""
-    server, found = Server(processes=4, threads=1), replace(waiting(respawns=9), seconds=40_000.0)
-    host = with_setup(server, complete=True, max_worker_lifetime=3600, max_worker_lifetime_delta=1800)
-    settings = [each.settings for each in findings_by_code(found, server, host=host).values()]
-    assert (("max-worker-lifetime", 7200),) in settings
+    known = setup(complete=True, **options)
+    said = [each.settings for each in findings_by_code(of, Server(processes=4, threads=1), setup=known).values()]
+    assert [each for each in said if each and each[0][0] == "max-worker-lifetime"][:1] == [settings] * bool(settings)
 
 
 def test_cpus_used_by_workers_that_were_replaced() -> None:
     """Workers that are too new to be compared use CPU as well: never `0.00 of 4 CPUs in use by 0 workers`."""
     rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]
     full = window(60, *rows, cpu=(1.2, 0.0, 2.8), waits={"cpu_wait": 2.0})
-    finding = findings_by_code(full, Server(processes=2, cpus=4.0))["cpu_bound"]
-    assert finding.evidence.startswith("2 workers use 1.20 of 4 CPUs, other programs 2.80, and 0.00 are idle")
+    finding = judge(full, Server(processes=2, cpus=4.0))["cpu_bound"]
+    assert finding.evidence.startswith("2 workers use 1.20 of 4 CPUs")
 
 
 def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:
     rows = [worker(number, 50, each=0.1, busy=5.0, respawns=1, lost=lost if number == 1 else 0) for number in (1, 2)]
-    server = Server(processes=2, threads=1)
-    options = {"complete": True, **options}
-    return findings_by_code(replace(window(60, *rows), reloads=1), server, host=with_setup(server, **options))
+    known = setup(complete=True, **options)
+    return findings_by_code(replace(window(60, *rows), reloads=1), Server(processes=2, threads=1), setup=known)
 
 
 def test_sigterm_without_die_on_term() -> None:
-    """A reload that ended requests is one finding with its cause, and no crash."""
-    by_code = brutal()
-    assert next(iter(by_code)) == "requests_lost"
+    """A reload that ended requests is one finding with its cause, and no crash; without a lost one it is a reload."""
+    by_code, ended = brutal(), brutal(die_on_term=True, worker_reload_mercy=5)  # SIGTERM ends uWSGI then
+    assert next(iter(by_code.values())).kind is workers.RELOAD_LOST_REQUESTS
     assert "reloaded" not in by_code
-    assert by_code["requests_lost"].kind is RELOAD_LOST_REQUESTS
-    assert "`die-on-term`" in by_code["requests_lost"].title
-    ended = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]  # SIGTERM ends uWSGI then
-    assert "`die-on-term`" not in ended.title + ended.change
-    assert "5 s at most" in ended.meaning
-
-
-def test_a_graceful_reload() -> None:
-    """Without a lost request it is said as before."""
-    by_code = brutal(lost=0)
-    assert "requests_lost" not in by_code
-    assert by_code["reloaded"].kind is RELOADED
+    said = [found["requests_lost"].title + found["requests_lost"].change for found in (by_code, ended)]
+    assert ["`die-on-term`" in each for each in said] == [True, False]
+    assert "5 s at most" in ended["requests_lost"].meaning
+    graceful = brutal(lost=0)
+    assert [row(graceful, code) for code in ("requests_lost", "reloaded")] == [None, workers.RELOADED]
 
 
 def test_requests_per_life() -> None:
     """It is the mean of the processes that ended; unknown until one has."""
     server = Server(processes=4)
     recycled(server, 90, (1, 1, 1, 1))
-    lives = [each.requests_per_life for each in described(server)]
-    assert lives == [90.0] * 4
-    assert [each.requests_per_life for each in described(Server(processes=1))] == [None]
-
-
-def described(server: Server) -> tuple[WorkerRecord, ...]:
-    record = describe_server(server.read(AT))
-    assert record is not None
-    return record.workers
+    lives = [[worker.requests_per_life for worker in describe(each).workers] for each in (server, Server(processes=1))]
+    assert lives == [[90.0] * 4, [None]]

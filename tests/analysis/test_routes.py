@@ -1,97 +1,217 @@
-"""Which routes hold the busy threads: figures, and the sentence that findings have."""
+"""Findings name the routes, the lines of code and the slow requests that hold threads, where these are known."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-import msgspec
 import pytest
 
+from tests.analysis.judging import AT, change_workers, describe, idle, judge
+from tests.analysis.test_wait_findings import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
-from tests.support.windows import the_example, window
-from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from tests.support.windows import the_example, window, worker
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
+from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.window import RouteWindow, Window
-from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
+from uwsgi_headroom.response_times.bins import share_bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.routes.book import ServedRoutes
 
-AT = 1000.0
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})
 NAMES = ("other", "GET /a", "POST /export")
 
 
-def read(**threads: int) -> Reading:
-    """A reading whose first worker serves these routes (by number), which began so many seconds ago (`s14=2`)."""
+def serving(routes: bool = True, **threads: int) -> ServerRecord:
+    """A server whose first worker serves these routes (by number), which began so many seconds ago (`s14=2`)."""
     server = Server(4, 8)
-    ages = [int(name[1:]) for name in threads]
-    server[1].request_starts = tuple(int(EPOCH + AT) - age for age in ages)
-    server[1].busy = len(ages)
-    numbers = {1: dict(enumerate(threads.values()))}
-    return replace(server.read(AT), routes=ServedRoutes(NAMES, (1, 1, 1), numbers))
-
-
-def findings(of: Window, reading: Reading, routes: RouteWindow | None) -> dict[str, Finding]:
-    figures = compute_figures(of, describe_server(reading), routes=routes)
-    return {finding.code: finding for finding in collect_findings(figures)}
+    server[1].request_starts = tuple(int(EPOCH + AT) - int(name[1:]) for name in threads)
+    server[1].busy = len(threads)
+    served = ServedRoutes(NAMES, (1, 1, 1), {1: dict(enumerate(threads.values()))})
+    return describe(server, routes=served if routes else None)
 
 
 def test_shares_are_of_the_busy_threads() -> None:
     """The mean number of threads in the window, and the share of all of them."""
     routes = compute_routes(WINDOW)
-    assert routes
     assert routes.threads == {"other": 2.0, "GET /a": 1.9, "POST /export": 6.1}
     assert [routes.share(route) for route in (*NAMES, "never seen")] == pytest.approx([0.2, 0.19, 0.61, 0.0])
-    idle = compute_routes(RouteWindow(10.0, {"other": 0.0}))
-    assert idle
-    assert idle.share("other") == 0
+    assert compute_routes(RouteWindow(10.0, {"other": 0.0})).share("other") == 0
     assert compute_routes(None) is None
 
 
 def test_ages_are_of_requests_in_service_now() -> None:
     """By route; a worker whose process is gone has none."""
-    reading = read(s3=1, s14=2, s5=2)
-    assert find_ages(describe_server(reading)) == {"GET /a": [3.0], "POST /export": [14.0, 5.0]}
-    gone = replace(reading, host=replace(reading.host, processes={}))
-    assert find_ages(describe_server(gone)) == {}
-    assert find_ages(describe_server(replace(reading, routes=None))) == {}
+    assert find_ages(serving(s3=1, s14=2, s5=2)) == {"GET /a": [3.0], "POST /export": [14.0, 5.0]}
+    assert find_ages(serving(routes=False, s3=1)) == {}
+    gone = Server(4, 8)
+    gone[1].request_starts = (int(EPOCH + AT) - 3,)
+    assert find_ages(describe(gone, routes=ServedRoutes(NAMES, (1, 1, 1), {1: {0: 1}}), processes={})) == {}
 
 
-def test_the_sentence() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "threads", "sentence"),
+    [
+        (WINDOW.seconds, {"s3": 1, "s14": 2, "s5": 2}, "; its oldest request is 14 s old."),
+        (WINDOW.seconds, {"s3": 1}, "."),
+        ({"other": 9.0, "GET /a": 0.0}, {"s3": 0}, None),
+        ({"other": 9.0}, {"s3": 0}, None),
+        ({}, {"s3": 0}, None),
+    ],
+)
+def test_the_sentence(seconds: dict[str, float], threads: dict[str, int], sentence: str | None) -> None:
     """The route with most threads, its share, and its oldest request, if any is in service."""
-    routes = compute_routes(WINDOW)
-    sentence = " `POST /export` holds 61 % of all busy threads"
-    three = describe_server(read(s3=1, s14=2, s5=2))
-    assert describe_route(routes, three) == f"{sentence}; its oldest request is 14 s old."
-    assert describe_route(routes, describe_server(read(s3=1))) == f"{sentence}."
-    assert describe_route(None, describe_server(read(s3=1))) == ""
-    for nothing in ({"other": 9.0, "GET /a": 0.0}, {"other": 9.0}, {}):
-        assert describe_route(compute_routes(RouteWindow(10.0, nothing)), describe_server(read(s3=0))) == ""
+    said = describe_route(compute_routes(RouteWindow(10.0, seconds)), serving(**threads))
+    assert said == ("" if sentence is None else f" `POST /export` holds 61 % of all busy threads{sentence}")
+    assert describe_route(None, serving(s3=1)) == ""
 
 
-def test_stuck_requests_name_their_route() -> None:
-    """The route with most of the stuck requests, not the one with most threads; nothing changes but the evidence."""
-    reading = read(s3=2, s45=1, s5=2)
-    on, off = (findings(window(60.0), reading, routes)["request_stuck"] for routes in (WINDOW, None))
-    assert on.evidence == f"{off.evidence} `GET /a` holds 19 % of all busy threads; its oldest request is 45 s old."
+@pytest.mark.parametrize(
+    ("of", "threads", "code", "route"),
+    [
+        # The route with most of the stuck requests, not the one with most threads; `other` is no name that helps.
+        (window(60.0), {"s3": 2, "s45": 1, "s5": 2}, "request_stuck", "`GET /a` holds 19 %"),
+        (window(60.0), {"s3": 2, "s45": 0}, "request_stuck", ""),
+        (the_example(), {"s3": 2}, "unevenness_hurts", "`POST /export` holds 61 %"),
+        (change_workers(the_example(), cpu_seconds=None), {"s3": 2}, "uneven", "`POST /export` holds 61 %"),
+    ],
+)
+def test_findings_that_name_a_route(of: Window, threads: dict[str, int], code: str, route: str) -> None:
+    """Nothing changes but the evidence."""
+    on, off = (judge(of, serving(**threads), routes=routes)[code] for routes in (WINDOW, None))
+    assert on.evidence.removeprefix(off.evidence).strip().startswith(route)
+    assert bool(route) == (on.evidence != off.evidence)
     assert replace(on, evidence="") == replace(off, evidence="")
 
 
-def test_stuck_requests_without_a_route_have_no_sentence() -> None:
-    """`other` is no name that helps anyone."""
-    on, off = (findings(window(60.0), read(s3=2, s45=0), routes)["request_stuck"] for routes in (WINDOW, None))
-    assert on == off
+AUDIT, QUERY, OTHER = "audit", "query_orders", "render"
 
 
-def test_uneven_workers_name_the_route_that_holds_most_threads() -> None:
-    """Both if they hurt, and if the harm is not known."""
-    words = " `POST /export` holds 61 % of all busy threads; its oldest request is 3.0 s old."
-    reading = read(s3=2)
-    for of, code in ((the_example(), "unevenness_hurts"), (_without_cpu(the_example()), "uneven")):
-        on, off = (findings(of, reading, routes)[code] for routes in (WINDOW, None))
-        assert on.evidence == off.evidence + words
-        assert replace(on, evidence="") == replace(off, evidence="")
+def at(name: str, number: int) -> Line:
+    return Line(name, "/srv/shop/orders.py", number)
 
 
-def _without_cpu(of: Window) -> Window:
-    return replace(of, workers=tuple(msgspec.structs.replace(worker, cpu_seconds=None) for worker in of.workers))
+def sight(
+    thread: int, name: str, number: int, state: State, address: str = "", inside: int | None = None, worker: int = 1
+) -> CodeSight:
+    """What a thread does in a line. inside: the line of AUDIT in which it is, too."""
+    within = None if inside is None else at(AUDIT, inside)
+    return CodeSight(worker, thread, at(name, number), state, address, 1.0, within)
+
+
+def judged(of: Window, looks: int, *sights: CodeSight, server: Server | None = None) -> dict[str, Finding]:
+    """The findings where so many looks, one a second, all saw the same, beside a thread that goes on."""
+    history = CodeHistory()
+    for second in range(looks):
+        goes_on = sight(9, f"{OTHER}_{second % 2}", 9, "cpu", worker=2)
+        history.add(float(second), CodeLook(None, (*sights, goes_on)), 3.0)
+    return judge(of, server or the_server(), code=history.of(0.0, 60.0))
+
+
+def test_the_lines_of_a_wait() -> None:
+    """The evidence has the lines of the threads in that state, and no others; a cause says so if most are in one."""
+    backend = [sight(place, QUERY, 3, "backend", "10.0.0.5:5432") for place in range(4)]
+    others = sight(4, OTHER, 9, "backend"), sight(5, OTHER, 7, "cpu")
+    finding = judged(of_16_threads({"backend": 12.0}), 30, *backend, *others)["waits_for_backend"]
+    where = ": 80 % in query_orders (shop/orders.py:3), 20 % in render (shop/orders.py:9)."
+    assert finding.evidence.endswith(where)
+    assert finding.clause.endswith(", mostly in query_orders (shop/orders.py:3)")
+    few = judged(of_16_threads({"backend": 12.0}), 3, *backend)["waits_for_backend"]
+    assert "in the code" not in few.evidence, "a few looks say nothing"
+
+
+@pytest.mark.parametrize(
+    ("others", "holder"),
+    [
+        ([sight(3, QUERY, 3, "dns", "10.0.0.2:53", 9)], "query_orders (shop/orders.py:3) waiting for DNS"),
+        ([sight(3, AUDIT, 9, "sleep", inside=9)], "audit (shop/orders.py:9) sleeping"),
+        ([sight(3, AUDIT, 7, "sleep", inside=7)], ""),  # before the lock
+        ([sight(3, OTHER, 9, "sleep")], ""),
+        ([sight(3, AUDIT, 9, "sleep", inside=9, worker=2)], ""),  # of another process
+        ([sight(each, AUDIT, 9, "sleep", inside=9) for each in (3, 4)], ""),  # two cannot both have it
+        ([], ""),
+    ],
+)
+def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
+    """The holder is the one thread of the worker that is further down in the function in which others wait. Without
+    one, or with several, nothing is said."""
+    waiting = [sight(each, AUDIT, 8, "lock", inside=8) for each in (1, 2)]
+    finding = judged(of_16_threads({"lock": 8.0}), 30, *waiting, *others)["application_lock"]
+    assert "100 % in audit (shop/orders.py:8)" in finding.evidence
+    said = finding.evidence.partition("that thread holds the lock, and is in ")[2]
+    assert said == (f"{holder}." if holder else "")
+
+
+@pytest.mark.parametrize(("also", "known"), [([], True), ([sight(3, OTHER, 9, "sleep", worker=2)], False)])
+def test_stuck_requests_by_their_line(also: list[CodeSight], known: bool) -> None:
+    """A thread that stays in one function for as long as requests are stuck has the one of its worker; where more
+    threads stay than requests are stuck, it is not known which has it."""
+    server = Server()
+    server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
+    stays = sight(1, "export", 88, "backend", "10.0.0.5:5432", worker=2)
+    evidence = judged(idle(), 40, stays, *also, server=server)["request_stuck"].evidence
+    assert evidence.endswith(" export (shop/orders.py:88), waiting for 10.0.0.5:5432.") == known
+    assert ("In the code" in evidence) == known
+
+
+def with_slow(
+    fast: float, slow: float, number: int, busy: float = 210.0, routes: RouteWindow | None = None
+) -> dict[str, Finding]:
+    """The findings about a minute with a thousand requests, of which so many are slow. fast, slow: response times in
+    seconds; busy: the seconds for which the four threads of each of two workers are in use together."""
+    bins, mean = share_bins(), (fast * (1000 - number) + slow * number) / 1000
+    counts = [0.0] * len(bins)
+    counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
+    times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
+    full = window(60.0, *(worker(each, 500, each=mean, busy=busy) for each in (1, 2)))
+    return judge(full, Server(processes=2, threads=4), response_times=times, routes=routes)
+
+
+REPORT = RouteWindow(60.0, {"/report": 300.0, "/": 120.0})
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "number", "part"),
+    [
+        (0.1, 10.0, 15, "1 %"),
+        (0.05, 0.6, 120, "10 %"),
+        (0.05, 2.0, 60, "5 %"),
+        # Nothing is said of requests whose times are of one kind, nor of fewer than one in a hundred.
+        (0.1, 0.4, 100, ""),
+        (0.1, 10.0, 5, ""),
+        (0.1, 0.1, 10, ""),
+    ],
+)
+def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: int, part: str) -> None:
+    """The share that takes at least so long is the one that is known to occupy most threads. The advice names the flag
+    that shows their route, unless that is on."""
+    block = with_slow(fast, slow, number)["saturation"]
+    named = with_slow(fast, slow, number, routes=REPORT)["saturation"]
+    assert "".join(re.findall(r"The slowest (\d+ %) of the requests take at least ", block.evidence)) == part
+    assert ["`--routes`" in each.change for each in (block, named)] == [bool(part), False]
+    assert not part or "`/report` holds 71 % of all busy threads." in named.evidence
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "number", "said"),
+    [
+        (0.05, 2.0, 60, True),
+        (0.05, 3.0, 40, True),  # fewer than the 95th percentile shows
+        (0.05, 0.3, 120, False),
+        (0.05, 2.0, 8, False),  # little of the threads
+        (0.05, 2.0, 140, False),  # not few
+        (0.1, 60.0, 2, False),
+        (0.1, 0.1, 10, False),
+    ],
+)
+def test_a_few_slow_requests_while_threads_are_free(fast: float, slow: float, number: int, said: bool) -> None:
+    """They are named if they are of another kind, with the way to find their paths unless that is on."""
+    found = with_slow(fast, slow, number, 84.0).get("few_slow_requests")
+    named = with_slow(fast, slow, number, 84.0, REPORT).get("few_slow_requests")
+    assert bool(found) == bool(named) == said
+    if said:
+        assert re.match(r"The slowest [46] % .* Half of all requests take at most [56]\d ms\.$", found.evidence)
+        assert ["`--routes`" in each.change for each in (found, named)] == [True, False]
+        assert "`/report` holds 71 %" in named.evidence

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
+from tests.analysis import judging
+from tests.analysis.judging import change_workers
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.capacity import Headroom
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, WAIT_RATIO, noticed_wait
 from uwsgi_headroom.analysis.usable import (
     LEAST_REQUESTS,
@@ -25,18 +26,13 @@ from uwsgi_headroom.analysis.usable import (
 )
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.words.formats import factor
 
 
 def figures_of(of: Window, processes: int = 1, threads: int = 1, cpus: float = 64.0) -> Figures:
     """The figures of a window of a server of this setting."""
-    reading = Server(processes=processes, threads=threads, cpus=cpus).read(100.0)
-    server = describe_server(reading)
-    assert server
-    return compute_figures(of, server)
+    return judging.figures_of(of, Server(processes=processes, threads=threads, cpus=cpus))
 
 
 def sleeping(throughput: float, each: float, workers: int = 1, queue: float = 0.0) -> Window:
@@ -44,12 +40,6 @@ def sleeping(throughput: float, each: float, workers: int = 1, queue: float = 0.
     requests = round(60 * throughput / workers)
     rows = [worker(number, requests, each=each, busy=requests * each) for number in range(1, workers + 1)]
     return window(60, *rows, app=60 * queue)
-
-
-def usable_of(figures: Figures) -> Usable:
-    """The usable headroom, which has to be known."""
-    assert figures.usable
-    return figures.usable
 
 
 @pytest.mark.parametrize(
@@ -61,11 +51,13 @@ def test_published_values_of_erlang_c(threads: int, offered: float, share: float
     assert waiting_share(threads, offered) == pytest.approx(share, abs=1e-4)
 
 
-def test_erlangs_wait() -> None:
-    """M/M/1 at half load waits as long as it serves; with too few threads the wait has no bound."""
-    assert erlang_wait(1, 0.5, 0.2) == pytest.approx(0.2)
-    assert erlang_wait(4, 3.2, 1.0) == pytest.approx(0.7455, abs=0.001)
-    assert erlang_wait(4, 4.0, 1.0) == float("inf")
+@pytest.mark.parametrize(
+    ("threads", "offered", "seconds", "wait"),
+    [(1, 0.5, 0.2, 0.2), (4, 3.2, 1.0, 0.7455), (4, 4.0, 1.0, float("inf"))],  # too few threads
+)
+def test_erlangs_wait(threads: int, offered: float, seconds: float, wait: float) -> None:
+    """M/M/1 at half load waits as long as it serves."""
+    assert erlang_wait(threads, offered, seconds) == pytest.approx(wait, abs=0.001)
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 100))
@@ -84,21 +76,12 @@ def test_the_wait_at_the_utilization_is_the_one_asked_for(threads: int, wait: fl
         assert erlang_wait(threads, use * threads, 1.0) == pytest.approx(wait, rel=0.01)
 
 
-@given(st.integers(1, 500), st.floats(1e-3, 100))
-def test_more_threads_can_be_used_more(threads: int, wait: float) -> None:
-    """With one more thread, requests wait as long at a higher utilization; and with a longer wait allowed, too."""
-    use = highest_utilization(threads, wait)
-    assert highest_utilization(threads + 1, wait) >= use - 1e-4
-    assert highest_utilization(threads, 1.1 * wait) >= use - 1e-4
-
-
 @pytest.mark.parametrize(("threads", "use"), [(4, 0.65), (8, 0.79), (32, 0.93)])
 def test_a_quarter_of_the_service_time(threads: int, use: float) -> None:
     """The wait is a quarter of the service time at a utilization of 0.65 with 4 threads, and of 0.93 with 32."""
     assert highest_utilization(threads, 0.25) == pytest.approx(use, abs=0.005)
-    found = usable_of(figures_of(sleeping(10, 0.1), threads=threads))
-    assert found.first == "threads"
-    assert found.factor == pytest.approx(use * threads, rel=0.01)
+    found = figures_of(sleeping(10, 0.1), threads=threads).usable
+    assert (found.first, found.factor) == ("threads", pytest.approx(use * threads, rel=0.01))
 
 
 def test_threshold_of_a_noticed_wait() -> None:
@@ -109,85 +92,44 @@ def test_threshold_of_a_noticed_wait() -> None:
     )
 
 
-@pytest.mark.parametrize(("threads", "hard"), [(1, "5.0x"), (4, "1.5x"), (8, "1.3x"), (32, "1.1x")])
-def test_the_headroom_at_which_none_is_usable(threads: int, hard: str) -> None:
-    """At a response time of 100 ms and random arrivals."""
-    assert factor(1 / highest_utilization(threads, noticed_wait(0.1) / 0.1)) == hard
+def minute(*workers: tuple[int, float, float], locked: float | None = None, queue: float = 0.0) -> Window:
+    """A minute of workers with these requests, seconds of each, and seconds of CPU; each holds its lock for a while."""
+    figures = enumerate(workers, 1)
+    rows = (worker(n, count, each=each, busy=count * each, cpu=cpu) for n, (count, each, cpu) in figures)
+    of = window(60, *rows, app=60 * queue)
+    return of if locked is None else change_workers(of, lock_seconds=60.0, lock_held_seconds=locked)
 
 
-@given(
-    st.integers(1, 8),
-    st.integers(1, 16),
-    st.floats(0.02, 0.99),
-    st.floats(0.005, 5),
-    st.floats(0, 1),
-    st.floats(0, 3),
-    st.sampled_from([1.0, 2.0, 16.0, 64.0]),
+@pytest.mark.parametrize(
+    ("figures", "first", "factor"),
+    [
+        # A server whose requests wait has no usable headroom, however few threads are busy; one at 90 % whose requests
+        # do not wait for a thread, because clients take turns, has all of its present load.
+        (figures_of(sleeping(10, 0.1, queue=0.5), threads=4), "threads", 1.0),
+        (figures_of(sleeping(36, 0.1), threads=4), "threads", 1.0),
+        (figures_of(replace(sleeping(36, 0.1), queue_seconds={}), threads=4), "threads", 0.648 / 0.9),
+        # Workers of one thread that compute wait for CPUs: 4 workers on 2 CPUs, at 20 ms each, from a use of 0.71 on.
+        (figures_of(minute(*[(450, 0.02, 9.0)] * 4), 4, 1, 2.0), "cpu", 0.707 / 0.3),
+        # With several threads, requests wait for the interpreter of the hottest worker; with one, for nothing in it.
+        (figures_of(the_example(), 4, 8), "hottest_interpreter", None),
+        (figures_of(minute((900, 0.02, 18.0), (450, 0.02, 9.0)), 2, 1), "threads", None),
+        # Requests that hold their worker's lock for 48 ms on average wait 20 ms from a use of 0.29 on.
+        (figures_of(minute(*[(600, 0.07, 0.0)] * 2, locked=28.8), 2, 8), "lock", 0.02 / 0.068 / 0.48),
+    ],
 )
-def test_at_most_the_headroom(
-    workers: int, threads: int, used: float, each: float, computing: float, queue: float, cpus: float | None
-) -> None:
-    """Usable headroom is positive and at most the headroom; it is 1 at most if requests wait, and the limit that they
-    wait for is one of the headroom's."""
-    requests = max(1, round(60 * used * workers * threads / each / workers))
-    cpu = min(58.0, requests * each * computing)
-    rows = [worker(number, requests, each=each, busy=requests * each, cpu=cpu) for number in range(1, workers + 1)]
-    figures = figures_of(window(60, *rows, app=60 * queue), workers, threads, cpus)
-    assert (figures.usable is None) == (figures.headroom.factor is None)
-    if figures.usable is None or figures.headroom.factor is None:
-        return
-    assert 0 < figures.usable.factor <= figures.headroom.factor
-    assert figures.usable.first in figures.headroom.by_limit
-    if (figures.flow.queue_wait or 0) >= noticed_wait(figures.flow.response_time):
-        assert figures.usable.factor <= 1
-
-
-def test_measured_waits_come_before_computed_ones() -> None:
-    """A server whose requests wait has no usable headroom, however few threads are busy; one at 90 % whose requests
-    do not wait for a thread, because clients take turns, has all of its present load."""
-    waits, calm = sleeping(10, 0.1, queue=0.5), sleeping(36, 0.1)
-    assert usable_of(figures_of(waits, threads=4)) == Usable(1.0, "threads")
-    assert usable_of(figures_of(calm, threads=4)) == Usable(1.0, "threads")
-    unknown = replace(calm, queue_seconds={}, queue_full_seconds={})
-    assert usable_of(figures_of(unknown, threads=4)).factor == pytest.approx(0.648 / 0.9, abs=0.01)
-
-
-def test_cpus_are_one_pool() -> None:
-    """Workers of one thread that compute wait for CPUs: 4 workers on 2 CPUs, at 20 ms each, from a use of 0.71 on."""
-    rows = [worker(number, 450, each=0.02, busy=9.0, cpu=9.0) for number in (1, 2, 3, 4)]
-    found = usable_of(figures_of(window(60, *rows, app=0.0), 4, 1, 2.0))
-    assert found.first == "cpu"
-    assert found.factor == pytest.approx(0.707 / 0.3, abs=0.01)
-
-
-def test_interpreters_wait_only_with_threads() -> None:
-    """With several threads, requests wait for the interpreter of the hottest worker; with one, for nothing in it."""
-    hot = usable_of(figures_of(the_example(), 4, 8, 64.0))
-    assert hot.first == "hottest_interpreter"
-    rows = [worker(1, 900, each=0.02, busy=18.0, cpu=18.0), worker(2, 450, each=0.02, busy=9.0, cpu=9.0)]
-    assert usable_of(figures_of(window(60, *rows, app=0.0), 2, 1, 64.0)).first == "threads"
-
-
-def test_each_workers_lock_is_a_queue() -> None:
-    """Requests that hold their worker's lock for 48 ms on average wait 20 ms from a use of 0.29 on."""
-    locked = [
-        structs.replace(worker(number, 600, each=0.07, busy=42.0), lock_seconds=60.0, lock_held_seconds=28.8)
-        for number in (1, 2)
-    ]
-    found = usable_of(figures_of(window(60, *locked, app=0.0), 2, 8))
-    assert found.first == "lock"
-    assert found.factor == pytest.approx(0.02 / 0.068 / 0.48, abs=0.01)
+def test_what_requests_wait_for_first(figures: Figures, first: str, factor: float | None) -> None:
+    """Measured waits come before computed ones, and each limit is a queue."""
+    assert figures.usable.first == first
+    assert factor is None or figures.usable.factor == pytest.approx(factor, abs=0.01)
 
 
 def test_measured_waits_in_service() -> None:
     """Requests that wait for CPUs in service have no usable headroom; if they do not wait there yet, they have all of
     their present load. What they wait for is no part of the service time that the threshold is a quarter of."""
-    rows = [worker(number, 450, each=0.2, busy=90.0, cpu=18.0) for number in (1, 2, 3, 4)]
     parts = {"none": None, "little": {"sleep": 5.95, "cpu_wait": 0.05}, "much": {"sleep": 3.0, "cpu_wait": 3.0}}
-    found = {
-        name: usable_of(figures_of(window(60, *rows, waits=waits, app=0.0), 4, 8, 64.0))
-        for name, waits in parts.items()
-    }
+    of = minute(*[(450, 0.2, 18.0)] * 4)
+    waits = {name: each and window(60, waits=each).waits for name, each in parts.items()}
+    found = {name: figures_of(replace(of, waits=each), 4, 8).usable for name, each in waits.items()}
     assert found["none"].factor == pytest.approx(found["little"].factor, rel=0.01)
     assert found["little"].factor > 1
     assert found["much"].factor == 1
@@ -219,22 +161,20 @@ def test_variation_of_response_times() -> None:
         assert variation(unknown) == 1.0
 
 
-def test_the_sentence_of_a_healthy_server() -> None:
+@pytest.mark.parametrize(
+    ("factor", "far", "sentence"),
+    [
+        (1.6, ("cpu",), "Headroom 1.6x until requests wait; 2.4x until threads run out."),
+        (2.4, ("cpu",), "Headroom 2.4x: threads run out first."),
+        (0.9, ("cpu",), "Requests wait with more load; headroom 2.4x until threads run out."),
+        (
+            1.6,
+            (),
+            "Headroom at most 1.6x until requests wait; 2.4x until threads run out (CPU is not visible from here).",
+        ),
+    ],
+)
+def test_the_sentence_of_a_healthy_server(factor: float, far: tuple[Limit, ...], sentence: str) -> None:
     """It says by how much load can grow until requests wait, and until the limit; once if both are alike."""
-    room = Headroom({"threads": 2.4}, "threads", "threads")
-    known = replace_cpu(room)
-    assert verdict_sentence(known, (), usable=Usable(1.6, "threads")) == (
-        "Headroom 1.6x until requests wait; 2.4x until threads run out."
-    )
-    assert verdict_sentence(known, (), usable=Usable(2.4, "threads")) == "Headroom 2.4x: threads run out first."
-    assert verdict_sentence(known, (), usable=Usable(0.9, "threads")) == (
-        "Requests wait with more load; headroom 2.4x until threads run out."
-    )
-    assert verdict_sentence(room, (), usable=Usable(1.6, "threads")) == (
-        "Headroom at most 1.6x until requests wait; 2.4x until threads run out (CPU is not visible from here)."
-    )
-
-
-def replace_cpu(room: Headroom) -> Headroom:
-    """The same of a server whose CPU limit is known and far."""
-    return Headroom(room.by_limit, room.first, room.ceiling, far=("cpu",))
+    room = Headroom({"threads": 2.4}, "threads", "threads", far=far)
+    assert verdict_sentence(room, (), usable=Usable(factor, "threads")) == sentence

@@ -10,7 +10,8 @@ import pytest
 from tests.documents.test_openapi import sent, validate
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.what_if import Check, Observed, Setting
+from uwsgi_headroom.analysis.what_if.measured import Observed, Setting
+from uwsgi_headroom.analysis.what_if.predict import Check
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.what_if import WhatIf, describe_check
 from uwsgi_headroom.errors import ReadError

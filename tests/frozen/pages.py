@@ -1,4 +1,5 @@
-"""Pages of what rows say: a file for each module of rules, with what each of its rows says about one frozen window."""
+"""Pages of what rows say: a file for each module of rules, with what each of its rows says about frozen windows: one
+for each first word of an act."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from uwsgi_headroom.analysis.findings.kind import Kind
 
 PAGES = HERE / "pages"
 
+Example = tuple[str, Finding]
+
 
 def list_rows() -> dict[str, dict[str, Kind]]:
     """The rows of each module of rules, by the names of both."""
@@ -23,15 +26,15 @@ def list_rows() -> dict[str, dict[str, Kind]]:
     return {name: rows for name, rows in named.items() if rows}
 
 
-def find_examples() -> dict[Kind, tuple[str, Finding]]:
-    """Each row that a window shows, with the name of the first such window and the finding there."""
-    found: dict[Kind, tuple[str, Finding]] = {}
+def find_examples() -> dict[Kind, list[Example]]:
+    """Each row that windows show, with the names of the first such windows and the findings there."""
+    found: dict[Kind, dict[str, Example]] = {}
     for name, (_, judged) in judge_all().items():
         for finding in judged:
             for each in (finding, *finding.harms):
                 if each.kind:
-                    found.setdefault(each.kind, (name, finding))
-    return found
+                    found.setdefault(each.kind, {}).setdefault(each.change.partition(" ")[0], (name, finding))
+    return {kind: list(variants.values()) for kind, variants in found.items()}
 
 
 def render() -> dict[str, str]:
@@ -39,25 +42,26 @@ def render() -> dict[str, str]:
     examples = find_examples()
     return {
         f"{module}.txt": "\n".join(
-            text for row, kind in rows.items() for text in _describe(row, kind, examples.get(kind))
+            text for row, kind in rows.items() for text in _describe(row, kind, examples.get(kind, []))
         )
         for module, rows in list_rows().items()
     }
 
 
-def _describe(row: str, kind: Kind, example: tuple[str, Finding] | None) -> Iterator[str]:
+def _describe(row: str, kind: Kind, examples: list[Example]) -> Iterator[str]:
     yield f"## {row}: {kind.code}, {kind.role}, {kind.severity}"
-    if example is None:
-        yield "(in no window)"
-        yield ""
-        return
-    name, finding = example
+    yield from () if examples else ("(in no window)", "")
+    for name, finding in examples:
+        yield from _show(kind, name, finding)
+
+
+def _show(kind: Kind, name: str, finding: Finding) -> Iterator[str]:
     yield f"({name})"
     yield f"{finding.severity.upper()} {finding.title}"
     yield from (f"  {harm.title} {harm.evidence}" for harm in finding.harms)
     yield f"  {finding.evidence}"
     yield from (text for text in (f"  {finding.meaning}", f"  DO {finding.change}") if len(text) > 5)
-    if kind.severity != "info":
+    if kind.severities != ("info",):
         yield f"  /metrics: {finding.public.title} {finding.public.act} {finding.public.evidence}"
     yield ""
 

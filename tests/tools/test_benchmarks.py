@@ -38,7 +38,8 @@ from tools.bench.ramp import (
     make_kind,
     report,
 )
-from uwsgi_headroom.analysis.what_if import AtLoad, Prediction, Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.analysis.what_if.predict import AtLoad, Prediction
 from uwsgi_headroom.config.defaults import SIZE_CAP
 
 TRUTH = model.Truth(throughput=100.0, service=0.1, total=0.1, other_programs=0.25)

@@ -33,7 +33,8 @@ def test_generated_texts_are_complete():
     assert {row.code for row in list_rows()} >= RUNBOOKS.keys()
     page = "\n".join(findings_page())
     assert all(f"### {row.code}\n" in page for row in list_rows())
-    assert show("{n:Worker} {n:is|are} down[why? , because of {why}].") == "Workers … are down[, because of …]."
+    template = "{n:Worker} {n:is|are} [info? slow][critical? down][why? , because of {why}]."
+    assert show(template, "critical") == "Workers … are down[, because of …]."
     text = FILE.read_text()
     assert len(text) < 30_000
     assert "> SYNTHETIC EXAMPLE: these services do not exist" in text

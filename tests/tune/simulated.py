@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import exp
 
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.tune.load import Tally
 from uwsgi_headroom.tune.search import Run, Task
 

@@ -20,7 +20,7 @@ from tests.tune.simulated import Application
 from tests.tune.test_guard import MARK, marked
 from tools.environments import ROOT
 from uwsgi_headroom import cli
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, search
 from uwsgi_headroom.tune.command import Runs

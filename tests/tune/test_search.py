@@ -6,7 +6,7 @@ import pytest
 
 from tests.tune.simulated import CLIENTS, CPUS, Application, task
 from uwsgi_headroom.analysis.sizing import Model
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune import search as search_module
 from uwsgi_headroom.tune.search import (

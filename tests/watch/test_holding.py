@@ -121,8 +121,8 @@ def test_nothing_is_held_from_a_part_of_a_window():
     assert hold.alerts(106.0) == []
 
 
-PAGED = Kind("queue_wait", "harm", "critical", "Requests wait.", "{n} wait.", page_after=60.0)
-CAUSE = Kind("application_lock", "cause", "critical", "A lock is held.", "{n} wait for it.", page_after=60.0)
+PAGED = Kind("queue_wait", "critical", "Requests wait.", "{n} wait.", page_after=60.0)
+CAUSE = Kind("application_lock", "critical", "A lock is held.", "{n} wait for it.", page_after=60.0)
 
 
 def test_what_alerts_say_is_fixed():

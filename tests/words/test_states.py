@@ -11,9 +11,9 @@ import pytest
 from tools.environments import ROOT
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.analysis.what_if import Resource
+from uwsgi_headroom.analysis.what_if.predict import Resource
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS

@@ -17,8 +17,8 @@ from tools.bench import table
 from tools.bench.clients import Kind, Plan, finish, prefix, running
 from tools.bench.exporters import serving, watch
 from tools.environments import ROOT
-from uwsgi_headroom.analysis.what_if import Measured, Prediction, Setting, measure_server, parse_setting
-from uwsgi_headroom.analysis.what_if.predict import calibrate, predict_setting
+from uwsgi_headroom.analysis.what_if.measured import Measured, Setting, measure_server, parse_setting
+from uwsgi_headroom.analysis.what_if.predict import Prediction, calibrate, predict_setting
 
 OBSERVE_SECONDS, WARM_UP_SECONDS = 30.0, 2.0
 

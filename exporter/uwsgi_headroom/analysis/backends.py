@@ -21,6 +21,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, inf, sqrt
+from statistics import fmean, variance
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.analysis.littles_law import ratio
@@ -232,7 +233,7 @@ def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
             found[level].append([])
         found[level][-1].append(each)
         before = level
-    low, high = ([_sum(row) for row in rows] for rows in found.values())
+    low, high = (list(map(_sum, rows)) for rows in found.values())
     return [each for each in low if each.requests >= LEAST_REQUESTS], [
         each for each in high if each.requests >= LEAST_REQUESTS
     ]
@@ -240,10 +241,5 @@ def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
 
 def _significance(low: Sequence[float], high: Sequence[float]) -> float:
     """Welch's t-statistic of the difference between the means of two samples."""
-    means = [fsum(sample) / len(sample) for sample in (low, high)]
-    errors = [
-        fsum((value - mean) ** 2 for value in sample) / (len(sample) - 1) / len(sample)
-        for sample, mean in zip((low, high), means, strict=True)
-    ]
-    error = sqrt(fsum(errors))
-    return (means[1] - means[0]) / error if error else inf
+    error = sqrt(fsum(variance(sample) / len(sample) for sample in (low, high)))
+    return (fmean(high) - fmean(low)) / error if error else inf

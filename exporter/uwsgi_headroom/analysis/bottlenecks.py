@@ -14,7 +14,6 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.destinations import (
     UNKNOWN,
-    DestinationFigures,
     list_main,
 )
 from uwsgi_headroom.analysis.figures import Figures
@@ -22,9 +21,6 @@ from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
-    IF_WEBSOCKETS,
-    SERVE_WEBSOCKETS,
-    WEBSOCKETS,
     find_cpu_of_own_threads,
     list_loads,
     mean_load,
@@ -44,7 +40,8 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.words.formats import duration, name_pids, percent
+from uwsgi_headroom.words.formats import name_pids, percent
+from uwsgi_headroom.words.template import Fact, fill
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -56,8 +53,111 @@ their own."""
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
 
-SPREAD = "Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`."
-"""The advice about unequal shares of such sockets."""
+Settings = tuple[tuple[str, int], ...]
+"""Options of uWSGI, and the number that an advice sets each to."""
+
+
+class Advice(NamedTuple):
+    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
+    serves at least, None if unknown. The names of these three are those of a finding's fields."""
+
+    change: str
+    settings: Settings = ()
+    serves: float | None = None
+    cause: str = ""
+    """What is short, as a clause; empty if no evidence shows that the change helps."""
+    all_busy: bool = False
+    """Whether it says that all threads, async cores or interpreters are busy: no cause while some are free."""
+
+
+class Reason(NamedTuple):
+    """A row of words, which are templates: why requests wait, as a clause; the first thing to do about it; and what
+    else. Findings about the same reason take their words from here."""
+
+    cause: str
+    act: str
+    then: str = ""
+
+    def advise(self, settings: Settings = (), *, all_busy: bool = False, **facts: Fact) -> Advice:
+        """What to do about it, with these facts."""
+        change = fill(f"{self.act} {self.then}", facts).strip()
+        return Advice(change, settings, cause=fill(self.cause, facts), all_busy=all_busy)
+
+
+FORK = "[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers.]"
+_CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
+_LOAD_FASTER = "let the application load faster: each worker was down for {each:duration}."
+
+WORKERS_DOWN = Reason("workers are down part of the time", "{look}")
+STOPPED_WHEN_IDLE = Reason(
+    "uWSGI stops its workers when it is idle",
+    "Remove `idle`, or raise it: after {idle:plain} s without a request, uWSGI stops all workers, and the next request "
+    "waits until a worker is up again.",
+    FORK,
+)
+STARTED_ON_DEMAND = Reason(
+    "uWSGI does not start its workers before a request comes",
+    "Remove `cheap`, so that the workers start before the first request.",
+    FORK,
+)
+REACH_MAX_REQUESTS = Reason(
+    "workers that reach `max-requests` are down for long",
+    "Raise `max-requests` from {max_requests:plain}, so that workers are replaced less often, or " + _LOAD_FASTER,
+)
+RELOADED_AT_ONCE = Reason("all workers were reloaded at once", f"Use {_CHAIN_RELOAD}")
+RELOADED_IN_TURN = Reason(
+    "while a chain reload replaces a worker, the others are too few",
+    "Raise `processes` from {processes:plain} to {more:plain} ({room}): as many workers as now then serve requests "
+    "while one is replaced. Alternatively, reload when there are fewer requests, or " + _LOAD_FASTER,
+)
+ONLY_WORKER_RELOADED = RELOADED_IN_TURN._replace(cause="while the only worker is reloaded, nothing serves requests")
+RELOADED = Reason(
+    "uWSGI was reloaded", f"If requests waited while a full reload loaded the application, use {_CHAIN_RELOAD}"
+)
+RELOADED_AGAIN = Reason(
+    "uWSGI is reloaded again and again",
+    "Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
+    "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait "
+    "until the application is loaded.",
+)
+SOCKETS_OF_THEIR_OWN = Reason(
+    "a worker with sockets of its own has no free thread",
+    "Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`.",
+)
+CHEAPER_IS_LATE = Reason(
+    "cheaper mode does not start more workers",
+    "[all? Remove `cheaper`, so that all workers run][count? Raise `cheaper`][initial?  and `cheaper-initial`][count?  "
+    "to {count:plain}]: cheaper mode spawns workers too late.",
+)
+DO_NOT_END = Reason(
+    "the requests in service do not end, and hold the {slots}",
+    "Run {calls} to see what the requests in service wait for: no request was completed, and additional {slots} would "
+    "most likely also wait.",
+)
+KEPT_CONNECTIONS = Reason(
+    "clients that keep connections open hold the threads between requests",
+    "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients.",
+    "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, closes it "
+    "after each response.",
+)
+STAY_OPEN = Reason(
+    "connections that stay open, such as WebSockets, hold the threads",
+    "Serve these connections from a uWSGI of their own with `gevent`.",
+    "There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web server "
+    "in front cannot buffer them.",
+)
+SLOW_CLIENTS = Reason(
+    "slow clients hold the threads",
+    "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default.",
+    "If you add threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing "
+    "can buffer them: serve them from a uWSGI of their own with `gevent`.",
+)
+OWN_THREADS_COMPUTE = Reason(
+    "threads that serve no request use most of the workers' CPU time",
+    "Run `top -H -p {pid}` to find the threads that serve no request.",
+    "`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library computes "
+    "in threads, limit their number (`OMP_NUM_THREADS`).",
+)
 
 UNREACHABLE = (
     "`map-socket` gives workers sockets of their own: a free thread cannot take a request that waits at the socket of "
@@ -66,22 +166,7 @@ UNREACHABLE = (
 """What such sockets mean."""
 
 
-Settings = tuple[tuple[str, int], ...]
-"""Options of uWSGI, and the number that an advice sets each to."""
-
-
-class Explanation(NamedTuple):
-    """A change that evidence shows to help. cause: what is short, as a clause; the others: see `advice.Advice`."""
-
-    cause: str
-    change: str
-    settings: Settings = ()
-    serves: float | None = None
-    all_busy: bool = False
-    """Whether it says that all threads, async cores or interpreters are busy: no cause while some are free."""
-
-
-def find_bottleneck(figures: Figures) -> Explanation | None:
+def find_bottleneck(figures: Figures) -> Advice | None:
     """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
     Of several, the first is what the others follow from."""
     reasons = (
@@ -94,7 +179,7 @@ def find_bottleneck(figures: Figures) -> Explanation | None:
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
-def bring_workers_back(figures: Figures) -> Explanation | None:
+def bring_workers_back(figures: Figures) -> Advice | None:
     """What to do first, if workers are down part of the time."""
     away = part_away(figures) or 0.0
     if away < AWAY and not _lacks_the_replaced(figures, away):
@@ -103,8 +188,8 @@ def bring_workers_back(figures: Figures) -> Explanation | None:
         return known
     if away < AWAY:
         return None
-    why = see_log(figures.server, f"the reason why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
-    return Explanation("workers are down part of the time", why)
+    why = f"the reason why workers are down {percent(away)} of the time"
+    return WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
 
 
 def _lacks_the_replaced(figures: Figures, away: float) -> bool:
@@ -115,25 +200,16 @@ def _lacks_the_replaced(figures: Figures, away: float) -> bool:
     return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
 
 
-def _explain_idle(figures: Figures) -> Explanation | None:
+def _explain_idle(figures: Figures) -> Advice | None:
     """What to do about workers that uWSGI stops while no request comes, or starts only when one comes."""
     options = figures.server.setup.options
     if not are_stopped_when_idle(figures):
         return None
-    lazy = " Alternatively, remove `lazy-apps`: uWSGI then loads the application once, and only forks the workers."
-    if options.idle:
-        return Explanation(
-            "uWSGI stops its workers when it is idle",
-            f"Remove `idle`, or raise it: after {options.idle} s without a request, uWSGI stops all workers, and the "
-            f"next request waits until a worker is up again.{lazy if options.lazy_apps else ''}",
-        )
-    return Explanation(
-        "uWSGI does not start its workers before a request comes",
-        f"Remove `cheap`, so that the workers start before the first request.{lazy if options.lazy_apps else ''}",
-    )
+    reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
+    return reason.advise(idle=options.idle, lazy=options.lazy_apps)
 
 
-def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
+def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
     is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
@@ -141,90 +217,53 @@ def _explain_replacement(figures: Figures, away: float) -> Explanation | None:
         return None
     if not ended:
         return find_reload(figures) if figures.window.reloads else None
-    each = duration(away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended))
-    faster = f"let the application load faster: each worker was down for {each}."
+    each = away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended)
     if reach_max_requests(figures):
-        return Explanation(
-            "workers that reach `max-requests` are down for long",
-            f"Raise `max-requests` from {figures.server.setup.options.max_requests}, so that workers are replaced less "
-            f"often, or {faster}",
-        )
+        return REACH_MAX_REQUESTS.advise(max_requests=figures.server.setup.options.max_requests, each=each)
     if not are_reloaded(figures, ended):
         return None
     if are_reloaded_at_once(figures):
-        return Explanation(
-            "all workers were reloaded at once",
-            f"Use {_CHAIN_RELOAD}",
-        )
-    return Explanation(
-        "while a chain reload replaces a worker, the others are too few"
-        if processes > 1
-        else "while the only worker is reloaded, nothing serves requests",
-        f"Raise `processes` from {processes} to {processes + 1} ({fits(figures.server.memory, 1)}): as many workers as "
-        f"now then serve requests while one is replaced. Alternatively, reload when there are fewer requests, or "
-        f"{faster}",
-        (("processes", processes + 1),),
-    )
+        return RELOADED_AT_ONCE.advise()
+    more, room = processes + 1, fits(figures.server.memory, 1)
+    reason = RELOADED_IN_TURN if processes > 1 else ONLY_WORKER_RELOADED
+    return reason.advise((("processes", more),), processes=processes, more=more, room=room, each=each)
 
 
-_CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
-
-
-def find_reload(figures: Figures) -> Explanation:
+def find_reload(figures: Figures) -> Advice:
     """What to do about full reloads."""
-    if figures.window.reloads >= AGAIN_AND_AGAIN:
-        return Explanation("uWSGI is reloaded again and again", find_reloader(figures))
-    return Explanation(
-        "uWSGI was reloaded",
-        f"If requests waited while a full reload loaded the application, use {_CHAIN_RELOAD}",
-    )
+    return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).advise()
 
 
 AGAIN_AND_AGAIN = 3
 """From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
 
 
-def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
+def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
     """What to do if requests wait although threads are free, for a known reason."""
     if not waits_while_threads_are_free(figures):
         return None
     if _is_mapped_to_a_full_worker(figures):
-        return Explanation("a worker with sockets of its own has no free thread", SPREAD)
+        return SOCKETS_OF_THEIR_OWN.advise()
     if waits_for_a_reload(figures):
         return find_reload(figures)
     return spawn_earlier(figures)
 
 
-def find_reloader(figures: Figures) -> str:
-    """How to find what reloads uWSGI again and again."""
-    times = f"{figures.window.reloads} times in the last {duration(figures.window.seconds)}"
-    return (
-        f"Find out what reloads uWSGI ({times}): something sends SIGHUP, writes to `master-fifo`, or touches a file "
-        "(the one of `touch-reload`, or a module that `py-autoreload` watches). At each reload, requests wait until "
-        "the application is loaded."
-    )
-
-
-def spawn_earlier(figures: Figures) -> Explanation | None:
+def spawn_earlier(figures: Figures) -> Advice | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
-    each = round((figures.ceiling or 0) / len(workers)) if workers else 0
+    each = figures.threads_each
     if not reserve or not each or starts_on_demand(figures.server.setup.options):
         return None
     up = len(workers) - len(reserve)
     needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
     count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
-    cause, why = "cheaper mode does not start more workers", "cheaper mode spawns workers too late."
     if count <= (options.cheaper or 0):
-        return Explanation(cause, f"Remove `cheaper`, so that all workers run: {why}")
-    if count <= (options.cheaper_initial or 0):
-        return Explanation(cause, f"Raise `cheaper` to {count}: {why}", (("cheaper", count),))
-    return Explanation(
-        cause,
-        f"Raise `cheaper` and `cheaper-initial` to {count}: {why}",
-        (("cheaper", count), ("cheaper-initial", count)),
-    )
+        return CHEAPER_IS_LATE.advise(all=True, count=None, initial=False)
+    names = ("cheaper",) if count <= (options.cheaper_initial or 0) else ("cheaper", "cheaper-initial")
+    settings = tuple((name, count) for name in names)
+    return CHEAPER_IS_LATE.advise(settings, all=False, count=count, initial=len(names) > 1)
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
@@ -252,23 +291,18 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
+def _why_requests_do_not_end(figures: Figures) -> Advice | None:
     """What to do instead of adding threads, if the present ones are held by requests that do not end."""
     slots = name_slots(figures.server)
     if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
         return None
-    return Explanation(
-        f"the requests in service do not end, and hold the {slots}",
-        f"Run {show_calls(figures.server)} to see what the requests in service wait for: no request was completed, "
-        f"and additional {slots} would most likely also wait.",
-    )
+    return DO_NOT_END.advise(slots=slots, calls=show_calls(figures.server))
 
 
 def connections_hold_threads(figures: Figures) -> bool:
     """Whether clients that keep their connections hold threads that are free by uWSGI's count: it counts no request in
     service while it waits for the next one on a connection (`http11-socket`). How many they hold is not known."""
-    client = figures.waits.share("client") if figures.waits else 0.0
-    return client >= MOSTLY and waits_while_threads_are_free(figures)
+    return figures.share("client") >= MOSTLY and waits_while_threads_are_free(figures)
 
 
 def killed_fill_threads(figures: Figures) -> bool:
@@ -280,39 +314,22 @@ def killed_fill_threads(figures: Figures) -> bool:
     return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
 
 
-def _explain_clients(figures: Figures) -> Explanation | None:
+def _explain_clients(figures: Figures) -> Advice | None:
     """What to do if most threads in use wait for clients."""
-    if figures.waits is None or figures.waits.share("client") < MOSTLY:
+    if figures.share("client") < MOSTLY:
         return None
     if connections_hold_threads(figures):
-        return Explanation(
-            "clients that keep connections open hold the threads between requests",
-            "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
-            "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, "
-            "closes it after each response.",
-        )
-    if wait_for_websockets(figures.server):
-        return Explanation(WEBSOCKETS, SERVE_WEBSOCKETS)
-    return Explanation(
-        "slow clients hold the threads",
-        "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
-        f"also hold the new threads. {IF_WEBSOCKETS}",
-    )
+        return KEPT_CONNECTIONS.advise()
+    return (STAY_OPEN if wait_for_websockets(figures.server) else SLOW_CLIENTS).advise()
 
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
-    found = _list_saturated(figures, saturation)
-    return found[0].label if found else saturation.name or ""
-
-
-def _list_saturated(figures: Figures, saturation: Saturation) -> list[DestinationFigures]:
-    """The saturated backend, as what threads wait for; empty if it is not known which one it is."""
     found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
     if saturation.name:
-        return [each for each in found if each.name == saturation.name][:1]
-    main = list_main(found)
-    return main if len(main) == 1 and main[0].label != UNKNOWN else []
+        return next((each.label for each in found if each.name == saturation.name), saturation.name)
+    main = [each.label for each in list_main(found)]
+    return main[0] if len(main) == 1 and main != [UNKNOWN] else ""
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
@@ -321,25 +338,11 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 
-OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CPU time"
-"""The cause of interpreters that are busy without requests, as a clause."""
-
-
-def find_computing_thread(figures: Figures) -> str:
-    """The advice about threads that serve no request, and compute."""
-    pid = name_pids([next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)])
-    return (
-        f"Run `top -H -p {pid}` and `py-spy dump --pid {pid}` to find the threads that serve no "
-        f"request. Move their work into a process of its own, such as a mule or the spooler; if a library "
-        "computes in threads, limit their number (`OMP_NUM_THREADS`). Each additional worker would also start such "
-        "threads."
-    )
-
-
-def _find_own_threads(figures: Figures) -> Explanation | None:
+def _find_own_threads(figures: Figures) -> Advice | None:
     """What to do if the interpreters or CPUs are busy with threads that serve no request."""
     cpus, used = figures.server.cpus, sum(list_loads(figures))
     is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
-    return Explanation(OWN_THREADS_COMPUTE, find_computing_thread(figures))
+    pid = next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)
+    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]))

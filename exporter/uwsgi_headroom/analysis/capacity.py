@@ -40,7 +40,8 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Memory
-from uwsgi_headroom.words.formats import byte_size, counted
+from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.template import Facts, fill
 
 Resource = Literal["hottest_interpreter", "interpreters", "threads", "cpu", "lock"]
 LIMITS: tuple[Resource, ...] = get_args(Resource)
@@ -308,19 +309,21 @@ def count_more_workers(memory: Memory) -> int:
     return memory.available // memory.per_worker
 
 
+_EACH = "[bound? at most ]{size:bytes}[several?  each]"
+FIT = "{more:more worker} of " + _EACH + " {more:fits|fit} into the {available:bytes} available"
+_REST = ": " + _EACH + ", {available:bytes} available"
+SOME_FIT = "of which there is room for {room:plain} [exact? only][bound? for certain]" + _REST
+NONE_FITS = "for which there [exact? is][bound? may be] no room" + _REST
+
+
 def fits(memory: Memory | None, more_processes: int) -> str:
     """Whether this many more processes (at least 1) fit into memory, as a clause for parentheses or after a comma:
     `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     if memory is None:
         return f"check first that memory suffices for {counted(more_processes, 'more worker')}"
-    size = f"{'' if memory.is_exact else 'at most '}{byte_size(memory.per_worker)}"
-    each = size if more_processes == 1 else f"{size} each"
-    available, room = byte_size(memory.available), count_more_workers(memory)
+    room = count_more_workers(memory)
+    facts: Facts = {"size": memory.per_worker, "available": memory.available, "more": more_processes, "room": room}
+    facts |= {"several": more_processes > 1, "exact": memory.is_exact, "bound": not memory.is_exact}
     if room >= more_processes:
-        verb = "fits" if more_processes == 1 else "fit"
-        return f"{counted(more_processes, 'more worker')} of {each} {verb} into the {available} available"
-    if room == 0:
-        there = "there is no room" if memory.is_exact else "there may be no room"
-    else:
-        there = f"there is room for {room} {'only' if memory.is_exact else 'for certain'}"
-    return f"{'of' if room else 'for'} which {there}: {each}, {available} available"
+        return fill(FIT, facts)
+    return fill(SOME_FIT if room else NONE_FITS, facts)

@@ -14,8 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.record import Destination, State
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Facts, fill
 
 PORTS: Mapping[int, str] = {
     389: "LDAP",
@@ -139,7 +141,7 @@ def divide(
     total = sum(threads.values())
     found = []
     for key, part in seconds.items():
-        of_state = part / sums[key.state] if sums[key.state] else 0.0
+        of_state = ratio(part, sums[key.state]) or 0.0
         mean = of_state * threads.get(key.state, 0.0)
         if not mean:
             continue
@@ -149,7 +151,7 @@ def divide(
                 name=key.name,
                 address=key.address,
                 threads=mean,
-                share=mean / total if total else 0.0,
+                share=ratio(mean, total) or 0.0,
                 per_request=None if per_request is None else of_state * per_request.get(key.state, 0.0),
                 connecting=connecting.get(key, 0.0) / part,
             )
@@ -224,10 +226,6 @@ MAIN = 0.3
 """The share of the time outside of the server from which on a destination is named in a title."""
 
 
-CALLS_ITSELF = "requests call the uWSGI that serves them"
-"""The cause of waits for the server's own sockets, as a clause."""
-
-
 def find_own(destinations: Sequence[DestinationFigures]) -> DestinationFigures | None:
     """The server itself, if its threads wait for it for a large part of their time."""
     return next((each for each in destinations if each.name == ITSELF and each.share >= MAIN), None)
@@ -261,50 +259,18 @@ def list_hanging(destinations: Sequence[DestinationFigures], available: float) -
     together = sum(each.threads for each in candidates)
     if together < max(LEAST_THREADS, HANGING * available):
         return []
-    return sorted((each for each in candidates if each.threads >= MAIN * together), key=lambda each: each.label)
+    return list_main(candidates)
 
 
 def describe(destinations: Sequence[DestinationFigures]) -> str:
     """What threads wait for, to follow `wait for`."""
     answering = [each for each in destinations if not each.is_silent]
     silent = [each for each in destinations if each.is_silent]
-    parts = [join_labels(answering)] if answering or not silent else []
-    if silent:
-        verb = "does" if len(silent) == 1 else "do"
-        parts.append(f"a connection to {join_labels(silent)}, which {verb} not answer")
-    return " and for ".join(parts)
-
-
-def advise(destinations: Sequence[DestinationFigures]) -> str:
-    """What to do about them: the first one decides, those that do not answer before others."""
-    if any(each.name == ITSELF for each in destinations):
-        return (
-            "Instead of making these second requests, call the code behind them, or let another uWSGI serve them. More "
-            "`threads` only make it rarer that all threads wait for second requests."
-        )
-    silent = [each for each in destinations if each.is_silent]
-    if silent:
-        return (
-            f"Find out why {join_labels(silent)} does not answer: it may be down, a firewall may drop packets, or its "
-            "listen queue may be full. Set a connect timeout of a second or two in the application, and let it wait "
-            "for a while after a failure before it retries. More `threads` would also hang."
-        )
-    if destinations and all(each.state == "dns" for each in destinations):
-        return (
-            "Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf. Keep "
-            "connections open: an open connection needs no lookup. More `threads` would also wait."
-        )
-    named = join_labels(destinations)
-    takes_more = f"More `threads` help only if {named} can take more requests at once."
-    if destinations and all(map(is_one_at_a_time, destinations)):
-        takes_more = TAKES_TURNS
-    return (
-        f"{see_backends(destinations)}. If the problem began with a deploy, roll the deploy back. Then make the "
-        f"queries to {named} faster or fewer. {takes_more} More CPU does not help."
-    )
-
-
-TAKES_TURNS = "More `threads` would also wait for their turn."
+    if not silent:
+        return join_labels(answering)
+    text = "[answer? {answering} and for ]a connection to {silent}, which {number:does|do} not answer"
+    facts: Facts = {"answer": bool(answering), "answering": join_labels(answering), "number": len(silent)}
+    return fill(text, facts | {"silent": join_labels(silent)})
 
 
 def is_one_at_a_time(destination: DestinationFigures) -> bool:

@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
-from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, WorkerRecord
+from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 GROWTH = 1.5
@@ -87,10 +87,19 @@ class Figures:
     """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as
     unknown."""
 
+    def share(self, state: State) -> float:
+        """The share of the threads' time in a state; 0 if it is not known what they wait for."""
+        return self.waits.share(state) if self.waits else 0.0
+
     @property
     def longest_wait(self) -> tuple[Flow, str]:
         """The flow whose requests wait the longest, and its socket; see `find_longest_wait`."""
         return find_longest_wait(self.flow, self.demand.by_socket)
+
+    @property
+    def threads_each(self) -> int:
+        """The threads of each worker, also where some are gone; 0 if unknown."""
+        return max((worker.threads or 0 for worker in self.server.workers), default=0)
 
 
 def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself

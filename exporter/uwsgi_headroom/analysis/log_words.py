@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.record import LogMessage, LogRecord, ServerRecord
 from uwsgi_headroom.uwsgi_log.messages import SIGNALS, advise, describe, name_signal
-from uwsgi_headroom.words.formats import numbered, repeated
+from uwsgi_headroom.words.formats import numbered
+from uwsgi_headroom.words.template import Facts, fill
 
 ENDS = (
     "killed_by_signal",
@@ -61,9 +62,8 @@ def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool
 
 def see_log(server: ServerRecord, why: str, codes: Sequence[str]) -> str:
     """What to do about what the log says by these messages; else where to look for the reason, `why`."""
-    known = read_log(server, codes)
-    first = known["fix"] or f"Check uWSGI's log for {why}."
-    return f"{first} uWSGI's log says that {known['said']}." if known["said"] else str(first)
+    text = "[fix? {fix}][look? Check uWSGI's log for {why}.][said?  uWSGI's log says that {said}.]"
+    return fill(text, {**read_log(server, codes), "why": why})
 
 
 def _quote(code: str, message: LogMessage) -> str:
@@ -73,20 +73,20 @@ def _quote(code: str, message: LogMessage) -> str:
     clause = describe(code, worker, signal, message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
-    place = f" ({message.place})" if message.place and message.agreed else ""
-    return f"{clause}{place}, {repeated(message.count)}"
+    facts: Facts = {"clause": clause, "place": bool(message.agreed) and message.place, "count": message.count}
+    return fill("{clause}[place?  ({place})], {count:times}", facts)
 
 
 def is_proven(server: ServerRecord, code: str) -> bool:
     """Whether the log has a message with which something agrees."""
-    message = server.log.messages.get(code) if server.log else None
+    message = (server.log or LogRecord()).messages.get(code)
     return message is not None and message.agreed > 0
 
 
 def proven_signal(server: ServerRecord) -> str:
     """The signal that ended workers, if the log names one alone and their processes agree: ` by signal 11 (SIGSEGV)`;
     else empty."""
-    signals = _find_signals(server.log, is_proven=True) if server.log else ()
+    signals = _find_signals(server.log or LogRecord(), is_proven=True)
     return f" by signal {name_signal(signals[0])}" if len(signals) == 1 else ""
 
 
@@ -103,6 +103,6 @@ def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
 
 def proven_place(server: ServerRecord, codes: Sequence[str]) -> str:
     """The exception that a proven message names: `KeyError at shop/views.py:12`; empty if there is none."""
-    messages = server.log.messages if server.log else {}
+    messages = (server.log or LogRecord()).messages
     found = (messages[code] for code in codes if code in messages)
     return next((message.place for message in found if message.agreed and message.place), "")

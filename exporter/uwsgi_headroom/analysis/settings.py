@@ -1,4 +1,5 @@
-"""The rules of the review: each is a function of a uWSGI's options and of what is seen of it, and yields advice.
+"""The rules of the review: each is a row, which says when it speaks about a uWSGI's options and what is
+seen of it, and what it says.
 
 A rule that needs to know that an option is *not* set speaks only where every option is known (`Options.complete`). The
 defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. Nothing here repeats a value of an option, other
@@ -9,12 +10,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
+from typing import NamedTuple
 
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, AdviceSeverity, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.template import Fact, fill, names_in
 
 THINGS_TO_KNOW = "https://uwsgi-docs.readthedocs.io/en/latest/ThingsToKnow.html"
 RELOADING = "https://uwsgi-docs.readthedocs.io/en/latest/articles/TheArtOfGracefulReloading.html"
@@ -57,8 +61,7 @@ class Evidence:
     threads: of each worker; mounted: how many applications a worker has; extensions: names of loaded modules in C that
     are known to fail beside a second interpreter; descriptors: the limit of open files of the master; is_first: whether
     the master is the first process of its container; unit: its systemd service; logs_to_pipe: whether its standard
-    error is a pipe; is_vassal: whether an
-    emperor runs it.
+    error is a pipe; is_vassal: whether an emperor runs it.
     """
 
     version: tuple[int, ...] | None = None
@@ -83,36 +86,10 @@ class Evidence:
         return self.version is None or self.version >= version
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
-
-    rule: a stable name; title: what hurts, as one sentence; reason: why; seen: the evidence; lines: to write into the
-    configuration; change: what to do if a line is not enough; needs: the first version that has the lines, empty if all
-    have; unless: when it does not matter.
-    """
-
-    rule: str
-    severity: AdviceSeverity
-    title: str
-    reason: str
-    lines: tuple[str, ...]
-    unless: str
-    source: str
-    change: str = ""
-    needs: str = ""
-    seen: str = GENERAL
-    sets: tuple[str, ...] = field(default=())
-    """Names of the options that the rule read, to say where they are set."""
-
-
-Rule = Callable[[Options, Evidence], Iterator[Advice]]
-
-
 def review(options: Options, seen: Evidence) -> list[Advice]:
     """All advice on these options, warnings first."""
-    found = [advice for rule in RULES for advice in rule(options, seen)]
-    placed = [_place(advice, options) for advice in found]
+    case = Case(options, seen)
+    placed = [_place(rule.fill(case), options) for rule in RULES if rule.when(case)]
     return sorted(placed, key=lambda advice: advice.severity == "info")
 
 
@@ -154,613 +131,635 @@ def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
 
 def _place(advice: Advice, options: Options) -> Advice:
     """Say where the options are set that the advice is about."""
+    sources = {name: options.source[name] for name in advice.sets if name in options.source}
     places = [
-        f"`{spell_option(name)}` is set {_where(options.source[name])}"
-        for name in advice.sets
-        if name in options.source
+        f"`{spell_option(name)}` is set {'on the' if source == 'command line' else 'in'} {source}"
+        for name, source in sources.items()
     ]
-    before = "" if advice.seen == GENERAL else f"{advice.seen} "
-    return replace(advice, seen=f"{before}{'; '.join(places)}.") if places else advice
+    seen = f"{advice.seen.removeprefix(GENERAL)} {'; '.join(places)}."
+    return replace(advice, seen=seen.strip()) if places else advice
 
 
-def _where(source: str) -> str:
-    return "on the command line" if source == "command line" else f"in {source}"
+class Case(NamedTuple):
+    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown."""
+
+    options: Options
+    seen: Evidence
+
+    def lacks(self, name: str) -> bool:
+        """Whether an option is known to be missing, or off."""
+        return self.options.complete and not getattr(self.options, name)
+
+    def reach_together(self, limit: str) -> bool:
+        """Whether all workers reach a limit at about the same time."""
+        return bool(getattr(self.options, limit)) and (self.workers or 1) > 1 and self.lacks(f"{limit}_delta")
+
+    def default(self, value: int | None, default: int) -> int | None:
+        """The value of an option, or uWSGI's default where the option is known to be missing."""
+        return default if value is None and self.options.complete else value
+
+    @property
+    def workers(self) -> int | None:
+        return self.seen.workers or self.default(self.options.processes or None, 1)
+
+    @property
+    def threads(self) -> int | None:
+        """Of each worker."""
+        return self.seen.threads or self.default(self.options.threads or None, 1)
+
+    @property
+    def least_life(self) -> int | None:
+        """Seconds of `min-worker-lifetime`."""
+        return self.default(self.options.min_worker_lifetime, DEFAULT_MIN_LIFETIME)
+
+    @property
+    def mercy(self) -> int | None:
+        """Seconds of `worker-reload-mercy`."""
+        return self.default(self.options.worker_reload_mercy, DEFAULT_MERCY)
+
+    @property
+    def patience(self) -> int:
+        """Seconds for which the router waits for a response."""
+        return self.options.http_timeout or DEFAULT_HTTP_TIMEOUT
+
+    @property
+    def queue(self) -> int | None:
+        """The length of the listen queue."""
+        return self.default(self.options.listen or None, DEFAULT_LISTEN)
+
+    @property
+    def has_router(self) -> bool:
+        return bool(self.options.http) and self.options.complete
+
+    @property
+    def is_threaded(self) -> bool:
+        return not (self.options.async_cores or self.options.gevent or self.options.asyncio)
+
+    @property
+    def scales(self) -> bool:
+        """Whether cheaper mode is on, and the number of workers is known."""
+        return bool(self.options.cheaper) and bool(self.options.processes or self.seen.workers)
+
+    @property
+    def is_initial_ignored(self) -> bool:
+        least, initial = self.options.cheaper or 0, self.options.cheaper_initial
+        return self.scales and bool(initial) and not least <= (initial or 0) <= least + self.reserve
+
+    @property
+    def reserve(self) -> int:
+        """The workers that cheaper mode can add; negative if `cheaper` is too large, 0 if their number is unknown."""
+        workers = self.options.processes or self.seen.workers
+        return workers - (self.options.cheaper or 0) if workers else 0
+
+    def name_set(self, *names: str) -> str:
+        """Those of the options that are set, for a sentence."""
+        return ", ".join(f"`{spell_option(name)}`" for name in names if getattr(self.options, name) is not None)
+
+    def find(self, name: str) -> Fact:
+        """A fact by the name that a row calls it: of the case, of an option, of what is seen, or of texts alone."""
+        part = next((part for part in (self, self.options, self.seen) if hasattr(part, name)), None)
+        return getattr(part, name) if part else _compute(self)[name]
 
 
-def _workers(options: Options, seen: Evidence) -> int | None:
-    return seen.workers or options.processes or (1 if options.complete else None)
+def _compute(case: Case) -> dict[str, Fact]:
+    """What only texts need."""
+    options, seen, workers = case.options, case.seen, case.workers or 1
+    most = case.reserve + (options.cheaper or 0)
+    return {
+        "size": f"{counted(workers, 'worker')} of {counted(case.threads or 1, 'thread')}.",
+        "master_unit": "" if seen.is_first else seen.unit,
+        "version_name": ".".join(map(str, seen.version or ())),
+        "modules": ", ".join(seen.extensions) if seen.mounted else "",
+        "requests_apart": max(1, (options.max_requests or 0) // workers),
+        "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
+        "life_is_default": options.min_worker_lifetime is None,
+        "half_life": (options.max_worker_lifetime or 0) // 2,
+        "set_limits": case.name_set(*(name for name in _LIMITS if getattr(options, name))),
+        "mercy_is_default": options.worker_reload_mercy is None,
+        "longer": min(1024, seen.somaxconn or 1024),
+        "cheaper_options": case.name_set(*_CHEAPER_OPTIONS),
+        "most_workers": most,
+        "half": max(1, most // 2),
+        "nearest": min(max(options.cheaper_initial or 0, options.cheaper or 0), most),
+        "step": max(1, case.reserve // 4),
+        "gigabytes": f"{(seen.descriptors or 0) * 8 / 1e9:.1f}",
+        "times_set": len(options.chmod_socket or ()),
+        "headers": options.buffer_size or DEFAULT_BUFFER,
+        "unbuffered": not options.post_buffering,
+    }
 
 
-def _threads(options: Options, seen: Evidence) -> int | None:
-    return seen.threads or options.threads or (1 if options.complete else None)
+_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
+_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
 
 
-def _size(options: Options, seen: Evidence) -> str:
-    workers, threads = _workers(options, seen) or 1, _threads(options, seen) or 1
-    return f"{counted(workers, 'worker')} of {counted(threads, 'thread')}."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
+    In a rule, which is a row, reason, lines and seen are templates. rule: a stable name; when: whether it speaks;
+    warns: whether what is seen makes a warning of an info; title: what hurts, as one sentence; reason: why; lines: to
+    write into the configuration; change: what to do if a line is not enough; needs: the first version that has the
+    lines, empty if all have; unless: when it does not matter; seen: the evidence; sets: the options that the rule read,
+    to say where they are set.
+    """
 
-def _is_missing(options: Options, value: object) -> bool:
-    return options.complete and not value
+    rule: str
+    when: Callable[[Case], object] = lambda _: False
+    severity: AdviceSeverity = "info"
+    warns: Callable[[Case], object] = lambda _: False
+    title: str
+    reason: str = ""
+    lines: tuple[str, ...] = ()
+    unless: str = ""
+    source: str = ""
+    change: str = ""
+    needs: str = ""
+    seen: str = ""
+    sets: tuple[str, ...] = ()
 
+    def fill(self, case: Case) -> Advice:
+        """What a rule says of a case."""
 
-def _master(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if not seen.is_running and options.complete and not options.master and not options.stats:
-        yield Advice(
-            "master",
-            "warning",
-            "A worker that ends is not replaced, and nothing can be reloaded or watched.",
-            "Without a master, uWSGI's processes look after themselves.",
-            ("master = true",),
-            "uWSGI runs as a development server.",
-            THINGS_TO_KNOW,
+        def say(text: str) -> str:
+            return fill(text, {name: case.find(name) for name in names_in(text)})
+
+        return replace(
+            self,
+            severity="warning" if self.warns(case) else self.severity,
+            reason=say(self.reason),
+            lines=tuple(map(say, self.lines)),
+            seen=say(self.seen) or GENERAL,
         )
 
 
-_FLAGS = (
-    Advice(
-        "strict",
-        "info",
-        "uWSGI ignores a misspelt option without a message.",
-        "With `strict`, uWSGI names the misspelt option, and does not start.",
-        ("strict = true",),
-        "no option is misspelt. If the configuration has variables of its own, write them as `set-placeholder = "
-        "name=value` before you set `strict`.",
-        PRODUCTION,
-    ),
-    Advice(
-        "need_app",
-        "info",
-        "If the application cannot be imported, uWSGI still starts, and answers every request with an error.",
-        "A failed deployment then looks like a successful one.",
-        ("need-app = true",),
-        "the proxy names an application for each request, and uWSGI loads it when the request arrives.",
-        PRODUCTION,
-    ),
-    Advice(
-        "vacuum",
-        "info",
-        "uWSGI leaves its UNIX sockets behind when it exits.",
-        "A proxy or an exporter then finds a socket on which no process listens, instead of no socket.",
-        ("vacuum = true",),
-        "the sockets are TCP sockets, or are in a directory that the service manager empties.",
-        PRODUCTION,
-    ),
+_REQUESTS_TOGETHER = Advice(
+    rule="max_requests_delta",
+    when=lambda case: case.reach_together("max_requests") and case.seen.knows(*MAX_REQUESTS_DELTA),
+    severity="warning",
+    title="All workers reach `max-requests` at about the same time, and no requests are served while they restart.",
+    reason="Workers share the load evenly, so they reach this number of requests at nearly the same time.",
+    lines=("max-requests-delta = {requests_apart:plain}",),
+    needs="2.0.29",
+    unless="the workers start in milliseconds, or their shares of the requests differ a lot.",
+    source=SOURCE,
+    seen="{size}",
+    sets=("max_requests",),
 )
-"""About flags that are better set; each is named after its field."""
 
 
-def _flags(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    yield from (advice for advice in _FLAGS if _is_missing(options, getattr(options, advice.rule)))
+_AGE_DELTA = (2, 0, 20)
+"""The first version with `max-worker-lifetime-delta`."""
 
+_ROUTER_GIVES_UP = Advice(
+    rule="http_timeout",
+    when=lambda case: case.has_router and case.options.harakiri is None,
+    title="The `http` router gives up before the application does, which then works in vain.",
+    reason="A request may take longer than the router waits for its response.",
+    lines=("harakiri = {patience:plain}",),
+    unless="no request takes as long as the router waits.",
+    source=OPTIONS,
+    seen="The router waits for {patience:plain} s, and a request may take any amount of time.",
+    sets=("http_timeout", "harakiri"),
+)
 
-def _die_on_term(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if not _is_missing(options, options.die_on_term) or seen.is_vassal:
-        return
-    evidence = GENERAL
-    if seen.is_first:
-        evidence = "This master is the first process of its container: the container is stopped with SIGTERM."
-    elif seen.unit:
-        evidence = f"This master runs in {seen.unit}, which systemd stops with SIGTERM unless the unit says otherwise."
-    yield Advice(
-        "die_on_term",
-        "warning" if seen.is_first else "info",
-        "SIGTERM does not stop uWSGI, but reloads it at once and loses requests.",
-        "Service managers and containers stop a process with SIGTERM, and kill it some seconds later.",
-        ("die-on-term = true",),
-        "the unit has `KillSignal=SIGQUIT` or SIGINT, or an emperor runs this uWSGI.",
-        SIGNALS,
-        seen=evidence,
-    )
-
-
-def _enable_threads(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if seen.version and seen.knows(2, 0, 27):
-        return  # on by default
-    if _is_missing(options, options.enable_threads) and _threads(options, seen) == 1:
-        yield Advice(
-            "enable_threads",
-            "warning" if seen.version else "info",
-            "Threads that the application starts never run, because Python's threads are off.",
-            "Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
-            "metrics, tracing and error reports use threads.",
-            ("enable-threads = true",),
-            "this is uWSGI 2.0.27 or later, where threads are on.",
-            THINGS_TO_KNOW,
-            seen=f"This is uWSGI {'.'.join(map(str, seen.version))}, with one thread per worker."
-            if seen.version
-            else GENERAL,
-        )
-
-
-def _single_interpreter(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if not _is_missing(options, options.single_interpreter) or (seen.mounted or 2) < 2:
-        return
-    names = ", ".join(seen.extensions)
-    yield Advice(
-        "single_interpreter",
-        "warning" if names else "info",
-        "Each application after the first runs in an interpreter of its own, where modules in C may fail or hang.",
-        "Many modules in C support one interpreter per process only.",
-        ("single-interpreter = true",),
-        "a worker has one application: the first runs in the main interpreter.",
-        PRODUCTION,
-        seen=f"{counted(seen.mounted, 'application')} in a worker" + (f", with {names} loaded." if names else ".")
-        if seen.mounted
-        else GENERAL,
-    )
-
-
-def _fork_safety(options: Options, seen: Evidence) -> Iterator[Advice]:
-    workers = _workers(options, seen)
-    if _is_missing(options, options.lazy_apps) and (workers or 1) > 1:
-        yield Advice(
-            "lazy_apps",
-            "info",
-            "Connections that the application opens while it is imported are shared by all workers.",
-            "The application is imported once, then the workers are forked. Two workers that use one connection read "
-            "each other's responses, or wait for each other.",
-            ("lazy-apps = true",),
-            "the application opens its connections in requests or in a function with `@postfork`. With `lazy-apps`, "
-            "the workers take more memory, and start more slowly.",
-            THINGS_TO_KNOW,
-            seen=_size(options, seen) if seen.is_running else GENERAL,
-        )
-
-
-def _max_requests_delta(options: Options, seen: Evidence) -> Iterator[Advice]:
-    most, workers = options.max_requests or 0, _workers(options, seen) or 1
-    if not most or workers < 2 or not _is_missing(options, options.max_requests_delta):
-        return
-    lines: tuple[str, ...] = (f"max-requests-delta = {max(1, most // workers)}",)
-    needs, change = "2.0.29", ""
-    if not seen.knows(*MAX_REQUESTS_DELTA):
-        lines, needs = ("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"), "2.0.20"
-        change = "Remove `max-requests`: this version can spread restarts by age, but not by requests."
-    if not seen.knows(2, 0, 20):
-        lines, needs, change = (), "", "Upgrade uWSGI: this version cannot spread the restarts."
-    yield Advice(
-        "max_requests_delta",
-        "warning",
-        "All workers reach `max-requests` at about the same time, and no requests are served while they restart.",
-        "Workers share the load evenly, so they reach this number of requests at nearly the same time.",
-        lines,
-        "the workers start in milliseconds, or their shares of the requests differ a lot.",
-        SOURCE,
-        change=change,
-        needs=needs,
-        seen=_size(options, seen),
-        sets=("max_requests",),
-    )
-
-
-def _max_worker_lifetime_delta(options: Options, seen: Evidence) -> Iterator[Advice]:
-    life, workers = options.max_worker_lifetime or 0, _workers(options, seen) or 1
-    if life and workers > 1 and _is_missing(options, options.max_worker_lifetime_delta) and seen.knows(2, 0, 20):
-        yield Advice(
-            "max_worker_lifetime_delta",
-            "warning",
-            "All workers reach `max-worker-lifetime` at the same time, and no requests are served while they restart.",
-            "The workers started together, so they reach this age together.",
-            (f"max-worker-lifetime-delta = {max(1, life // workers)}",),
-            "the workers start in milliseconds.",
-            SOURCE,
-            needs="2.0.20",
-            seen=_size(options, seen),
-            sets=("max_worker_lifetime",),
-        )
-
-
-def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    least, most = options.min_worker_lifetime, options.max_worker_lifetime
-    if least is None and options.complete:
-        least = DEFAULT_MIN_LIFETIME
-    if least is None:
-        return
-    default = "" if options.min_worker_lifetime is not None else ", the default"
-    if most and least >= most:
-        yield Advice(
-            "max_worker_lifetime",
-            "warning",
-            "The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
-            "A worker would have to end before it is allowed to.",
-            (f"min-worker-lifetime = {most // 2}",),
-            NEVER,
-            SOURCE,
-            seen=f"`min-worker-lifetime` is {least} s{default}; `max-worker-lifetime` is {most} s.",
-            sets=("min_worker_lifetime", "max_worker_lifetime"),
-        )
-    limits = [name for name in ("max_requests", "reload_on_rss", "reload_on_as") if getattr(options, name)]
-    if limits and least > _LONG_WITHOUT_LIMITS:
-        yield Advice(
-            "min_worker_lifetime",
-            "info",
-            "A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
-            "uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it has "
-            "served and however much memory it takes.",
-            (f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
-            "memory grows slowly.",
-            SOURCE,
-            seen=f"`min-worker-lifetime` is {least} s; limits: "
-            f"{', '.join(f'`{spell_option(name)}`' for name in limits)}.",
-            sets=("min_worker_lifetime",),
-        )
-
-
-def _harakiri(options: Options, seen: Evidence) -> Iterator[Advice]:
-    threads = _threads(options, seen)
-    if options.harakiri and (threads or 1) > 1:
-        yield Advice(
-            "harakiri_with_threads",
-            "warning",
-            "`harakiri` may never end a request that hangs, and when it does, it kills all requests of the worker.",
-            "A worker has one timer for all its threads, and each request that completes on any thread stops it.",
-            (),
-            "each worker has one thread.",
-            SOURCE,
-            change="Set a timeout on every call to a backend, or use processes with one thread each.",
-            seen=_size(options, seen),
-            sets=("harakiri",),
-        )
-    if _is_missing(options, options.harakiri) and threads == 1:
-        yield Advice(
-            "harakiri",
-            "info",
-            "A request that hangs occupies its worker until somebody notices.",
-            "uWSGI has no time limit for a request by default.",
-            ("harakiri = 60",),
-            "every call of the application has a timeout. Choose a value above your slowest request.",
-            PRODUCTION,
-            seen=_size(options, seen),
-        )
-
-
-def _reload_mercy(options: Options, seen: Evidence) -> Iterator[Advice]:
-    mercy = options.worker_reload_mercy if options.worker_reload_mercy is not None else DEFAULT_MERCY
-    if not (options.complete or options.worker_reload_mercy is not None):
-        return
-    if (options.harakiri or 0) > mercy:
-        yield Advice(
-            "worker_reload_mercy",
-            "warning",
-            "A reload kills requests that `harakiri` allows.",
-            "A worker that reloads ends after `worker-reload-mercy`, and `harakiri` allows a request more time.",
-            (f"worker-reload-mercy = {options.harakiri}",),
-            "no request takes that long.",
-            OPTIONS,
-            sets=("harakiri", "worker_reload_mercy"),
-            seen=f"A worker gets {mercy} s{'' if options.worker_reload_mercy is not None else ', the default'}; "
-            f"`harakiri` is {options.harakiri} s.",
-        )
-    elif mercy > _LONG_MERCY and not options.can_reload_workers:
-        yield Advice(
-            "worker_reload_mercy",
-            "info",
-            "A reload waits for the longest request, and no requests are served until all workers have ended.",
-            "A full reload waits for the slowest worker, for as long as `worker-reload-mercy`.",
-            ("touch-chain-reload = /path/to/a/file", "lazy-apps = true"),
-            "no request takes longer than your service may be down.",
-            RELOADING,
-            sets=("worker_reload_mercy",),
-            seen=f"A worker gets {mercy} s. {_size(options, seen)}",
-        )
-
-
-def _http_timeout(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    if not (options.http and options.complete):
-        return
-    timeout = options.http_timeout or DEFAULT_HTTP_TIMEOUT
-    if options.harakiri is None or options.harakiri > timeout:
-        yield Advice(
-            "http_timeout",
-            "info",
-            "The `http` router gives up before the application does, which then works in vain.",
-            "A request may take longer than the router waits for its response.",
-            (f"http-timeout = {options.harakiri}",) if options.harakiri else (f"harakiri = {timeout}",),
-            "no request takes as long as the router waits.",
-            OPTIONS,
-            sets=("http_timeout", "harakiri"),
-            seen=f"The router waits for {timeout} s, and a request may take "
-            + (f"{options.harakiri} s." if options.harakiri else "any amount of time."),
-        )
-
-
-def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if not options.complete and options.listen is None:
-        return
-    length = options.listen or DEFAULT_LISTEN
-    if seen.somaxconn is not None and length > seen.somaxconn:
-        yield Advice(
-            "listen_above_somaxconn",
-            "warning",
-            "The next start of uWSGI will fail: `listen` is above the kernel's limit.",
-            "uWSGI exits if a queue would be longer than net.core.somaxconn, even the queue of a UNIX socket.",
-            (f"listen = {seen.somaxconn}",),
-            "you raise net.core.somaxconn before you restart uWSGI, in the container's network namespace.",
-            OPTIONS,
-            seen=f"`listen` is {length}, and net.core.somaxconn is {seen.somaxconn} here.",
-            sets=("listen",),
-        )
-    elif length <= DEFAULT_LISTEN:
-        yield Advice(
-            "listen",
-            "info",
-            "The listen queue is short: if it is full, further connections are refused.",
-            "It holds the connections that no thread has accepted yet. A burst of requests, or a pause of the workers, "
-            "fills it.",
-            (f"listen = {min(1024, seen.somaxconn or 1024)}",),
-            "the proxy in front limits or retries connections.",
-            OPTIONS,
-            seen=f"The queue holds {length} connections"
-            + (f"; net.core.somaxconn is {seen.somaxconn} here." if seen.somaxconn else "."),
-            sets=("listen",),
-        )
-
-
-def _buffer_size(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    size = options.buffer_size or DEFAULT_BUFFER
-    if options.complete and size <= DEFAULT_BUFFER:
-        yield Advice(
-            "buffer_size",
-            "info",
-            "uWSGI drops requests with large headers, and no counter shows them.",
-            "Cookies and tokens make the headers larger than the default of 4,096 bytes. uWSGI only writes a line to "
-            "its log.",
-            ("buffer-size = 32768",),
-            "your cookies and tokens are short.",
-            THINGS_TO_KNOW,
-            seen=f"The headers of a request may have {size:,} bytes.",
-            sets=("buffer_size",),
-        )
-
-
-def _thunder_lock(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if options.thunder_lock and (_threads(options, seen) or 1) > 1:
-        yield Advice(
-            "thunder_lock",
-            "info",
-            "`thunder-lock` costs throughput with threads.",
-            "Every accepted request takes a lock that all threads of all workers share: in one measurement, this cost "
-            "a tenth of the throughput. If the process that holds the lock is paused (SIGSTOP), no requests are "
-            "served.",
-            (),
-            "the workers' shares of the requests have to be exactly even.",
-            THUNDER,
-            change="Remove `thunder-lock`.",
-            seen=_size(options, seen),
-            sets=("thunder_lock",),
-        )
-
-
-def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
-    workers = options.processes or seen.workers
-    extra = [
-        name
-        for name in ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
-        if getattr(options, name) is not None
-    ]
-    if not options.cheaper:
-        if options.complete and extra:
-            yield Advice(
-                "cheaper_off",
-                "warning",
-                "Options of the cheaper mode are set, but not the mode: all workers always run.",
-                "`cheaper` is the number of workers that keep running when there is little to do.",
-                ("cheaper = 2",),
-                "you want all workers to run: then remove the other options.",
-                CHEAPER,
-                seen=f"Set: {', '.join(f'`{spell_option(name)}`' for name in extra)}.",
-                sets=tuple(extra),
-            )
-        return
-    if workers and options.cheaper >= workers:
-        yield Advice(
-            "cheaper_too_large",
-            "warning",
-            "The next start of uWSGI will fail: `cheaper` is not below `processes`.",
-            "`cheaper` is the number of workers that keep running when there is little to do.",
-            (f"cheaper = {max(1, workers // 2)}",),
-            NEVER,
-            CHEAPER,
-            seen=f"`cheaper` is {options.cheaper}, and there are {counted(workers, 'worker')}.",
-            sets=("cheaper", "processes"),
-        )
-    elif workers and options.cheaper_initial and not options.cheaper <= options.cheaper_initial <= workers:
-        yield Advice(
-            "cheaper_initial",
-            "info",
-            "`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
-            "uWSGI takes only a value in this range.",
-            (f"cheaper-initial = {min(max(options.cheaper_initial, options.cheaper), workers)}",),
-            NEVER,
-            CHEAPER,
-            seen=f"`cheaper-initial` is {options.cheaper_initial}, outside of the range from `cheaper` "
-            f"({options.cheaper}) to {counted(workers, 'worker')}.",
-            sets=("cheaper_initial",),
-        )
-    if workers and (options.cheaper_step or 1) > workers - options.cheaper > 0:
-        yield Advice(
-            "cheaper_step",
-            "info",
-            "One step of the cheaper mode starts all workers at once.",
-            "`cheaper-step` is larger than the number of workers that can be added.",
-            (f"cheaper-step = {max(1, (workers - options.cheaper) // 4)}",),
-            "the workers start in milliseconds.",
-            CHEAPER,
-            seen=f"`cheaper-step` is {options.cheaper_step}, but only {counted(workers - options.cheaper, 'worker')} "
-            "can be added.",
-            sets=("cheaper_step",),
-        )
-
-
-def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    if options.evil_reload_on_rss:
-        yield Advice(
-            "evil_reload_on_rss",
-            "warning",
-            "A worker that exceeds `evil-reload-on-rss` is killed in the middle of its requests.",
-            "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker "
-            "is as old as `min-worker-lifetime`.",
-            (f"reload-on-rss = {options.evil_reload_on_rss}",),
-            "a single request can fill the memory.",
-            OPTIONS,
-            seen="It is set here.",
-            sets=("evil_reload_on_rss",),
-        )
-    if options.reload_on_as:
-        yield Advice(
-            "reload_on_as",
-            "warning",
-            "Workers restart because of address space that takes no memory.",
-            "Threads, mapped files and modules reserve address space without using memory.",
-            ("reload-on-rss = 512",),
-            "you limit address space on purpose, as on a 32-bit system.",
-            OPTIONS,
-            seen="It is set here.",
-            sets=("reload_on_as",),
-        )
-
-
-def _max_fd(options: Options, seen: Evidence) -> Iterator[Advice]:
-    if options.http and not options.max_fd and options.complete and (seen.descriptors or 0) > _MOST_DESCRIPTORS:
-        size = (seen.descriptors or 0) * 8 / 1e9
-        yield Advice(
-            "max_fd",
-            "warning",
-            "The `http` router reserves memory for as many files as its limit of open files allows.",
-            "Its table has 8 bytes for each possible file, up to the limit of open files.",
-            ("max-fd = 65536",),
-            "the service manager or the container limits open files (LimitNOFILE, --ulimit nofile).",
-            "https://github.com/unbit/uwsgi/issues/2299",
-            seen=f"The master's limit of open files is {seen.descriptors:,}, so each router reserves {size:.1f} GB of "
-            "memory.",
-        )
-
-
-def _chmod_socket(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    if len(set(options.chmod_socket or ())) > 1:
-        is_meant_for_stats = "/" in (options.stats or "")
-        yield Advice(
-            "chmod_socket",
-            "warning" if is_meant_for_stats else "info",
-            "`chmod-socket` is set more than once, and the last one applies to every socket.",
-            "`chmod-socket` is one option for all UNIX sockets: those of the application and that of the stats.",
-            (),
-            "the last value is meant to replace the earlier ones, for example those of a file that you include.",
-            SOURCE,
-            change="Keep only the value that fits all sockets.",
-            seen=f"It is set {counted(len(options.chmod_socket or ()), 'time')}.",
-            sets=("chmod_socket",),
-        )
-
-
-def _stats_exposed(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    if options.stats and not _is_local(options.stats):
-        yield Advice(
-            "stats_exposed",
-            "warning",
-            "The stats server shows the cookies and passwords of requests to everybody who can reach it.",
-            "Its document contains all variables of each request in service, and the stats server asks for no login.",
-            ("stats = 127.0.0.1:1717",),
-            "a firewall, or a network namespace of its own, keeps others away from the stats server.",
-            SOURCE,
-            seen="Other machines may reach this address.",
-            sets=("stats",),
-        )
-
-
-def _public_http(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    public = [address for address in options.http_socket or () if address != "?" and not _is_local(address)]
-    if public and options.complete:
-        yield Advice(
-            "http_socket",
-            "info",
-            "Clients that send or read slowly hold the threads.",
-            "With `http-socket`, workers read requests directly from the clients"
-            + ("" if options.post_buffering else ", and the application waits for each part of a body")
-            + ". `post-buffering` does not change who waits: the thread does.",
-            (),
-            "only a proxy can reach the socket.",
-            HTTP,
-            change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, whose router "
-            "reads the requests.",
-            seen="Other machines may reach this address.",
-            sets=("http_socket", "post_buffering"),
-        )
-
-
-def _one_at_a_time(options: Options, seen: Evidence) -> Iterator[Advice]:
-    is_threaded = not (options.async_cores or options.gevent or options.asyncio)
-    if is_threaded and _workers(options, seen) == 1 and _threads(options, seen) == 1:
-        yield Advice(
-            "one_request_at_a_time",
-            "info",
-            "One slow request holds up all others.",
-            "One process with one thread serves one request at a time.",
-            ("processes = 4",),
-            "the application must not run twice.",
-            OPTIONS,
-            seen=_size(options, seen),
-        )
-
-
-def _cpu_affinity(options: Options, _seen: Evidence) -> Iterator[Advice]:
-    if options.cpu_affinity:
-        yield Advice(
-            "cpu_affinity",
-            "info",
-            "Workers are pinned to CPUs, and wait for these CPUs while others are idle.",
-            "uWSGI counts the CPUs of the host, even in a container.",
-            (),
-            "the host serves nothing else, and you have measured a gain.",
-            OPTIONS,
-            change="Remove `cpu-affinity`.",
-            sets=("cpu_affinity",),
-        )
-
-
-def _logs_to_pipe(_options: Options, seen: Evidence) -> Iterator[Advice]:
-    if seen.logs_to_pipe:
-        yield Advice(
-            "log_to_pipe",
-            "info",
-            "If the program that reads uWSGI's log stops, every request stops with it.",
-            "The log is a pipe, and a worker waits until its line fits into this pipe.",
-            ("disable-logging = true", "log-5xx = true"),
-            "the reader is the service manager or the container's runtime, and never stops reading. With fewer lines, "
-            "the pipe takes longer to fill.",
-            SOURCE,
-            seen="The master's standard error is a pipe.",
-        )
-
-
-RULES: tuple[Rule, ...] = (
-    _master,
-    _chmod_socket,
-    _stats_exposed,
-    _listen,
-    _cheaper,
-    _die_on_term,
-    _max_requests_delta,
-    _max_worker_lifetime_delta,
-    _min_worker_lifetime,
-    _harakiri,
-    _reload_mercy,
-    _http_timeout,
-    _memory_limits,
-    _max_fd,
-    _enable_threads,
-    _single_interpreter,
-    _fork_safety,
-    _buffer_size,
-    _flags,
-    _thunder_lock,
-    _public_http,
-    _cpu_affinity,
-    _one_at_a_time,
-    _logs_to_pipe,
+RULES: tuple[Advice, ...] = (
+    Advice(
+        rule="master",
+        when=lambda case: not case.seen.is_running and case.lacks("master") and not case.options.stats,
+        severity="warning",
+        title="A worker that ends is not replaced, and nothing can be reloaded or watched.",
+        reason="Without a master, uWSGI's processes look after themselves.",
+        lines=("master = true",),
+        unless="uWSGI runs as a development server.",
+        source=THINGS_TO_KNOW,
+    ),
+    Advice(
+        rule="chmod_socket",
+        when=lambda case: len(set(case.options.chmod_socket or ())) > 1,
+        warns=lambda case: "/" in (case.options.stats or ""),  # it is meant for the stats
+        title="`chmod-socket` is set more than once, and the last one applies to every socket.",
+        reason="`chmod-socket` is one option for all UNIX sockets: those of the application and that of the stats.",
+        change="Keep only the value that fits all sockets.",
+        unless="the last value is meant to replace the earlier ones, for example those of a file that you include.",
+        source=SOURCE,
+        seen="It is set {times_set:time}.",
+        sets=("chmod_socket",),
+    ),
+    Advice(
+        rule="stats_exposed",
+        when=lambda case: case.options.stats and not _is_local(case.options.stats),
+        severity="warning",
+        title="The stats server shows the cookies and passwords of requests to everybody who can reach it.",
+        reason="Its document contains all variables of each request in service, and the stats server asks for no "
+        "login.",
+        lines=("stats = 127.0.0.1:1717",),
+        unless="a firewall, or a network namespace of its own, keeps others away from the stats server.",
+        source=SOURCE,
+        seen="Other machines may reach this address.",
+        sets=("stats",),
+    ),
+    Advice(
+        rule="listen_above_somaxconn",
+        when=lambda case: (case.queue or 0) > (case.seen.somaxconn or inf),
+        severity="warning",
+        title="The next start of uWSGI will fail: `listen` is above the kernel's limit.",
+        reason="uWSGI exits if a queue would be longer than net.core.somaxconn, even the queue of a UNIX socket.",
+        lines=("listen = {somaxconn:plain}",),
+        unless="you raise net.core.somaxconn before you restart uWSGI, in the container's network namespace.",
+        source=OPTIONS,
+        seen="`listen` is {queue:plain}, and net.core.somaxconn is {somaxconn:plain} here.",
+        sets=("listen",),
+    ),
+    Advice(
+        rule="listen",
+        when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
+        title="The listen queue is short: if it is full, further connections are refused.",
+        reason="It holds the connections that no thread has accepted yet. A burst of requests, or a pause of the "
+        "workers, fills it.",
+        lines=("listen = {longer:plain}",),
+        unless="the proxy in front limits or retries connections.",
+        source=OPTIONS,
+        seen="The queue holds {queue:plain} connections[somaxconn? ; net.core.somaxconn is {somaxconn:plain} here].",
+        sets=("listen",),
+    ),
+    Advice(
+        rule="cheaper_off",
+        when=lambda case: case.lacks("cheaper") and case.name_set(*_CHEAPER_OPTIONS),
+        severity="warning",
+        title="Options of the cheaper mode are set, but not the mode: all workers always run.",
+        reason="`cheaper` is the number of workers that keep running when there is little to do.",
+        lines=("cheaper = 2",),
+        unless="you want all workers to run: then remove the other options.",
+        source=CHEAPER,
+        seen="Set: {cheaper_options}.",
+        sets=_CHEAPER_OPTIONS,
+    ),
+    Advice(
+        rule="cheaper_too_large",
+        when=lambda case: case.scales and case.reserve <= 0,
+        severity="warning",
+        title="The next start of uWSGI will fail: `cheaper` is not below `processes`.",
+        reason="`cheaper` is the number of workers that keep running when there is little to do.",
+        lines=("cheaper = {half:plain}",),
+        unless=NEVER,
+        source=CHEAPER,
+        seen="`cheaper` is {cheaper:plain}, and there are {most_workers:worker}.",
+        sets=("cheaper", "processes"),
+    ),
+    Advice(
+        rule="cheaper_initial",
+        when=lambda case: case.reserve > 0 and case.is_initial_ignored,
+        title="`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
+        reason="uWSGI takes only a value in this range.",
+        lines=("cheaper-initial = {nearest:plain}",),
+        unless=NEVER,
+        source=CHEAPER,
+        seen="`cheaper-initial` is {cheaper_initial:plain}, outside of the range from `cheaper` ({cheaper:plain}) to "
+        "{most_workers:worker}.",
+        sets=("cheaper_initial",),
+    ),
+    Advice(
+        rule="cheaper_step",
+        when=lambda case: case.scales and (case.options.cheaper_step or 1) > case.reserve > 0,
+        title="One step of the cheaper mode starts all workers at once.",
+        reason="`cheaper-step` is larger than the number of workers that can be added.",
+        lines=("cheaper-step = {step:plain}",),
+        unless="the workers start in milliseconds.",
+        source=CHEAPER,
+        seen="`cheaper-step` is {cheaper_step:plain}, but only {reserve:worker} can be added.",
+        sets=("cheaper_step",),
+    ),
+    Advice(
+        rule="die_on_term",
+        when=lambda case: case.lacks("die_on_term") and not case.seen.is_vassal,
+        warns=lambda case: case.seen.is_first,
+        title="SIGTERM does not stop uWSGI, but reloads it at once and loses requests.",
+        reason="Service managers and containers stop a process with SIGTERM, and kill it some seconds later.",
+        lines=("die-on-term = true",),
+        unless="the unit has `KillSignal=SIGQUIT` or SIGINT, or an emperor runs this uWSGI.",
+        source=SIGNALS,
+        seen="[is_first? This master is the first process of its container: the container is stopped with SIGTERM.]"
+        "[master_unit? This master runs in {master_unit}, which systemd stops with SIGTERM unless the unit says "
+        "otherwise.]",
+    ),
+    _REQUESTS_TOGETHER,
+    replace(
+        _REQUESTS_TOGETHER,
+        when=lambda case: (
+            case.reach_together("max_requests") and _AGE_DELTA <= (case.seen.version or ()) < MAX_REQUESTS_DELTA
+        ),
+        lines=("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"),
+        needs="2.0.20",
+        change="Remove `max-requests`: this version can spread restarts by age, but not by requests.",
+    ),
+    replace(
+        _REQUESTS_TOGETHER,
+        when=lambda case: case.reach_together("max_requests") and not case.seen.knows(*_AGE_DELTA),
+        lines=(),
+        needs="",
+        change="Upgrade uWSGI: this version cannot spread the restarts.",
+    ),
+    Advice(
+        rule="max_worker_lifetime_delta",
+        when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*_AGE_DELTA),
+        severity="warning",
+        title="All workers reach `max-worker-lifetime` at the same time, and no requests are served while they "
+        "restart.",
+        reason="The workers started together, so they reach this age together.",
+        lines=("max-worker-lifetime-delta = {seconds_apart:plain}",),
+        needs="2.0.20",
+        unless="the workers start in milliseconds.",
+        source=SOURCE,
+        seen="{size}",
+        sets=("max_worker_lifetime",),
+    ),
+    Advice(
+        rule="max_worker_lifetime",
+        when=lambda case: (
+            case.least_life is not None and 0 < (case.options.max_worker_lifetime or 0) <= case.least_life
+        ),
+        severity="warning",
+        title="The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
+        reason="A worker would have to end before it is allowed to.",
+        lines=("min-worker-lifetime = {half_life:plain}",),
+        unless=NEVER,
+        source=SOURCE,
+        seen="`min-worker-lifetime` is {least_life:plain} s[life_is_default? , the default]; `max-worker-lifetime` is "
+        "{max_worker_lifetime:plain} s.",
+        sets=("min_worker_lifetime", "max_worker_lifetime"),
+    ),
+    Advice(
+        rule="min_worker_lifetime",
+        when=lambda case: (
+            any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
+        ),
+        title="A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
+        reason="uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it "
+        "has served and however much memory it takes.",
+        lines=(f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
+        unless="memory grows slowly.",
+        source=SOURCE,
+        seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
+        sets=("min_worker_lifetime",),
+    ),
+    Advice(
+        rule="harakiri_with_threads",
+        when=lambda case: case.options.harakiri and (case.threads or 1) > 1,
+        severity="warning",
+        title="`harakiri` may never end a request that hangs, and when it does, it kills all requests of the worker.",
+        reason="A worker has one timer for all its threads, and each request that completes on any thread stops it.",
+        change="Set a timeout on every call to a backend, or use processes with one thread each.",
+        unless="each worker has one thread.",
+        source=SOURCE,
+        seen="{size}",
+        sets=("harakiri",),
+    ),
+    Advice(
+        rule="harakiri",
+        when=lambda case: case.lacks("harakiri") and case.threads == 1,
+        title="A request that hangs occupies its worker until somebody notices.",
+        reason="uWSGI has no time limit for a request by default.",
+        lines=("harakiri = 60",),
+        unless="every call of the application has a timeout. Choose a value above your slowest request.",
+        source=PRODUCTION,
+        seen="{size}",
+    ),
+    Advice(
+        rule="worker_reload_mercy",
+        when=lambda case: case.mercy is not None and (case.options.harakiri or 0) > case.mercy,
+        severity="warning",
+        title="A reload kills requests that `harakiri` allows.",
+        reason="A worker that reloads ends after `worker-reload-mercy`, and `harakiri` allows a request more time.",
+        lines=("worker-reload-mercy = {harakiri:plain}",),
+        unless="no request takes that long.",
+        source=OPTIONS,
+        seen="A worker gets {mercy:plain} s[mercy_is_default? , the default]; `harakiri` is {harakiri:plain} s.",
+        sets=("harakiri", "worker_reload_mercy"),
+    ),
+    Advice(
+        rule="worker_reload_mercy",
+        when=lambda case: (
+            (case.mercy or 0) > max(_LONG_MERCY, (case.options.harakiri or 0) - 1)
+            and not case.options.can_reload_workers
+        ),
+        title="A reload waits for the longest request, and no requests are served until all workers have ended.",
+        reason="A full reload waits for the slowest worker, for as long as `worker-reload-mercy`.",
+        lines=("touch-chain-reload = /path/to/a/file", "lazy-apps = true"),
+        unless="no request takes longer than your service may be down.",
+        source=RELOADING,
+        seen="A worker gets {mercy:plain} s. {size}",
+        sets=("worker_reload_mercy",),
+    ),
+    replace(
+        _ROUTER_GIVES_UP,
+        when=lambda case: case.has_router and (case.options.harakiri or 0) > case.patience,
+        lines=("http-timeout = {harakiri:plain}",),
+        seen="The router waits for {patience:plain} s, and a request may take {harakiri:plain} s.",
+    ),
+    _ROUTER_GIVES_UP,
+    Advice(
+        rule="evil_reload_on_rss",
+        when=lambda case: case.options.evil_reload_on_rss,
+        severity="warning",
+        title="A worker that exceeds `evil-reload-on-rss` is killed in the middle of its requests.",
+        reason="`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the "
+        "worker is as old as `min-worker-lifetime`.",
+        lines=("reload-on-rss = {evil_reload_on_rss:plain}",),
+        unless="a single request can fill the memory.",
+        source=OPTIONS,
+        seen="It is set here.",
+        sets=("evil_reload_on_rss",),
+    ),
+    Advice(
+        rule="reload_on_as",
+        when=lambda case: case.options.reload_on_as,
+        severity="warning",
+        title="Workers restart because of address space that takes no memory.",
+        reason="Threads, mapped files and modules reserve address space without using memory.",
+        lines=("reload-on-rss = 512",),
+        unless="you limit address space on purpose, as on a 32-bit system.",
+        source=OPTIONS,
+        seen="It is set here.",
+        sets=("reload_on_as",),
+    ),
+    Advice(
+        rule="max_fd",
+        when=lambda case: case.has_router and case.lacks("max_fd") and (case.seen.descriptors or 0) > _MOST_DESCRIPTORS,
+        severity="warning",
+        title="The `http` router reserves memory for as many files as its limit of open files allows.",
+        reason="Its table has 8 bytes for each possible file, up to the limit of open files.",
+        lines=("max-fd = 65536",),
+        unless="the service manager or the container limits open files (LimitNOFILE, --ulimit nofile).",
+        source="https://github.com/unbit/uwsgi/issues/2299",
+        seen="The master's limit of open files is {descriptors}, so each router reserves {gigabytes} GB of memory.",
+    ),
+    Advice(
+        rule="enable_threads",
+        when=lambda case: (
+            case.lacks("enable_threads") and case.threads == 1 and not (case.seen.version and case.seen.knows(2, 0, 27))
+        ),
+        warns=lambda case: case.seen.version,
+        title="Threads that the application starts never run, because Python's threads are off.",
+        reason="Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
+        "metrics, tracing and error reports use threads.",
+        lines=("enable-threads = true",),
+        unless="this is uWSGI 2.0.27 or later, where threads are on.",
+        source=THINGS_TO_KNOW,
+        seen="[version_name? This is uWSGI {version_name}, with one thread per worker.]",
+    ),
+    Advice(
+        rule="single_interpreter",
+        when=lambda case: case.lacks("single_interpreter") and (case.seen.mounted or 2) > 1,
+        warns=lambda case: case.seen.extensions,
+        title="Each application after the first runs in an interpreter of its own, where modules in C may fail or "
+        "hang.",
+        reason="Many modules in C support one interpreter per process only.",
+        lines=("single-interpreter = true",),
+        unless="a worker has one application: the first runs in the main interpreter.",
+        source=PRODUCTION,
+        seen="[mounted? {mounted:application} in a worker][modules? , with {modules} loaded][mounted? .]",
+    ),
+    Advice(
+        rule="lazy_apps",
+        when=lambda case: case.lacks("lazy_apps") and (case.workers or 1) > 1,
+        title="Connections that the application opens while it is imported are shared by all workers.",
+        reason="The application is imported once, then the workers are forked. Two workers that use one connection "
+        "read each other's responses, or wait for each other.",
+        lines=("lazy-apps = true",),
+        unless="the application opens its connections in requests or in a function with `@postfork`. With `lazy-apps`, "
+        "the workers take more memory, and start more slowly.",
+        source=THINGS_TO_KNOW,
+        seen="[is_running? {size}]",
+    ),
+    Advice(
+        rule="buffer_size",
+        when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= DEFAULT_BUFFER,
+        title="uWSGI drops requests with large headers, and no counter shows them.",
+        reason="Cookies and tokens make the headers larger than the default of 4,096 bytes. uWSGI only writes a line "
+        "to its log.",
+        lines=("buffer-size = 32768",),
+        unless="your cookies and tokens are short.",
+        source=THINGS_TO_KNOW,
+        seen="The headers of a request may have {headers} bytes.",
+        sets=("buffer_size",),
+    ),
+    Advice(
+        rule="strict",
+        when=lambda case: case.lacks("strict"),
+        title="uWSGI ignores a misspelt option without a message.",
+        reason="With `strict`, uWSGI names the misspelt option, and does not start.",
+        lines=("strict = true",),
+        unless="no option is misspelt. If the configuration has variables of its own, write them as `set-placeholder = "
+        "name=value` before you set `strict`.",
+        source=PRODUCTION,
+    ),
+    Advice(
+        rule="need_app",
+        when=lambda case: case.lacks("need_app"),
+        title="If the application cannot be imported, uWSGI still starts, and answers every request with an error.",
+        reason="A failed deployment then looks like a successful one.",
+        lines=("need-app = true",),
+        unless="the proxy names an application for each request, and uWSGI loads it when the request arrives.",
+        source=PRODUCTION,
+    ),
+    Advice(
+        rule="vacuum",
+        when=lambda case: case.lacks("vacuum"),
+        title="uWSGI leaves its UNIX sockets behind when it exits.",
+        reason="A proxy or an exporter then finds a socket on which no process listens, instead of no socket.",
+        lines=("vacuum = true",),
+        unless="the sockets are TCP sockets, or are in a directory that the service manager empties.",
+        source=PRODUCTION,
+    ),
+    Advice(
+        rule="thunder_lock",
+        when=lambda case: case.options.thunder_lock and (case.threads or 1) > 1,
+        title="`thunder-lock` costs throughput with threads.",
+        reason="Every accepted request takes a lock that all threads of all workers share: in one measurement, this "
+        "cost a tenth of the throughput. If the process that holds the lock is paused (SIGSTOP), no requests are "
+        "served.",
+        change="Remove `thunder-lock`.",
+        unless="the workers' shares of the requests have to be exactly even.",
+        source=THUNDER,
+        seen="{size}",
+        sets=("thunder_lock",),
+    ),
+    Advice(
+        rule="http_socket",
+        when=lambda case: case.options.complete and not all(map(_is_local, case.options.http_socket or ())),
+        title="Clients that send or read slowly hold the threads.",
+        reason="With `http-socket`, workers read requests directly from the clients[unbuffered? , and the application "
+        "waits for each part of a body]. `post-buffering` does not change who waits: the thread does.",
+        change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, whose router reads "
+        "the requests.",
+        unless="only a proxy can reach the socket.",
+        source=HTTP,
+        seen="Other machines may reach this address.",
+        sets=("http_socket", "post_buffering"),
+    ),
+    Advice(
+        rule="cpu_affinity",
+        when=lambda case: case.options.cpu_affinity,
+        title="Workers are pinned to CPUs, and wait for these CPUs while others are idle.",
+        reason="uWSGI counts the CPUs of the host, even in a container.",
+        change="Remove `cpu-affinity`.",
+        unless="the host serves nothing else, and you have measured a gain.",
+        source=OPTIONS,
+        sets=("cpu_affinity",),
+    ),
+    Advice(
+        rule="one_request_at_a_time",
+        when=lambda case: (case.workers, case.threads) == (1, 1) and case.is_threaded,
+        title="One slow request holds up all others.",
+        reason="One process with one thread serves one request at a time.",
+        lines=("processes = 4",),
+        unless="the application must not run twice.",
+        source=OPTIONS,
+        seen="{size}",
+    ),
+    Advice(
+        rule="log_to_pipe",
+        when=lambda case: case.seen.logs_to_pipe,
+        title="If the program that reads uWSGI's log stops, every request stops with it.",
+        reason="The log is a pipe, and a worker waits until its line fits into this pipe.",
+        lines=("disable-logging = true", "log-5xx = true"),
+        unless="the reader is the service manager or the container's runtime, and never stops reading. With fewer "
+        "lines, the pipe takes longer to fill.",
+        source=SOURCE,
+        seen="The master's standard error is a pipe.",
+    ),
 )
 """All rules, those that stop uWSGI or show secrets first."""
+
+
+_EXAMPLE = Case(
+    Options(
+        processes=4,
+        max_requests=1000,
+        max_worker_lifetime=3600,
+        evil_reload_on_rss=256,
+        harakiri=120,
+        cheaper=2,
+        cheaper_initial=9,
+    ),
+    Evidence(somaxconn=4096),
+)
+"""The numbers in the lines of rules, for those who know only which rules spoke."""
+
+
+def describe_rule(name: str, severity: AdviceSeverity) -> Advice | None:
+    """What a rule says in general, with this severity; None if there is no such rule in this version. The numbers in
+    its lines are examples."""
+    rows = [rule for rule in RULES if rule.rule == name]
+    found = next((rule for rule in rows if rule.severity == severity), next(iter(rows), None))
+    return replace(found.fill(_EXAMPLE), severity=severity) if found else None
+
+
+def list_rules() -> list[Advice]:
+    """The same of every rule, by their names."""
+    rows = {rule.rule: rule for rule in reversed(RULES)}
+    return [rows[name].fill(_EXAMPLE) for name in sorted(rows)]
 
 
 def parse_version(text: str) -> tuple[int, ...] | None:

@@ -7,6 +7,7 @@ from math import inf
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.record import Holder
 
@@ -23,7 +24,7 @@ they are nearly always held; and from which on nothing is promised of more threa
 
 def are_waits_known(figures: Figures) -> bool:
     """Whether it is known what the threads wait for, for most of their time."""
-    return figures.waits is not None and figures.waits.share("unknown") < MOSTLY
+    return figures.waits is not None and figures.share("unknown") < MOSTLY
 
 
 def list_loads(figures: Figures) -> list[float]:
@@ -35,7 +36,7 @@ def list_loads(figures: Figures) -> list[float]:
 def mean_load(figures: Figures) -> float | None:
     """Their mean; None if none is known."""
     loads = list_loads(figures)
-    return sum(loads) / len(loads) if loads else None
+    return ratio(sum(loads), len(loads))
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
@@ -50,7 +51,7 @@ def lacks_cpu(figures: Figures, cpus: float) -> bool:
 def are_children_busy(figures: Figures) -> bool:
     """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
     the workers' own: the kernel adds it when they end."""
-    if not figures.cpu or not figures.waits or figures.waits.share("child") < MOSTLY:
+    if not figures.cpu or figures.share("child") < MOSTLY:
         return False
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
 
@@ -124,7 +125,7 @@ preempted, counts as a nap too."""
 
 def mostly_sleeps(figures: Figures) -> bool:
     """Whether requests mostly sleep: from outside, a sleep until a rate limit lets them go on is like any other."""
-    return figures.waits is not None and figures.waits.share("sleep") >= MOSTLY
+    return figures.share("sleep") >= MOSTLY
 
 
 UNLESS_LIMITED = ", unless a rate limit or retries make requests wait"
@@ -138,24 +139,8 @@ def tries_again(figures: Figures) -> bool:
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
     ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
-    age = waits.share("sleep") * sum(ages) / len(ages) if ages else 0.0
+    age = waits.share("sleep") * (ratio(sum(ages), len(ages)) or 0.0)
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
-
-
-WEBSOCKETS = "connections that stay open, such as WebSockets, hold the threads"
-"""The cause of such waits, as a clause."""
-
-SERVE_WEBSOCKETS = (
-    "Serve these connections from a uWSGI of their own with `gevent`, where each takes only an async core; or raise "
-    "`threads` by as many as stay open at once. A web server in front cannot buffer them: each holds a thread for as "
-    "long as it lasts."
-)
-"""What to do about them."""
-
-IF_WEBSOCKETS = (
-    "WebSockets also wait for clients, and nothing can buffer them: serve them from a uWSGI of their own with `gevent`."
-)
-"""What to add to the advice about slow clients: not every WebSocket is recognised."""
 
 
 SOLE, MAIN = 0.9, 0.8
@@ -188,6 +173,6 @@ def name_wait_of_holder(figures: Figures) -> str:
 
 def is_lock_bound(figures: Figures) -> bool:
     """Whether requests mostly wait for a lock of the application or a pool, or for one that is nearly always held."""
-    share = figures.waits.share("lock") if figures.waits else 0.0
+    share = figures.share("lock")
     is_held = figures.lock is not None and figures.lock.is_known and figures.lock.hottest >= REACHED
     return share >= MOSTLY or (share >= LOCKED and is_held)

@@ -107,7 +107,7 @@ def more_threads(figures: Figures, each: int) -> Step:
 def more_processes(figures: Figures) -> Step:
     """The step to more processes, of as many threads as now."""
     processes = len(figures.server.workers)
-    each = round((figures.ceiling or 0) / processes) if processes else 0
+    each = figures.threads_each
     largest = max(processes + 1, min(MOST_PROCESSES, MOST_IN_ALL // max(1, each)))
     wanted = max(processes + 1, ceil((count_needed_threads(figures) or 0.0) / each) if each else 0)
     model = measure(figures)
@@ -245,7 +245,7 @@ def measure(figures: Figures) -> Model | None:
     if not computing + waiting:
         waiting = flow.response_time
     model = Model(computing, waiting, _count_usable_cpus(figures))
-    each = round((figures.ceiling or 0) / processes)
+    each = figures.threads_each
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model
     served = flow.throughput / model.most_throughput(processes, each)

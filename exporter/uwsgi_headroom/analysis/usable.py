@@ -33,7 +33,7 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.capacity import ONE_INTERPRETER, CpuShares, Headroom, Limit, usable_beside_others
 from uwsgi_headroom.analysis.demand import SocketDemand, find_longest_wait
-from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wait
+from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wait, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
@@ -140,7 +140,7 @@ def _of_threads(
     for socket in by_socket:
         served = [times[worker_id] for worker_id in socket.workers if worker_id in times]
         requests = sum(count for count, _ in served)
-        seconds = sum(count * each for count, each in served) / requests if requests else 0.0
+        seconds = ratio(sum(count * each for count, each in served), requests) or 0.0
         if socket.busy and seconds:
             yield Queue("threads", socket.threads, socket.used, seconds, wait_factor)
 

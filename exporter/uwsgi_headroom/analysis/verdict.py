@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit, OtherLimit
-from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS

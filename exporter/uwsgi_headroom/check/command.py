@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
+from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
 from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short

@@ -17,7 +17,7 @@ from os.path import isfile
 import msgspec
 
 from uwsgi_headroom.analysis.findings.limits import find_change
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS

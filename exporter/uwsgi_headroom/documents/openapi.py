@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from uwsgi_headroom import documents
-from uwsgi_headroom.analysis.what_if import MOST_SETTINGS
+from uwsgi_headroom.analysis.what_if.measured import MOST_SETTINGS
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Comparison
 from uwsgi_headroom.documents.history import MOST_POINTS, History

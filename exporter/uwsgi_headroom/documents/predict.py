@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.demand import compute_demand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.analysis.what_if import (
+from uwsgi_headroom.analysis.what_if.measured import (
     CannotPredictError,
     Measured,
     Observed,
@@ -15,8 +15,8 @@ from uwsgi_headroom.analysis.what_if import (
     choose_settings,
     describe_flow,
     measure_server,
-    predict_settings,
 )
+from uwsgi_headroom.analysis.what_if.predict import predict_settings
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if

@@ -33,6 +33,7 @@ from uwsgi_headroom.words.formats import (
     significant,
 )
 from uwsgi_headroom.words.states import WAITS
+from uwsgi_headroom.words.template import Facts, fill
 
 POINT_INTERVALS = 2.0
 """Times between two samples from which on an estimate may be shown without its interval."""
@@ -53,7 +54,7 @@ def describe_percentile(percentile: Percentile, *, interval: bool = True, to: st
     low, high = _rounded(percentile.low), _rounded(percentile.high)
     if percentile.seconds is None:
         bound = _rounded(percentile.under or percentile.high)
-        return f"under {bound}" + (f" (up to {high})" if interval and high != bound else "")
+        return f"under {bound} (up to {high})" if interval and high != bound else f"under {bound}"
     value = _rounded(percentile.seconds)
     if not interval:
         return value
@@ -88,7 +89,7 @@ def list_percentiles(
         else:
             texts.append((text, [percentile_name(share)]))
     for text, names in texts:
-        yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
+        yield f"{' to '.join(dict.fromkeys((names[0], names[-1])))} {text}"
 
 
 def describe_queue_wait(server: Server) -> str:
@@ -97,18 +98,20 @@ def describe_queue_wait(server: Server) -> str:
     none of them."""
     flow, known = server.flow, server.queue_waits
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    waited = [f"the oldest has waited for {duration(oldest)}"] if oldest else []
     if flow is None or flow.queue_wait is None:
-        return f"the oldest has waited for {duration(oldest)}" if oldest else ""
+        return "".join(waited)
     parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
     if flow.queue_wait < EMPTY and not oldest and not parts:
         return ""
-    several = ", over all sockets" if len(server.sockets) > 1 else ""
-    wait = f"{duration(flow.queue_wait)} in the listen queue{several}"
-    if flow.wait_is_floor:
-        left = f"; of those that have left it {parts[0]}" if parts else ""  # the clients that gave up are among them
-        wait, parts = f"at least {wait} up to now, on average over those served and waiting{left}", parts[1:]
-    text = ", ".join([wait, *parts])
-    return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
+    left = parts[: flow.wait_is_floor]  # the clients that gave up are among them
+    facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait, "several": len(server.sockets) > 1}
+    wait = fill(
+        "[floor? at least ]{wait:duration} in the listen queue[several? , over all sockets][floor?  up to now, on "
+        "average over those served and waiting][left? ; of those that have left it {left}]",
+        facts | {"left": "".join(left)},
+    )
+    return "; ".join([", ".join([wait, *parts[len(left) :]]), *waited])
 
 
 def describe_total_time(server: Server) -> str:
@@ -132,13 +135,13 @@ def _describe_untimed(server: Server) -> str:
     """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     if flow and flow.requests and flow.littles_law is not None:
-        queued = "the listen queue is empty" if flow.queue_wait is not None and flow.queue_wait < EMPTY else ""
-        return "; ".join(["uWSGI does not time static files", *filter(None, [queued or describe_queue_wait(server)])])
+        is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
+        queued = "the listen queue is empty" if is_empty else describe_queue_wait(server)
+        return "; ".join(filter(None, ["uWSGI does not time static files", queued]))
     ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
     oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
-    return (
-        f"over {duration(oldest)} up to now; no request was completed" if oldest and flow and not flow.requests else ""
-    )
+    is_seen = oldest and flow and not flow.requests
+    return f"over {duration(oldest)} up to now; no request was completed" if is_seen else ""
 
 
 def describe_served(server: Server) -> str:
@@ -171,7 +174,7 @@ def describe_first_act(server: Server) -> str:
     act = find_first_act(server)
     promised = (each.serves for each in list_problems(server) if each.change and first_act(each.change) == act)
     serves = next(promised, None)
-    return act if serves is None else f"{act}; at least {rate(serves)} are served then"
+    return fill("{act}[serves? ; at least {serves:rate} are served then]", {"act": act, "serves": serves})
 
 
 def describe_since(server: Server) -> str:
@@ -218,7 +221,7 @@ def describe_objective(objective: Objective) -> str:
     unjudged = objective.unjudged or _why_too_few(objective)
     if unjudged:
         return f"{aim}, {unjudged}"
-    wait = "" if objective.queue_wait is None else f", queue wait {duration(objective.queue_wait)}"
+    wait = fill("[wait? , queue wait {wait:duration}]", {"wait": objective.queue_wait})
     return f"{aim}: {_describe_burn(objective.windows)}{wait}{_describe_load(objective)}"
 
 
@@ -234,32 +237,28 @@ def _describe_range(percentile: Percentile, short: bool) -> str:
 
 def _why_too_few(objective: Objective) -> str:
     """Return why the burn rate is not known, as the end of a sentence; empty if it is known."""
-    if objective.windows and objective.windows[-1].rate is not None:
-        return ""
     if not objective.windows:
         return "not judged yet"
     window = objective.windows[-1]
+    if window.rate is not None:
+        return ""
     return f"not judged: only {window.requests} requests in the last {_span(window.seconds)}"
 
 
 def _describe_burn(windows: tuple[Burn, ...]) -> str:
     """Write the burn over the long window, and the rate over the short one where it is another."""
     short, long = windows[0], windows[-1]
-    missed = f"{fine_percent(long.share or 0.0)} missed it" if long.share else "none missed it"
-    lost = "".join(f", {text}" for text in list_causes(long))
     rate = f"burn rate {mean_count(long.rate or 0.0)}".replace(" ", _NO_BREAK)
     if short.rate is not None and long.seconds > 1.2 * short.seconds:
         rate += f", {mean_count(short.rate)} in the last {_span(short.seconds)}"
-    return f"{missed} in the last {_span(long.seconds)}{lost} ({rate})"
+    missed = fine_percent(long.share) if long.share else "none"
+    parts = [f"{missed} missed it in the last {_span(long.seconds)}", *list_causes(long)]
+    return f"{', '.join(parts)} ({rate})"
 
 
 def list_causes(burn: Burn) -> list[str]:
     """Say why requests missed the objective other than by being slow in service, such as `3 lost with their worker`."""
-    causes = (
-        (round(burn.waited), WAITED),
-        (burn.lost, "lost with their worker"),
-        (burn.refused, "refused"),
-    )
+    causes = (round(burn.waited), WAITED), (burn.lost, "lost with their worker"), (burn.refused, "refused")
     return [f"{number} {what}" for number, what in causes if number]
 
 
@@ -375,13 +374,13 @@ def describe_full_host(servers: Iterable[Server]) -> str | None:
         return None
     own = sum(cpu.own for *_, cpu in found)
     names = {server.identity.host for server, *_ in found if server.identity}
-    name = names.pop() if len(names) == 1 else None
     waiting = sum(any(problem.of_host for problem in list_problems(server)) for server, *_ in found)
-    lack = f": {counted(waiting, 'server')} {'waits' if waiting == 1 else 'wait'} for a CPU" if waiting else ""
-    return (
-        f"{f'{name}: ' if name else ''}CPUs are full{lack}. Of {counted(round(cpus), 'CPU')}, the workers of these "
-        f"{len(found)} servers use {mean_count(own)}, and other programs {mean_count(max(0.0, cpus - own - idle))}."
-        + (" Add CPUs, or move load to another host." if waiting else "")
+    facts: Facts = {"name": len(names) == 1 and names.pop(), "waiting": waiting or None, "servers": len(found)}
+    return fill(
+        "[name? {name}: ]CPUs are full[waiting? : {waiting:server} {waiting:waits|wait} for a CPU]. Of {cpus:CPU}, the "
+        "workers of these {servers:plain} servers use {own:mean}, and other programs {others:mean}.[waiting?  Add "
+        "CPUs, or move load to another host.]",
+        {**facts, "cpus": round(cpus), "own": own, "others": max(0.0, cpus - own - idle)},
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis import what_if
-from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction, Resource
+from uwsgi_headroom.analysis.what_if import predict
+from uwsgi_headroom.analysis.what_if.measured import Measured
+from uwsgi_headroom.analysis.what_if.predict import Check, Prediction, Resource
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
@@ -87,7 +88,7 @@ class PredictedLoad(Struct, frozen=True, kw_only=True):
     lock: float = 0.0
 
 
-def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf) -> WhatIf:
+def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf) -> WhatIf:
     """Build the document. time: epoch seconds; seconds: the length of the window."""
     measured = result.measured
     return WhatIf(
@@ -105,7 +106,7 @@ def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf
     )
 
 
-def _build_check(result: what_if.WhatIf) -> ModelCheck:
+def _build_check(result: predict.WhatIf) -> ModelCheck:
     check = result.check
     return ModelCheck(
         throughput=check.observed.throughput,
@@ -118,7 +119,7 @@ def _build_check(result: what_if.WhatIf) -> ModelCheck:
     )
 
 
-def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -> PredictedSetting:
+def _build_setting(prediction: Prediction, measured: Measured) -> PredictedSetting:
     return copy_fields(
         PredictedSetting,
         prediction,

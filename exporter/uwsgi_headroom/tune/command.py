@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.cpus import parse_stat, read_usable_cpus

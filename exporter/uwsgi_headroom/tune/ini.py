@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uwsgi_headroom import ini_syntax
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, is_on
 from uwsgi_headroom.kernel.options import APPLICATIONS

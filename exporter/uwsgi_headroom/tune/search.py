@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.repairman import Model
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.load import Tally
 from uwsgi_headroom.words.formats import byte_size, figure, percent

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom import numbers
-from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
+from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.documents.build import NEWEST, Cursor
 from uwsgi_headroom.web import bounds
 

@@ -1,4 +1,4 @@
-"""Predictions from one observed setting: against simulated servers whose demands are known, and bad input."""
+"""Predictions from one observed setting: against simulated servers whose demands are known, and for bad input."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from statistics import fmean
 import pytest
 
 from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.what_if import (
+from uwsgi_headroom.analysis.what_if.measured import (
+    MOST_IN_ALL,
     CannotPredictError,
     Measured,
     Observed,
     Setting,
-    WhatIf,
-    predict_settings,
-    propose,
+    SettingError,
+    choose_settings,
+    find_uneven_shares,
+    parse_setting,
+    parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import calibrate
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings, propose
+from uwsgi_headroom.documents.what_if import build_what_if
 from uwsgi_headroom.numbers import percentile
-from uwsgi_headroom.record import State
 
 FACTORS = tuple(1 + 0.8 * (number / 100 - 1) for number in range(201))
 WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
@@ -74,6 +79,11 @@ def _measured(
     )
 
 
+PLAIN = Measured(
+    setting=Setting(2, 2), cpus=2.0, window=Observed(throughput=5.0, response_time=0.1), cpu_per_request=0.01
+)
+
+
 def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatIf:
     return predict_settings(measured, settings, loads=(load,))
 
@@ -95,11 +105,13 @@ def test_a_server_with_known_demands(setting: Setting, *, waits: bool) -> None:
     assert at.threads == pytest.approx(truth.busy / setting.in_all, rel=0.08)
 
 
-def test_today_is_checked_against_the_observation() -> None:
-    """With wait states, the response time of the observed setting is a prediction as well, and its error is given."""
-    check = _predict(_measured(), Setting(8, 2)).check
-    assert check.response_time_error is not None
-    assert abs(check.response_time_error) < 0.05
+@pytest.mark.parametrize(("rate", "throughput_error"), [(60.0, None), (None, 0)])
+def test_today_is_checked_against_the_observation(rate: float | None, throughput_error: float | None) -> None:
+    """With wait states, the response time of the observed setting is a prediction as well, and its error is given. If
+    all threads were busy, the observed throughput was the most."""
+    check = _predict(_measured(rate=rate), Setting(8, 2)).check
+    assert check.response_time_error == pytest.approx(0, abs=0.05)
+    assert check.throughput_error == (throughput_error if throughput_error is None else pytest.approx(0, abs=0.05))
 
 
 def test_a_fitted_model_claims_no_error() -> None:
@@ -116,15 +128,6 @@ def test_a_fitted_model_claims_no_error() -> None:
     truth = fmean(_real(WORK, Setting(4, 4), 90.0).service)
     assert check.observed == peak
     assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
-
-
-def test_a_saturated_observation_checks_the_throughput() -> None:
-    """If all threads were busy, the observed throughput was the most."""
-    measured = _measured(rate=None)
-    assert measured.window.concurrency == pytest.approx(16, rel=0.01)
-    check = _predict(measured, Setting(8, 2)).check
-    assert check.throughput_error == pytest.approx(0, abs=0.05)
-    assert check.response_time_error == pytest.approx(0, abs=0.05)
 
 
 def test_computing_outside_the_lock_is_found() -> None:
@@ -148,27 +151,24 @@ def test_the_part_under_the_lock_is_measured(locked: float) -> None:
     assert model.computing + model.unlocked == pytest.approx(0.04)
 
 
-def test_a_load_beyond_the_most_throughput() -> None:
-    """No times are given where the queue would grow without end, and no figure is infinite."""
-    (prediction,) = _predict(_measured(), Setting(1, 1), load=1.5).predictions
+@pytest.mark.parametrize(
+    ("setting", "limit", "most"),
+    [
+        (Setting(1, 1), "threads", 1 / 0.132),
+        (Setting(2, 2), "threads", 4 / 0.132),
+        (Setting(1, 64), "interpreters", 1 / 0.012),
+        (Setting(64, 1), "cpu", 2 / 0.012),
+        (Setting(64, 64), "cpu", 2 / 0.012),
+    ],
+)
+def test_what_limits_a_setting(setting: Setting, limit: str, most: float) -> None:
+    """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves. No times are given
+    where the queue would grow without end, and no figure is infinite."""
+    (prediction,) = _predict(_measured(), setting, load=1.2).predictions
     (at,) = prediction.at
-    assert (at.sustained, at.response_time, at.queue_wait, at.total_time) == (False, None, None, None)
-    assert at.threads == pytest.approx(1)
-    assert prediction.most_throughput == pytest.approx(1 / 0.132, rel=0.1)
-    assert prediction.limit == "threads"
-
-
-def test_what_limits_a_setting() -> None:
-    """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves."""
-    settings = Setting(1, 64), Setting(64, 1), Setting(2, 2)
-    assert [each.limit for each in _predict(_measured(), *settings).predictions] == ["interpreters", "cpu", "threads"]
-
-
-def test_the_largest_setting() -> None:
-    """64x64 is predicted: the CPUs limit it."""
-    (prediction,) = _predict(_measured(), Setting(64, 64)).predictions
-    assert prediction.most_throughput == pytest.approx(2 / 0.012, rel=0.05)
-    assert prediction.at[0].sustained
+    assert (prediction.limit, prediction.most_throughput) == (limit, pytest.approx(most, rel=0.1))
+    assert at.sustained == (most > 1.2 * 60)
+    assert at.sustained or (at.response_time, at.queue_wait, at.total_time) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,8 @@ def test_cheaper() -> None:
 )
 def test_refused(change: dict[str, object], why: str) -> None:
     """Without what a request needs, there is a reason instead of a figure."""
-    measured = Measured(
-        setting=Setting(2, 2), cpus=2.0, window=Observed(throughput=1.0, response_time=0.1), cpu_per_request=0.01
-    )
     with pytest.raises(CannotPredictError, match=why):
-        predict_settings(replace(measured, **change), [Setting(1, 1)])  # type: ignore[arg-type]
+        predict_settings(replace(PLAIN, **change), [Setting(1, 1)])
 
 
 @pytest.mark.parametrize(
@@ -230,10 +227,7 @@ def test_refused(change: dict[str, object], why: str) -> None:
 )
 def test_strange_measurements_give_finite_figures(change: dict[str, object]) -> None:
     """Whatever was measured, a prediction is positive and finite, and ends."""
-    measured = Measured(
-        setting=Setting(2, 2), cpus=2.0, window=Observed(throughput=5.0, response_time=0.1), cpu_per_request=0.01
-    )
-    result = predict_settings(replace(measured, **change), [Setting(4, 1)])  # type: ignore[arg-type]
+    result = predict_settings(replace(PLAIN, **change), [Setting(4, 1)])
     for prediction in (result.today, *result.predictions):
         assert 0 < prediction.most_throughput < inf
         for at in prediction.at:
@@ -252,44 +246,26 @@ def test_strange_measurements_give_finite_figures(change: dict[str, object]) -> 
 )
 def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: str) -> None:
     """A saturated backend, a lock of the application, a lock that is held without computing: the words say so."""
-    measured = Measured(
-        setting=Setting(2, 1),
-        cpus=2.0,
-        window=Observed(throughput=2.0, response_time=0.1, requests=60),
-        cpu_per_request=0.01,
-        waits=waits,  # type: ignore[arg-type]
-    )
-    measured = replace(measured, mapped=True, shares=(0.7, 0.3))
+    measured = replace(PLAIN, setting=Setting(2, 1), waits=waits, mapped=True, shares=(0.7, 0.3))
+    measured = replace(measured, window=Observed(throughput=2.0, response_time=0.1, requests=60))
     cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0, 5.0)).cautions
-    assert any(sentence in caution for caution in cautions)
-    assert any("safe to run in several threads" in caution for caution in cautions)
-    assert any("`map-socket`" in caution for caution in cautions)
-    assert any("One worker takes 70 % of the requests." in caution for caution in cautions)
-    assert any("Only 60 requests" in caution for caution in cautions)
-    assert any("up to 10 requests/s" in caution for caution in cautions)
+    always = "several threads", "`map-socket`", "One worker takes 70 % ", "Only 60 requests", "up to 10 requests/s"
+    for said in (sentence, *always):
+        assert any(said in caution for caution in cautions), said
 
 
 def test_no_wait_for_the_lock_is_no_caution() -> None:
     """If no request was seen waiting for the interpreter lock, nothing is said to hold it."""
-    window = Observed(throughput=2.0, response_time=0.1, requests=60)
-    waits: dict[State, float] = {"cpu": 0.01, "backend": 0.09}
-    measured = Measured(setting=Setting(2, 1), cpus=2.0, window=window, cpu_per_request=0.01, waits=waits)
-    cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0,)).cautions
+    cautions = _predict(replace(PLAIN, waits={"cpu": 0.01, "backend": 0.09}), Setting(2, 4)).cautions
     assert not any("interpreter lock" in caution for caution in cautions)
 
 
 @pytest.mark.parametrize("other_programs", [0.001, 0.01, 0.04, 0.2])
 def test_other_programs_that_grow_with_the_requests(other_programs: float) -> None:
     """The most throughput uses up the CPUs together with them, also if they take more than the server itself."""
-    measured = Measured(
-        setting=Setting(4, 8),
-        cpus=2.0,
-        window=Observed(throughput=1.0, response_time=0.03, concurrency=0.03),
-        cpu_per_request=0.02,
-        waits={"cpu": 0.02, "backend": 0.01},
-        others=other_programs,
-        others_follow=True,
-    )
+    window = Observed(throughput=1.0, response_time=0.03, concurrency=0.03)
+    measured = replace(PLAIN, setting=Setting(4, 8), window=window, cpu_per_request=0.02)
+    measured = replace(measured, waits={"cpu": 0.02, "backend": 0.01}, others=other_programs, others_follow=True)
     today = _predict(measured).today
     assert today.most_throughput == pytest.approx(2.0 / (0.02 + other_programs), rel=0.06)
     assert today.limit == "cpu"
@@ -298,14 +274,9 @@ def test_other_programs_that_grow_with_the_requests(other_programs: float) -> No
 def test_requests_without_cpu_time() -> None:
     """The kernel counts CPU time in ticks, so a short measurement of requests that only wait may have none."""
     window = Observed(throughput=80.0, response_time=0.1, concurrency=8.0)
-    measured = Measured(
-        setting=Setting(4, 2),
-        cpus=2.0,
-        window=window,
-        cpu_per_request=0.0,
-        waits={"sleep": 0.1, "interpreter_lock": 0.0},
-    )
-    (found,) = predict_settings(measured, [Setting(1, 16)], loads=(1.0,)).predictions
+    waits = {"sleep": 0.1, "interpreter_lock": 0.0}
+    measured = replace(PLAIN, setting=Setting(4, 2), window=window, cpu_per_request=0.0, waits=waits)
+    (found,) = _predict(measured, Setting(1, 16)).predictions
     assert found.most_throughput == pytest.approx(160, rel=0.05)
     assert found.limit == "threads"
 
@@ -371,15 +342,145 @@ def test_a_lock_that_all_processes_share() -> None:
     assert any("neither threads nor processes" in caution for caution in found.cautions)
 
 
-def test_a_lock_without_wait_states() -> None:
-    """A file's lock is known without the right to see threads: what the response time leaves is waiting."""
-    found = _predict(replace(_locked(shared=True), waits=None), Setting(8, 4))
+def test_a_lock_of_which_less_is_known() -> None:
+    """A file's lock is known without the right to see threads: what the response time leaves is waiting. A limit that
+    may not be read has a range."""
+    shared, measured = replace(_locked(shared=True), waits=None), _locked()
+    found = _predict(shared, Setting(8, 4))
     assert found.predictions[0].most_throughput == pytest.approx(1 / 0.048, rel=0.05)
+    ranged = replace(measured, lock=replace(measured.lock, least_limit=76.0, most_limit=95.0))
+    assert any("between 76 and 95" in text for text in _predict(ranged).cautions)
 
 
-def test_a_range_is_said() -> None:
-    """A limit that may not be read has a range."""
-    measured = _locked()
-    assert measured.lock
-    lock = replace(measured.lock, least_limit=76.0, most_limit=95.0)
-    assert any("between 76 and 95" in text for text in _predict(replace(measured, lock=lock)).cautions)
+EVEN = replace(
+    PLAIN,
+    setting=Setting(4, 8),
+    cpus=4.0,
+    window=Observed(throughput=50.0, response_time=0.26, concurrency=13.0),
+    cpu_per_request=0.04,
+    waits={"backend": 0.18, "cpu": 0.04, "interpreter_lock": 0.04},
+)
+
+
+def test_the_present_setting_has_its_shares() -> None:
+    """It is slower than with even workers; another setting is the same, and a sentence says which is which."""
+    even, uneven = (_predict(replace(EVEN, shares=shares), Setting(8, 4)) for shares in ((), (0.55, 0.15, 0.15, 0.15)))
+    assert uneven.today.at[0].response_time > 1.03 * even.today.at[0].response_time
+    others = [found.predictions[0].at[0].response_time for found in (even, uneven)]
+    assert others[1] == pytest.approx(others[0], rel=0.03)
+    said = [any("One worker takes" in sentence for sentence in found.cautions) for found in (even, uneven)]
+    assert said == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("requests", "shares"),
+    [
+        ((4300, 1900, 1900, 1900), (0.43, 0.19, 0.19, 0.19)),
+        ((2530, 2490, 2490, 2490), ()),
+        ((10, 0, 0, 0), (1.0, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_only_shares_beyond_chance_count(requests: tuple[int, ...], shares: tuple[float, ...]) -> None:
+    """Differences that chance explains are none."""
+    workers = [worker(number, count) for number, count in enumerate(requests, 1)]
+    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == pytest.approx(shares)
+
+
+def test_shares_of_workers_that_come_and_go() -> None:
+    """With cheaper mode, workers have small shares because they were up for a part of the time."""
+    workers = [worker(1, 4000, up=60.0), worker(2, 4000, up=60.0), worker(3, 500, up=10.0)]
+    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == ()
+
+
+CUT_OFF = Observed(throughput=40.0, response_time=0.2, concurrency=8.0, offered_at_least=48.9, requests=2400)
+CALM = Observed(throughput=20.0, response_time=0.2, concurrency=4.0, requests=1200)
+
+
+def _sleeping(window: Observed, peak: Observed | None = None) -> Measured:
+    """2x4 with requests that sleep 200 ms."""
+    sleeps = replace(PLAIN, setting=Setting(2, 4), cpu_per_request=0.0, waits={"sleep": 0.2})
+    return replace(sleeps, window=window, peak=peak)
+
+
+@pytest.mark.parametrize(("window", "peak"), [(CUT_OFF, None), (CUT_OFF, CALM), (CALM, CUT_OFF), (CALM, None)])
+def test_no_time_is_promised_at_a_load_that_was_cut_off(window: Observed, peak: Observed | None) -> None:
+    """A full queue, or busy threads with a queue, cut demand off. Whether the window was full or the peak: the most
+    throughput is all that is known."""
+    is_floor = CUT_OFF in (window, peak)
+    result = predict_settings(_sleeping(window, peak), [Setting(2, 8)])
+    (prediction,) = result.predictions
+    assert prediction.most_throughput == pytest.approx(80, rel=0.02)
+    for at in prediction.at:
+        times = (at.response_time, at.queue_wait) if is_floor else ()
+        assert (at.sustained, *times) == (True, *[None for _ in times])
+        assert at.total_time == (None if is_floor else pytest.approx(0.2, rel=0.05))
+    assert any("at least 49 requests at once" in caution for caution in result.cautions) == is_floor
+    assert build_what_if("shop", 0.0, 60.0, result).peak_is_floor is is_floor
+
+
+def test_a_load_beyond_the_most_is_still_not_sustained() -> None:
+    """The present setting does not serve what it was offered: that needs no time."""
+    assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.at] == [False, False]
+
+
+def test_a_floor_of_unknown_size_has_no_number() -> None:
+    """A queue was full, but the busy threads are not known."""
+    result = predict_settings(_sleeping(replace(CUT_OFF, offered_at_least=0.0)), [Setting(2, 8)])
+    assert "a listen queue was full. So it is not known" in result.cautions[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"), [("8x4", Setting(8, 4)), (" 1X16 ", Setting(1, 16)), ("64x64", Setting(64, 64))]
+)
+def test_a_setting_is_read(text: str, setting: Setting) -> None:
+    """Processes come first, then threads per process."""
+    assert parse_setting(text) == parse_setting(str(setting)) == setting
+
+
+REFUSED = [
+    "",
+    "8",
+    "8x",
+    "x4",
+    "0x1",
+    "1x0",
+    "-1x4",
+    "4x-1",
+    "1e9x1",
+    "1000000000x1",
+    "9" * 5000 + "x1",
+    "8x4x2",
+    "8 x 4",
+]
+REFUSED += ["\uff11x\uff11", "8\u00d74", "1025x1", "1x1025", "128x64", "nanxnan", "1.5x2", "8x4\n9x9", "\x1b[1mx1"]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_setting_is_refused(text: str) -> None:
+    """Anything else is refused in one short sentence."""
+    with pytest.raises(SettingError) as refused:
+        parse_setting(text)
+    assert len(str(refused.value)) < 160
+
+
+def test_several_settings() -> None:
+    """Each is predicted once, in the order of the request, and at most twelve."""
+    assert parse_settings(["8x4", "4x8", "8X4"]) == (Setting(8, 4), Setting(4, 8))
+    with pytest.raises(SettingError, match="at most 12"):
+        parse_settings(f"{number}x1" for number in range(1, 14))
+
+
+@pytest.mark.parametrize("observed", ["1x1", "4x8", "8x1", "1x64", "64x64", "1024x1", "1x1024", "3x5"])
+def test_the_grid(observed: str) -> None:
+    """The grid has the observed setting, smaller and larger ones, and none twice."""
+    setting = parse_setting(observed)
+    chosen = choose_settings(setting, cpus=2)
+    assert setting in chosen
+    assert list(chosen) == sorted(set(chosen))
+    assert 3 <= len(chosen) <= 12
+    assert all(min(each.processes, each.threads) >= 1 and each.in_all <= MOST_IN_ALL for each in chosen)
+
+
+def test_the_grid_has_the_obvious_questions() -> None:
+    """Somebody with 4x8 asks for 8x4."""
+    assert {Setting(8, 4), Setting(2, 16), Setting(8, 8), Setting(4, 16)} <= set(choose_settings(Setting(4, 8), cpus=8))

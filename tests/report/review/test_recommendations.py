@@ -10,7 +10,7 @@ from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Setting
 from uwsgi_headroom.report.columns import ReviewData, ServerData
 from uwsgi_headroom.report.review import build_review, what_if
 from uwsgi_headroom.report.review.peaks import find_peaks, group_services

@@ -343,7 +343,7 @@ _MARKS = int(SCRAPE / STEP)
 BEFORE, AFTER = 20, 15
 """Minutes of a stretch before and after what is near: the longest window and hold, and the time that a page stays."""
 
-PAGE_AFTER = {row.code: row.page_after for row in list_rows() if row.severity == "critical"}
+PAGE_AFTER = {row.code: row.page_after for row in list_rows() if "critical" in row.severities}
 """Seconds for which a critical finding must be seen before it pages."""
 
 _NO_PAGE = {"objective_missed"}

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple, get_args
 
 from uwsgi_headroom.analysis.deploys.spread import (
     FEWEST_BATCHES,
-    Difference,
     Pair,
     Side,
     compare,
     find_boundary,
     from_normal,
 )
+from uwsgi_headroom.analysis.littles_law import ratio
 
 
 class Batch(NamedTuple):
@@ -132,12 +132,13 @@ class Judgement:
         return tuple(change for change in self.changes if change.state == "worse")
 
 
-_PAIRS: Mapping[Subject, Callable[[Batch], Pair | None]] = {
-    "time": lambda batch: None if batch.time is None else (batch.time, batch.requests),
-    "cpu": lambda batch: None if batch.cpu is None else (batch.cpu, batch.requests),
+_PAIRS: Mapping[Subject, Callable[[Batch], tuple[float | None, float]]] = {
+    "time": lambda batch: (batch.time, batch.requests),
+    "cpu": lambda batch: (batch.cpu, batch.requests),
     "errors": lambda batch: (batch.errors, batch.requests),
-    "memory": lambda batch: None if batch.grown is None else (batch.grown, batch.seconds),
+    "memory": lambda batch: (batch.grown, batch.seconds),
 }
+"""The amount in a batch, None if it is not known, and its weight."""
 
 
 class Sides:
@@ -154,13 +155,13 @@ class Sides:
     @property
     def load(self) -> float:
         """Requests a second."""
-        return self.requests / self.seconds if self.seconds else 0.0
+        return ratio(self.requests, self.seconds) or 0.0
 
     def of(self, subject: Subject) -> Side | None:
         """The side of a quantity; None if that is not known for nearly all of the time."""
         if subject not in self._sides:
-            pairs = [(batch.seconds, _PAIRS[subject](batch)) for batch in self.batches]
-            known = [(seconds, pair) for seconds, pair in pairs if pair is not None]
+            pairs = [(batch.seconds, *_PAIRS[subject](batch)) for batch in self.batches]
+            known = [(seconds, (amount, weight)) for seconds, amount, weight in pairs if amount is not None]
             # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
             # none.
             is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
@@ -218,8 +219,9 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
         return replace(judgement, status="unknown", reason=_too_little_before(before))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
-    if overloaded:
-        changes = [_not_for_load(change) for change in changes]
+    for place, change in enumerate(changes):
+        if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
+            changes[place] = replace(change, state="unclear")
     judgement = replace(judgement, changes=tuple(changes))
     if judgement.worse:
         return replace(judgement, status="worse")
@@ -247,8 +249,8 @@ def _too_little_before(before: Sides) -> str:
 
 
 def _unlike(before: Sides, after: Sides) -> str:
-    ratio = after.load / before.load if before.load else inf
-    words = f"{ratio:.1f} times" if ratio >= 1 else f"{100 * ratio:.0f} %"
+    factor = ratio(after.load, before.load) or inf
+    words = f"{factor:.1f} times" if factor >= 1 else f"{100 * factor:.0f} %"
     return f"the load is {words} the load before, and times are compared up to a factor of {LIKE_LOAD:g}"
 
 
@@ -263,7 +265,8 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
     if difference is None or one is None or other is None:
         return None
     allowed = log(expected) if subject == "time" else 0.0
-    margin = _find_margin(difference, 1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    boundary = find_boundary(1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    margin = from_normal(boundary, difference.freedom) * difference.error  # of the estimate, at all looks together
     low, high = difference.estimate - margin, difference.estimate + margin
     state: State = "unclear"
     if subject == "errors":
@@ -281,16 +284,6 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
         elif high < less and less - difference.estimate >= least:
             state = "better"
     return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
-
-
-def _not_for_load(change: Change) -> Change:
-    """The change without a shorter time, which the end of an overload brings by itself."""
-    return replace(change, state="unclear") if (change.subject, change.state) == ("time", "better") else change
-
-
-def _find_margin(difference: Difference, information: float, tuned: float, error: float) -> float:
-    """How far the estimate may be from the truth, at all looks together."""
-    return from_normal(find_boundary(information, tuned, error), difference.freedom) * difference.error
 
 
 def _judge_memory(before: Sides, after: Sides) -> Change | None:

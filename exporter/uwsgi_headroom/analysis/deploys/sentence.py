@@ -7,17 +7,17 @@ from math import ceil
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
+from uwsgi_headroom.analysis.deploys.usual import DAYS, UsualTime, is_usual
 from uwsgi_headroom.words.formats import (
-    byte_size,
     counted,
     duration,
     factor,
-    fine_percent,
     percent,
     short_function,
     signed_duration,
 )
 from uwsgi_headroom.words.states import WAITS
+from uwsgi_headroom.words.template import Facts, fill
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
@@ -84,29 +84,43 @@ def _bound(judgement: Judgement) -> str:
     return percent(next((each for each in _BOUNDS if bound <= each), bound))
 
 
+MEMORY = "memory grows {growth:bytes} a minute in a mean worker"
+ERRORS = "{after:fine_percent} of the requests fail or lose their answer, and {before:fine_percent} did before"
+SPENT = (
+    "a request takes {size:percent} {word} (likely {low} to {high:percent}; {before:duration} → {after:duration})"
+    "[why? : {why}]"
+)
+
+_LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less", "cpu": "less CPU time"}
+
+
 def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
-    longer = change.state == "worse"
-    match change.subject:
-        case "memory":
-            return f"memory grows {byte_size(60 * change.after)} a minute in a mean worker"
-        case "errors":
-            return (
-                f"{fine_percent(change.after)} of the requests fail or lose their answer, and "
-                f"{fine_percent(change.before)} did before"
-            )
-        case "cpu":
-            word = "more" if longer else "less"
-            text = f"a request takes {_size(change)} {word} CPU time ({_span(change)})"
-            function = _name_cpu(change, judgement, parts)
-            return f"{text}: {function}" if function else text
-    word = "longer" if longer else "less"
-    text = f"a request takes {_size(change)} {word} ({_span(change)})"
-    growth = change.after - change.before
-    reasons = [", ".join(map(_describe_part, name_growth(parts, growth)))]
+    facts: Facts = {"before": change.before, "after": change.after, "growth": 60 * change.after}
+    if change.subject == "memory":
+        return fill(MEMORY, facts)
+    if change.subject == "errors":
+        return fill(ERRORS, facts)
+    low, high = sorted((abs(change.low), abs(change.high)))
+    why = _name_cpu if change.subject == "cpu" else _explain_time
+    return fill(
+        SPENT,
+        {
+            **facts,
+            "size": abs(change.after / change.before - 1),
+            "word": (_LONGER if change.state == "worse" else _SHORTER)[change.subject],
+            "low": percent(low).removesuffix(" %"),
+            "high": high,
+            "why": why(change, judgement, parts),
+        },
+    )
+
+
+def _explain_time(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+    """The parts in which a request takes longer, and what the load explains; empty if neither is known."""
+    reasons = [", ".join(map(_describe_part, name_growth(parts, change.after - change.before)))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
-    why = "; ".join(filter(None, reasons))
-    return f"{text}: {why}" if why else text
+    return "; ".join(filter(None, reasons))
 
 
 def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
@@ -118,19 +132,20 @@ def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> st
 
 
 def _describe_part(part: Part) -> str:
-    text = f"{part.name} {signed_duration(part.growth)}"
-    return f"{text} ({_describe_function(part)})" if part.function else text
+    return f"{part.name} {signed_duration(part.growth)}" + f" ({_describe_function(part)})" * bool(part.function)
 
 
 def _describe_function(part: Part) -> str:
     return f"`{short_function(part.function)}` {signed_duration(part.function_growth)}"
 
 
-def _size(change: Change) -> str:
-    return percent(abs(change.after / change.before - 1))
+USUAL = (
+    "At this hour of [whole? the last {days:plain} days][some? {days:plain} of the last {DAYS:plain} days] a request "
+    "took {mean:duration} (between {low:duration} and {high:duration}).[usual?  The change is as on other days.]"
+)
 
 
-def _span(change: Change) -> str:
-    low, high = sorted((abs(change.low), abs(change.high)))
-    likely = f"likely {percent(low).removesuffix(' %')} to {percent(high)}"
-    return f"{likely}; {duration(change.before)} → {duration(change.after)}"
+def describe_usual(usual: UsualTime, judgement: Judgement) -> str:
+    """What is usual at this hour, and whether that explains the change, as a sentence or two."""
+    days = {"whole": usual.whole, "some": not usual.whole, "DAYS": DAYS}
+    return fill(USUAL, {**usual._asdict(), **days, "usual": is_usual(usual, judgement)})

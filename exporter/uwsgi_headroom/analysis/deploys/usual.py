@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement
 from uwsgi_headroom.analysis.deploys.spread import from_normal
-from uwsgi_headroom.words.formats import duration
 
 DAYS = 14
 """Days whose same hour is usual: Prometheus keeps 15 unless it is set otherwise."""
@@ -66,13 +65,3 @@ def is_usual(usual: UsualTime, judgement: Judgement) -> bool:
     if change.state == "better":
         before, after = -before, -after
     return before < -usual.margin and after <= usual.margin
-
-
-def describe_usual(usual: UsualTime, judgement: Judgement) -> str:
-    """What is usual, and whether that explains the change, as a sentence or two."""
-    days = f"the last {usual.days} days" if usual.whole else f"{usual.days} of the last {DAYS} days"
-    text = (
-        f"At this hour of {days} a request took {duration(usual.mean)} (between {duration(usual.low)} and "
-        f"{duration(usual.high)})."
-    )
-    return f"{text} The change is as on other days." if is_usual(usual, judgement) else text

@@ -28,15 +28,14 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
+from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
+from uwsgi_headroom.analysis.findings.kind import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.analysis.findings.objective import WAITED
-from uwsgi_headroom.analysis.worker_states import find_outside_holder
 from uwsgi_headroom.record import EmperorRecord
 
-MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
+RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
     memory.find_open_files,
     waits.find_blocked_output,
@@ -48,9 +47,13 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
-    clients.find,
-    parts.find,
-    health.find,
+    clients.find_left,
+    clients.find_exceptions,
+    clients.find_server_errors,
+    parts.find_full_caches,
+    parts.find_late_spoolers,
+    health.find_growing_memory,
+    health.find_growing_threads,
     load.find_throttled,
     load.find_full_cpus,
     evenness.find,
@@ -59,9 +62,11 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     waits.find,
     lock_waits.find,
     backend_waits.find,
-    limits.find,
+    limits.find_busy_threads,
+    limits.find_cheaper,
     load.find_other_programs,
-    memory.find,
+    memory.find_large_roles,
+    memory.find_low_headroom,
     setup.find,
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
@@ -71,22 +76,18 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
     """The findings about a server, worst first; among equally severe ones, those that users feel first come first, and
     those that only uWSGI's log supports come last. Harms are joined to their cause. known_harms: harms that the figures
     do not have, such as those of a review's range."""
-    collected = [*known_harms, *(finding for module in MODULES for finding in module(figures))]
-    if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
-        collected = [
-            finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
-        ]
-    if any(finding.code == "loop_held" and finding.clause for finding in collected):  # why they do not end
-        collected = [finding for finding in collected if finding.code != "request_stuck"]
-    if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
-        collected = [finding for finding in collected if finding.code != "slow_clients"]
-    if find_outside_holder(figures.server) and any(finding.code == "application_lock" for finding in collected):
-        collected = [finding for finding in collected if finding.code != "request_stuck"]  # a restart would not help
-    if any(finding.severity != "info" for finding in collected):  # it may be a symptom, and is no news beside these
-        collected = [finding for finding in collected if finding.code != "unevenness_harmless"]
-    collected = code_lines.name_lines(figures, collected)
-    ranked = sorted(collected, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
+    collected = [*known_harms, *(finding for rule in RULES for finding in rule(figures))]
+    kept = code_lines.name_lines(figures, [each for each in collected if not _is_said(each, collected)])
+    ranked = sorted(kept, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
     return diagnosis.diagnose(figures, ranked)
+
+
+def _is_said(finding: Finding, others: Sequence[Finding]) -> bool:
+    """Whether another finding says it with its cause; or it is harmless, and may be a symptom of any other."""
+    if finding.code == "unevenness_harmless":
+        return any(each.severity != "info" for each in others)
+    causes = [each for each in others if each.kind and finding.code in each.kind.replaces and each.clause]
+    return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(finding.severity) for each in causes)
 
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
@@ -95,9 +96,7 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
 
 
 __all__ = [
-    "CAUSES",
     "COSTLY",
-    "OF_WAITING",
     "RUNBOOKS",
     "SEVERITIES",
     "WAITED",

@@ -13,14 +13,13 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes, workers
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_slots
 from uwsgi_headroom.record import WorkerRecord
+from uwsgi_headroom.words.template import Facts, Private
 
 CANNOT_SERVE = ("workers_paused", "reload_waits", "workers_ending", "start_hangs", "respawn_loop", "recycled_together")
 """Findings of `causes` and `workers` that explain why free threads take no request. A worker that has ended looks free
@@ -29,7 +28,6 @@ until uWSGI's master has noticed."""
 
 ACCEPT_NOTHING = Kind(
     code="accept_blocked",
-    role="cause",
     severity="warning",
     title="Workers are idle while requests wait.",
     evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
@@ -68,7 +66,6 @@ HOLDER_GONE = replace(
 
 WORKERS_STOPPED = Kind(
     code="workers_stopped",
-    role="cause",
     severity="warning",
     title="{ids:Worker} {ids:is|are} stopped.",
     evidence="SIGSTOP, a debugger or a cgroup freezer stopped {ids:worker} (of {workers}).",
@@ -104,7 +101,7 @@ def _resume(stopped: Sequence[WorkerRecord]) -> Private:
 
 def _blocked(figures: Figures) -> Finding:
     idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
-    facts: dict[str, Fact | Private] = {"idle": idle, "observed": observed, "part": idle / observed}
+    facts: Facts = {"idle": idle, "observed": observed, "part": idle / observed}
     pid, stopped = figures.server.accept_lock_holder, find_stopped(figures)
     if pid is not None:
         return _held(figures, pid, facts | {"pid": Private(f" (PID {pid})")})
@@ -113,7 +110,7 @@ def _blocked(figures: Figures) -> Finding:
     return IDLE_AND_STOPPED.found(facts, ids=[worker.worker_id for worker in stopped], resume=_resume(stopped))
 
 
-def _held(figures: Figures, pid: int, facts: dict[str, Fact | Private]) -> Finding:
+def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
     """Of a process that holds the accept lock."""
     worker = next((worker for worker in figures.server.workers if worker.pid == pid), None)
     if worker is None:

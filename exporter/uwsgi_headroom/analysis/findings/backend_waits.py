@@ -19,15 +19,14 @@ from uwsgi_headroom.analysis.destinations import (
     see_backends,
 )
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import duration, listed, percent, rate
+from uwsgi_headroom.words.formats import listed, percent, rate
+from uwsgi_headroom.words.template import Facts, Private
 
 OWN_USED = 0.25
 """The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
@@ -38,11 +37,10 @@ MOST_DESTINATIONS = 4
 
 BACKEND = Kind(
     code="waits_for_backend",
-    role="cause",
     severity="info",
     title="Requests spend most of their time waiting for {what}.",
-    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
-    "request].",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
+    "{whole:duration} of a request].",
     meaning="A request that waits for a backend holds a thread, but uses no CPU. These figures do not show whether the "
     "backend is always this slow, or only because it is overloaded: an overloaded backend gets faster when the load "
     "falls.",
@@ -50,31 +48,28 @@ BACKEND = Kind(
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
     "result of a job: look at the job workers. ]If the problem began with a deploy, roll the deploy back. Then make "
-    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][room? help only if {what} can "
-    "take more requests at once]. More CPU does not help.",
+    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][not turns? help only if "
+    "{what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
 )
 NO_ANSWER = replace(
     BACKEND,
     severity="warning",
     title="Requests wait for {what}.",
-    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part} of the {whole} of a "
-    "request].[locked?  {locked} wait for a lock that one of these threads holds.]",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
+    "{whole:duration} of a request].[locked?  {locked:mean} wait for a lock that one of these threads holds.]",
     meaning="A request that waits for a backend holds a thread, but uses no CPU.",
-    act="Find out why {silent} does not answer.",
-    then="It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout of a "
-    "second or two in the application, and let it wait for a while after a failure before it retries. More `threads` "
-    "would also hang.",
+    act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
+    "and check the name servers in /etc/resolv.conf.]",
+    then="[silent? It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout "
+    "of a second or two in the application, and let it wait for a while after a failure before it retries. More "
+    "`threads` would also hang.][not silent? Keep connections open: an open connection needs no lookup. More `threads` "
+    "would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
-)
-NAMES_SLOW = replace(
-    NO_ANSWER,
-    act="Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf.",
-    then="Keep connections open: an open connection needs no lookup. More `threads` would also wait.",
 )
 CALLS_ITSELF = replace(
     BACKEND,
-    severity="warning",
+    severity="warning or info",
     title="Requests call the uWSGI that serves them, and wait for the response.",
     meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for such "
     "a second thread, no request continues before a timeout.",
@@ -82,25 +77,23 @@ CALLS_ITSELF = replace(
     then="More `threads` only make it rarer that all threads wait for second requests.",
     clause="requests call the uWSGI that serves them",
 )
-CALLS_SEEN = replace(CALLS_ITSELF, severity="info")
 
 SATURATED = Kind(
     code="backend_saturated",
-    role="cause",
-    severity="warning",
+    severity="warning or info",
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
-    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part} of the {whole} of a request.]",
+    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part:duration} of the {whole:duration} of a "
+    "request.]",
     meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
     "down, so requests wait for each other in the backend.",
     act="{look}.",
     then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
-    "{most}].[unnamed?  To see which backend the threads wait for, give your backends names (`--backends`).]",
+    "{most}].[not named?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
 )
-SATURATED_AT_TIMES = replace(SATURATED, severity="info")
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -114,8 +107,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
     are_most = waits.outside >= MOSTLY and is_used
     if own := find_own(waits.destinations):
-        is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-        yield (CALLS_ITSELF if is_full else CALLS_SEEN).found(_list(figures, waits))
+        worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
+        yield CALLS_ITSELF.found(_list(figures, waits), worse=worse)
     elif hanging:
         is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
         yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
@@ -124,7 +117,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     elif are_most:
         main = list_main(waits.destinations)
         turns = bool(main) and all(map(is_one_at_a_time, main))
-        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns, "room": not turns}
+        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns}
         yield BACKEND.found(facts, look=_say(see_backends, main))
 
 
@@ -133,18 +126,18 @@ def _hangs(
 ) -> Finding:
     """Backends that do not answer, or slow name servers."""
     facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
-    facts["locked"] = is_locked and Private(f"{waits.threads['lock']:.1f}")
+    facts["locked"] = is_locked and Private(waits.threads["lock"])
     silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(facts, silent=_say(join_labels, silent)) if silent else NAMES_SLOW.found(facts)
+    return NO_ANSWER.found(facts, silent=bool(silent) and _say(join_labels, silent))
 
 
 def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
     named = name_saturated(figures, saturation)
     found = [each for each in waits.destinations if each.label == named]
-    return (SATURATED if is_used else SATURATED_AT_TIMES).found(
+    return SATURATED.found(
         _list(figures, waits),
+        worse=is_used,
         named=Private(named, saturation.name),
-        unnamed=not named,
         low=saturation.low,
         few=saturation.few,
         few_seconds=saturation.few_seconds,
@@ -165,8 +158,8 @@ def _list(figures: Figures, waits: WaitFigures) -> Facts:
         "busy": waits.total,
         "slots": name_slots(figures.server),
         "each": _say(_list_shares, named),
-        "part": Private(duration(sum(per_request)) if per_request else ""),
-        "whole": duration(sum((waits.per_request or {}).values())),
+        "part": Private(sum(per_request) or None),
+        "whole": sum((waits.per_request or {}).values()),
     }
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import inf
 
-from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
+from uwsgi_headroom.analysis.bottlenecks import FORK, spawn_earlier
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
-from uwsgi_headroom.analysis.findings.template import Private
 from uwsgi_headroom.analysis.findings.workers import find_looping
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS, proven_place, read_log
@@ -32,6 +29,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Private
 
 HANGS = 10.0
 """Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
@@ -72,44 +70,37 @@ WAS_DOWN = Kind(
     then=LOG,
 )
 
-SOME_PAUSED = Kind(
+PAUSED = Kind(
     code="workers_paused",
-    role="cause",
-    severity="warning",
-    title="{ids:Worker} {ids:is|are} paused.",
+    severity="critical or warning",
+    title="[all? All workers are][not all? {ids:Worker} {ids:is|are}] paused.",
     evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait in the listen queue on "
     "average].",
     meaning="A paused worker takes no requests until it is resumed.",
     act="Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master.",
     then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
-    clause="{ids:worker} {ids:is|are} paused",
+    clause="[all? all workers are][not all? {ids:worker} {ids:is|are}] paused",
+    page_after=0,
 )
-ALL_PAUSED = replace(SOME_PAUSED, title="All workers are paused.", clause="all workers are paused")
-ALL_PAUSED_UNDER_LOAD = replace(ALL_PAUSED, severity="critical", page_after=0)
 
-SOME_WITHOUT_APPLICATION = Kind(
+NO_APPLICATION = Kind(
     code="no_application",
     role="harm",
-    severity="warning",
-    title="{ids:Worker} {ids:has not loaded its|have not loaded their} application[place? : {place}].",
+    severity="critical or warning",
+    title="[critical? No worker has loaded its application][warning? {ids:Worker} {ids:has not loaded its|have not "
+    "loaded their} application][place? : {place}].",
     evidence="The configuration names an application, but {ids:worker} {ids:has|have} not loaded it.",
     meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
     "(`no python application found`).",
     act="If this began with a deploy, roll the deploy back, and then reload uWSGI.",
     then="[look? Otherwise, check uWSGI's log for the reason why the import fails. ][fix? {fix} ]" + LOG + "When the "
     "import works, reload uWSGI. Set `need-app`, so that uWSGI does not start without an application.",
-)
-NO_APPLICATION = replace(
-    SOME_WITHOUT_APPLICATION,
-    severity="critical",
-    title="No worker has loaded its application[place? : {place}].",
     page_after=0,
 )
 
 RELOAD_WAITS = Kind(
     code="reload_waits",
-    role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="No new request is served, because a reload waits until {ids:worker} "
     "{ids:has completed its|have completed their} requests.",
     evidence="{gone:worker} of {workers} ended {away:duration} ago, and uWSGI has not replaced {gone:it|them}; the "
@@ -121,33 +112,30 @@ RELOAD_WAITS = Kind(
     "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time that a request may take, or use a "
     "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
     clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
+    page_after=0,
 )
-RELOAD_WAITS_UNDER_LOAD = replace(RELOAD_WAITS, severity="critical", page_after=0)
 
-SOME_ENDING = Kind(
+ENDING = Kind(
     code="workers_ending",
-    role="cause",
-    severity="info",
+    severity="critical, warning or info",
     title="{ids:Worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
-    "completed][handlers? exit handlers end].",
+    "completed][not requests? exit handlers end].",
     evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
     "[requests? ; {requests:request} {requests:is|are} in service there, the oldest for {oldest:duration}].",
     meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has ended, or "
     "kills it after {mercy} s (`worker-reload-mercy`).",
     act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
-    "[handlers? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
+    "[not requests? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
     then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "
-    "reach it.][other? Set `worker-reload-mercy` to the longest time that a request may take.]"
-    "[handlers?  Shorten the exit handler, or give it a timeout.]",
+    "reach it. ][requests, not reached? Set `worker-reload-mercy` to the longest time that a request may take.]"
+    "[not requests? Shorten the exit handler, or give it a timeout.]",
     clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
-    "completed][handlers? exit handlers end]",
+    "completed][not requests? exit handlers end]",
+    page_after=0,
 )
-ENDING_HURTS = replace(SOME_ENDING, severity="warning")
-ALL_ENDING = replace(SOME_ENDING, severity="critical", page_after=0)
 
 CHEAPER_STARTS_SLOWLY = Kind(
     code="cheaper_starts_slowly",
-    role="cause",
     severity="warning",
     title="Cheaper mode starts workers too late: the application takes a long time to load.",
     evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
@@ -155,15 +143,13 @@ CHEAPER_STARTS_SLOWLY = Kind(
     meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
     "loaded the application. Until then, requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
-    then="[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the "
-    "workers.]",
+    then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
 )
 
 HANDLERS_OCCUPY = Kind(
     code="signal_handlers",
-    role="cause",
-    severity="info",
+    severity="warning or info",
     title="Timers or cron jobs of the application keep threads from serving requests.",
     evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
     "{threads:thread}[wait? ; {wait}].",
@@ -173,12 +159,10 @@ HANDLERS_OCCUPY = Kind(
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
 )
-HANDLERS_HURT = replace(HANDLERS_OCCUPY, severity="warning")
 
-SOME_HANG = Kind(
+START_HANGS = Kind(
     code="start_hangs",
-    role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
     evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
     meaning="A worker accepts requests only after it has imported the application. Until this import is complete, the "
@@ -188,28 +172,22 @@ SOME_HANG = Kind(
     "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
     "makes while it is imported, or make these calls after the import.",
     clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
+    page_after=60,
 )
-ALL_HANG = replace(SOME_HANG, severity="critical", page_after=60)
 
-MISSING_FOR_A_MOMENT = Kind(
+MISSING = Kind(
     code="workers_missing",
-    role="note",
-    severity="info",
+    severity="critical, warning or info",
     title="{ids:Worker} {ids:is|are} down or starting.",
     evidence="[ended? {ended:worker} ended, and uWSGI has not noticed this yet. ]"
     "[missing? {missing:worker} {missing:has ended or is|have ended or are} still starting.]",
     meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
     "normal for workers to be missing for a moment.",
-)
-SOME_MISSING = replace(
-    MISSING_FOR_A_MOMENT,
-    role="cause",
-    severity="warning",
-    act="If this began with a deploy, roll the deploy back.",
+    act="[not info? If this began with a deploy, roll the deploy back.]",
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
-    clause="{ids:worker} {ids:is|are} down",
+    clause="[not info? {ids:worker} {ids:is|are} down]",
+    page_after=60,
 )
-ALL_MISSING = replace(SOME_MISSING, severity="critical", page_after=60)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -239,18 +217,19 @@ def _paused(figures: Figures) -> Iterator[Finding]:
     paused = [worker.worker_id for worker in find_paused(up)]
     if not paused:
         return
-    waiting, kind = figures.flow.queue_length or None, SOME_PAUSED
-    if len(paused) == len(up):
-        kind = ALL_PAUSED_UNDER_LOAD if (waiting or 0.0) >= STANDING else ALL_PAUSED
-    yield kind.found(ids=paused, up=len(up), queued=waiting)
+    waiting, are_all = figures.flow.queue_length or 0.0, len(paused) == len(up)
+    yield PAUSED.found(
+        ids=paused, all=are_all, up=len(up), queued=waiting or None, worse=are_all and waiting >= STANDING
+    )
 
 
 def _no_application(figures: Figures) -> Iterator[Finding]:
     accepting, without = find_without_application(figures.server) or ([], [])
     if without:
         ids = [worker.worker_id for worker in without]
-        yield (NO_APPLICATION if len(without) == len(accepting) else SOME_WITHOUT_APPLICATION).found(
+        yield NO_APPLICATION.found(
             read_log(figures.server, STARTS),
+            worse=len(without) == len(accepting),
             ids=ids,
             place=Private(proven_place(figures.server, STARTS)),
         )
@@ -262,8 +241,8 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
     if found is None:
         return
     ids = [worker.worker_id for worker in found.left]
-    waits = (figures.flow.queue_length or 0.0) >= STANDING
-    yield (RELOAD_WAITS_UNDER_LOAD if waits else RELOAD_WAITS).found(
+    yield RELOAD_WAITS.found(
+        worse=(figures.flow.queue_length or 0.0) >= STANDING,
         ids=ids,
         gone=found.gone,
         workers=len(figures.server.workers),
@@ -288,14 +267,13 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     ids, options = [worker.worker_id for worker in ending], figures.server.setup.options
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
     reached = "" if "`unknown`" in limits else " or ".join(sorted(limits))
-    yield (ALL_ENDING if every and waits else ENDING_HURTS if every or waits else SOME_ENDING).found(
+    yield ENDING.found(
+        worse=every + waits,
         ids=ids,
         workers=len(workers),
         requests=requests or None,
-        handlers=not requests,
         oldest=oldest,
         reached=reached,
-        other=bool(requests) and not reached,
         mercy=options.worker_reload_mercy or DEFAULT_MERCY,
         end=Private(end(figures.server, ending), "`kill`"),
         calls=Private(show_calls(figures.server, ids[0]), ANY_CALLS),
@@ -331,9 +309,8 @@ def _handling(figures: Figures) -> Iterator[Finding]:
     if not threads or handlers < HANDLING * threads:
         return
     is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
-    yield (HANDLERS_HURT if is_reached or shows_a_limit(figures.flow) else HANDLERS_OCCUPY).found(
-        handlers=handlers, threads=threads, wait=waiting_clause(figures.flow)
-    )
+    worse, wait = is_reached or shows_a_limit(figures.flow), waiting_clause(figures.flow)
+    yield HANDLERS_OCCUPY.found(handlers=handlers, threads=threads, wait=wait, worse=worse)
 
 
 def _hangs(worker: WorkerRecord) -> bool:
@@ -348,7 +325,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     hanging = _find_hanging(workers)
     if hanging:
         ids = [worker.worker_id for worker in hanging]
-        yield (ALL_HANG if len(hanging) == len(workers) else SOME_HANG).found(
+        yield START_HANGS.found(
+            worse=len(hanging) == len(workers),
             ids=ids,
             doing=next((name_activity(*each.start_wait) for each in hanging if each.start_wait), ""),
             workers=len(workers),
@@ -371,13 +349,14 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     absent = sorted({*ended, *missing})
     if set(absent) <= set(find_looping(figures)):
         return  # that finding says it
-    facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
-    longer = _find_away_for_long(figures, absent)
-    if not longer:
-        yield MISSING_FOR_A_MOMENT.found(facts)
-        return
-    known = read_log(figures.server, (*STARTS, *ENDS))
-    yield (ALL_MISSING if longer == len(workers) else SOME_MISSING).found({**facts, **known})
+    longer, known = _find_away_for_long(figures, absent), read_log(figures.server, (*STARTS, *ENDS))
+    yield MISSING.found(
+        known if longer else dict.fromkeys(known),
+        worse=(longer > 0) + (longer == len(workers)),
+        ids=absent,
+        ended=len(ended) or None,
+        missing=len(missing) or None,
+    )
 
 
 def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:

@@ -18,16 +18,15 @@ from math import inf, sqrt
 from shlex import quote
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
+from uwsgi_headroom.words.template import Facts, Private
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
@@ -50,102 +49,76 @@ a page before it is loaded."""
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
 
-FEW_LEFT = Kind(
+LEFT_EARLY = Kind(
     code="clients_left",
-    role="note",
-    severity="info",
-    title="A few clients disconnect before they get their response.",
+    role="harm",
+    severity="warning or info",
+    title="[info? A few clients disconnect before they get their response.]"
+    "[warning? Clients disconnect before they get their response: a timeout is too short.]",
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
     "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
     "{time:duration} in uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are not a "
     "failure of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and "
     "uWSGI counts an exception.",
-)
-MANY_LEFT = replace(
-    FEW_LEFT,
-    role="harm",
-    severity="warning",
-    title="Clients disconnect before they get their response: a timeout is too short.",
-    act="Compare the timeouts of clients and of the web server with the response times.",
-    then="If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are shorter "
-    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the slowest "
-    "requests shorter.",
+    act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
+    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are "
+    "shorter (`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the "
+    "slowest requests shorter.]",
 )
 UPLOADS_LEFT = replace(
-    MANY_LEFT,
+    LEFT_EARLY,
+    severity="warning",
     title="Clients disconnect, or stop sending, before uWSGI has read their request.",
     act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
     then="If clients send their requests slowly, raise `socket-timeout`.",
 )
 MOST_LEFT = replace(
-    MANY_LEFT,
+    LEFT_EARLY,
     severity="critical",
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
-    "[other? Shorten the wait in the listen queue.]",
+    "[not size? Shorten the wait in the listen queue.]",
     then="[size? More clients are turned away, but the others get their response before they give up. ]Let clients "
     "pause before they try again. Then add capacity.",
     page_after=60,
 )
 
-FEW_RAISE = Kind(
+RAISE = Kind(
     code="exceptions",
-    role="note",
-    severity="info",
+    role="harm",
+    severity="warning or info",
     title="Requests raise exceptions that the application does not catch.",
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
-    meaning="uWSGI counts each exception that the application does not catch.[unsure?  uWSGI also counts an exception "
-    "for each client that disconnects before it has the whole response.]",
-)
-SOME_RAISE = replace(
-    FEW_RAISE,
-    role="harm",
-    severity="warning",
+    meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
+    "exception for each client that disconnects before it has the whole response.]",
     act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
     then=LOG,
 )
 MOST_RAISE = replace(
-    SOME_RAISE,
+    RAISE,
     severity="critical",
     title="Most requests raise exceptions that the application does not catch.",
     act="If this began with a deploy, roll the deploy back.",
     then="[look? Otherwise, check uWSGI's log for the tracebacks. ][fix? {fix} ]" + LOG,
 )
 
-FEW_FAIL = Kind(
+FAIL = Kind(
     code="server_errors",
-    role="note",
-    severity="info",
-    title="uWSGI's log says that some responses are server errors (status 500 to 599).",
+    role="harm",
+    severity="critical, warning or info",
+    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 500 "
+    "to 599).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
-    "{raised:exception}.[alone?  " + UNPROVEN + "]",
+    "{raised:exception}.[not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
     "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
+    act="[critical? If this began with a deploy, roll the deploy back.]"
+    "[warning? Check the application's own log for these errors.]",
+    then="[critical? Otherwise, check the application's own log for these errors. ]"
+    "[grep? `{grep}` shows the URLs of the requests. ][not info? If the lines of uWSGI's log say `app: -1`, look for a "
+    "rule of uWSGI's routing (`route`) that ends requests.]",
 )
-SOME_FAIL = replace(
-    FEW_FAIL,
-    role="harm",
-    severity="warning",
-    act="Check the application's own log for these errors.",
-    then="[grep? `{grep}` shows the URLs of the requests. ]If the lines of uWSGI's log say `app: -1`, look for a rule "
-    "of uWSGI's routing (`route`) that ends requests.",
-)
-MOST_FAIL = replace(
-    SOME_FAIL,
-    severity="critical",
-    title="uWSGI's log says that most responses are server errors (status 500 to 599).",
-    act="If this began with a deploy, roll the deploy back.",
-    then="Otherwise, check the application's own log for these errors. [grep? `{grep}` shows the URLs of the requests. "
-    "]If the lines of uWSGI's log say `app: -1`, look for a rule of uWSGI's routing (`route`) that ends requests.",
-)
-
-
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about clients that leave, about exceptions, and about responses with a status from 500 to 599."""
-    yield from _left(figures)
-    yield from _exceptions(figures)
-    yield from _server_errors(figures)
 
 
 def count_left(figures: Figures) -> int:
@@ -160,12 +133,12 @@ def _count_unread(figures: Figures) -> int:
     return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
 
 
-def _count(number: int, requests: int) -> dict[str, Fact | Private]:
+def _count(number: int, requests: int) -> Facts:
     """The facts of all rows: so many of these requests failed."""
     return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 
-def _left(figures: Figures) -> Iterator[Finding]:
+def find_left(figures: Figures) -> Iterator[Finding]:
     left, flow = count_left(figures), figures.flow
     if not left:
         return
@@ -178,13 +151,13 @@ def _left(figures: Figures) -> Iterator[Finding]:
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
-        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, other=not size, settings=settings)
-    elif left < max(LEFT[0], LEFT[1] * flow.requests):
-        yield FEW_LEFT.found(facts)
-    elif 2 * unread > left:
+        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, settings=settings)
+        return
+    are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
+    if are_many and 2 * unread > left:
         yield UPLOADS_LEFT.found(facts)
     else:
-        yield MANY_LEFT.found(facts)
+        yield LEFT_EARLY.found(facts, worse=are_many)
 
 
 def wait_too_long(figures: Figures) -> bool:
@@ -215,18 +188,16 @@ def _find_patience(figures: Figures, name: str) -> float:
     return (median and median.seconds) or PATIENCE
 
 
-def _exceptions(figures: Figures) -> Iterator[Finding]:
+def find_exceptions(figures: Figures) -> Iterator[Finding]:
     raised, requests = figures.window.exceptions - count_left(figures), figures.flow.requests
     if raised <= 0:
         return
     is_warning, are_most = _judge(raised, requests)
-    unsure = any(worker.write_errors is None for worker in figures.window.workers)
-    facts = _count(raised, requests) | {"unsure": unsure}
-    if are_most or is_warning:
-        known = read_log(figures.server, ("traceback", "client_left", "write_error"))
-        yield (MOST_RAISE if are_most else SOME_RAISE).found(facts | known)
-    else:
-        yield FEW_RAISE.found(facts)
+    uncounted = any(worker.write_errors is None for worker in figures.window.workers)
+
+    known = read_log(figures.server, ("traceback", "client_left", "write_error"))
+    facts = _count(raised, requests) | {"uncounted": uncounted} | (known if is_warning else dict.fromkeys(known))
+    yield MOST_RAISE.found(facts) if are_most else RAISE.found(facts, worse=is_warning)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
@@ -235,7 +206,7 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
 
-def _server_errors(figures: Figures) -> Iterator[Finding]:
+def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
     writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
     be half of the lines, their findings say enough."""
@@ -248,9 +219,6 @@ def _server_errors(figures: Figures) -> Iterator[Finding]:
     number = message.count - said
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
-    facts = _count(number, max(number, requests)) | {"raised": raised, "alone": not is_proven}
-    if not is_warning:
-        yield FEW_FAIL.found(facts)
-        return
-    grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * path.startswith("/")
-    yield (MOST_FAIL if are_most and is_proven else SOME_FAIL).found(facts, grep=grep)
+    facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
+    grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
+    yield FAIL.found(facts, grep=grep, worse=is_warning + (are_most and is_proven))

@@ -10,34 +10,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, Cause
+from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
-from uwsgi_headroom.record import STATES, Line, State
-from uwsgi_headroom.words.formats import code_place, counted, listed, percent
+from uwsgi_headroom.record import Line, State
+from uwsgi_headroom.words.formats import code_place, listed, percent
 from uwsgi_headroom.words.states import name_activity
-
-ABOUT: Mapping[str, tuple[State, ...]] = {
-    "waits_for_backend": ("backend", "dns"),
-    "backend_saturated": ("backend",),
-    "connection_shared": ("backend",),
-    "application_lock": ("lock",),
-    "pool_exhausted": ("lock",),
-    "waits_for_threads": ("lock",),
-    "sleeps_again": ("sleep",),
-    "slow_clients": ("client",),
-    "output_blocked": ("pipe",),
-    "interpreter_bound": ("cpu",),
-    "unevenness_hurts": ("cpu",),
-    "cpu_bound": ("cpu", "cpu_wait"),
-    "cpu_throttled": ("cpu", "cpu_wait"),
-    "saturation": STATES,
-}
-"""By the code of a finding, what the threads do that it is about."""
+from uwsgi_headroom.words.template import Facts, fill
 
 LEAST_SEEN = 20.0
 """Fewer looks at such threads say nothing about lines."""
@@ -55,6 +39,14 @@ many more than one may be: a lock goes from one to the next while threads are lo
 LEAST_STUCK = 0.5
 """For how much of the age from which on a request is stuck its thread must have been in one function."""
 
+PLACE = "{place}[callee?  in {callee}]"
+WHERE = "[named?  Where these threads are in the code: {named}.]"
+HOLDER = (
+    " While threads wait at {waited}, another thread of the same worker has already passed this line: that thread "
+    "holds the lock, and is[not always?  most often] in {line}[doing?  {doing}]."
+)
+STUCK = "{number:stuck request} {number:is|are} in the function {line}[doing? , {doing}]"
+
 
 def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     """The findings, with lines of code where these are known."""
@@ -67,18 +59,18 @@ def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     if finding.code == "request_stuck":
         return replace(finding, evidence=f"{finding.evidence}{_describe_stuck(figures, code)}")
-    lines = _share_out(code, ABOUT.get(finding.code, ()))
+    lines = _share_out(code, CAUSES.get(finding.code, Cause()).states)
     if not lines:
         return finding
     named = [f"{percent(share)} in {_describe(line)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]
-    where = f" Where these threads are in the code: {', '.join(named)}." if named else ""
+    where = fill(WHERE, {"named": ", ".join(named)})
     if finding.code == "application_lock":
         where += _describe_holder(code)
+    finding = replace(finding, evidence=f"{finding.evidence}{where}")
     line, share = lines[0]
-    is_one = share >= MOSTLY and line.line > 0
-    most = f", mostly in {_describe(line, callee=False)}" if finding.clause and is_one else ""
-    evidence, without_wait = f"{finding.evidence}{where}", f"{finding.without_wait}{where}"
-    return replace(finding, evidence=evidence, without_wait=without_wait, clause=f"{finding.clause}{most}")
+    if not finding.clause or share < MOSTLY or not line.line:
+        return finding
+    return replace(finding, clause=f"{finding.clause}, mostly in {code_place(*line[:3])}")
 
 
 def _share_out(code: CodeWindow, states: Sequence[State]) -> list[tuple[Line, float]]:
@@ -92,18 +84,19 @@ def _share_out(code: CodeWindow, states: Sequence[State]) -> list[tuple[Line, fl
 
 def _describe_holder(code: CodeWindow) -> str:
     """A sentence about the thread that holds the lock for which most threads wait; empty if it was not seen."""
-    lock = code.locks[0] if code.locks else None
+    lock = next(iter(code.locks), None)
     if lock is None or not _shows_holder(lock):
         return ""
     use = lock.holders[0]
     state = max(use.states, key=lambda state: use.states[state])
     address = max(use.addresses, key=lambda address: use.addresses[address], default="")
-    doing = name_activity(state, address if state in ("backend", "dns") else "")
-    often = "" if use.looks >= MOSTLY * _count_held(lock) else " most often"
-    return (
-        f" While threads wait at {code_place(*lock.waited[:3])}, another thread of the same worker has already passed "
-        f"this line: that thread holds the lock, and is{often} in {_describe(use.line)}{f' {doing}' if doing else ''}."
-    )
+    facts: Facts = {
+        "waited": code_place(*lock.waited[:3]),
+        "always": use.looks >= MOSTLY * _count_held(lock),
+        "line": _describe(use.line),
+        "doing": name_activity(state, address * (state in ("backend", "dns"))),
+    }
+    return fill(HOLDER, facts)
 
 
 def _shows_holder(lock: LockedLine) -> bool:
@@ -133,14 +126,13 @@ def _describe_stuck(figures: Figures, code: CodeWindow) -> str:
     if not found:
         return ""
     parts = [
-        f"{counted(number, 'stuck request')} {'is' if number == 1 else 'are'} in the function {_describe(line)}"
-        f"{f', {doing}' if doing else ''}"
+        fill(STUCK, {"number": number, "line": _describe(line), "doing": doing})
         for (line, doing), number in found.most_common(MOST_NAMED)
     ]
     return f" In the code, {listed(parts)}."
 
 
-def _describe(line: Line, *, callee: bool = True) -> str:
+def _describe(line: Line) -> str:
     if not line.line:
         return "outside of Python code"
-    return f"{code_place(*line[:3])}{f' in {line.callee}' if callee and line.callee else ''}"
+    return fill(PLACE, {"place": code_place(*line[:3]), "callee": line.callee})

@@ -11,16 +11,18 @@ the block says so; no advice is given by default.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
-from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
-from uwsgi_headroom.analysis.bottlenecks import Explanation, Settings, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import advise_capacity, find_proven_step
+from uwsgi_headroom.analysis.bottlenecks import Advice, Settings, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Wording
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
+from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.words.formats import listed
 
 OF_WAITING = (
@@ -42,63 +44,58 @@ def find_harm(findings: Sequence[Finding]) -> str | None:
     return next((code for code in OF_WAITING if code in codes), None)
 
 
-CAUSES = (
-    "workers_paused",
-    "reload_waits",
-    "workers_ending",
-    "cheaper_starts_slowly",
-    "start_hangs",
-    "workers_stopped",
-    "accept_blocked",
-    "recycled_together",
-    "workers_missing",
-    "out_of_memory",
-    "respawn_loop",
-    "descriptors_used_up",
-    "output_blocked",
-    "connection_shared",
-    "harakiri",
-    "loop_held",
-    "waits_for_threads",
-    "signal_handlers",
-    "request_stuck",
-    "cpu_throttled",
-    "cpu_bound",
-    "cpu_wait",
-    "unevenness_hurts",
-    "interpreter_bound",
-    "interpreter_lock_held",
-    "pool_exhausted",
-    "application_lock",
-    "sleeps_again",
-    "static_files",
-    "slow_clients",
-    "backend_saturated",
-    "waits_for_backend",
-    "cheaper_does_not_scale",
-    "saturation",
-)
-"""The causes of waiting, the deepest first: each, where it is seen, causes those after it."""
+class Cause(NamedTuple):
+    """What is known of a cause of waiting by its code. fills_threads: also while no request waits for one; limits: when
+    it limits a server whose threads, interpreters and CPUs are free (`other_limits`); states: what the threads do that
+    it is about, whose lines of code are named."""
 
-BROKEN = CAUSES[: CAUSES.index("request_stuck")]
-"""The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
+    fills_threads: bool = False
+    limits: Literal["", "waits", "always", "turns", "lock"] = ""
+    states: tuple[State, ...] = ()
 
-FILL_THREADS = (
-    "harakiri",
-    "waits_for_threads",
-    "request_stuck",
-    "cpu_throttled",
-    "cpu_bound",
-    "interpreter_bound",
-    "interpreter_lock_held",
-    "pool_exhausted",
-    "application_lock",
-    "sleeps_again",
-    "slow_clients",
-    "backend_saturated",
-    "waits_for_backend",
-)
-"""Causes that fill the threads, also while no request waits for one."""
+
+CAUSES: Mapping[str, Cause] = {
+    "workers_paused": Cause(),
+    "reload_waits": Cause(),
+    "workers_ending": Cause(),
+    "cheaper_starts_slowly": Cause(limits="waits"),
+    "start_hangs": Cause(),
+    "workers_stopped": Cause(),
+    "accept_blocked": Cause(limits="waits"),
+    "recycled_together": Cause(limits="waits"),
+    "workers_missing": Cause(),
+    "out_of_memory": Cause(),
+    "respawn_loop": Cause(limits="waits"),
+    "descriptors_used_up": Cause(limits="waits"),
+    "output_blocked": Cause(limits="waits", states=("pipe",)),
+    "connection_shared": Cause(limits="waits", states=("backend",)),
+    "harakiri": Cause(fills_threads=True),
+    "loop_held": Cause(limits="always"),
+    "waits_for_threads": Cause(fills_threads=True, limits="waits", states=("lock",)),
+    "signal_handlers": Cause(),
+    "request_stuck": Cause(fills_threads=True),
+    "cpu_throttled": Cause(fills_threads=True, states=("cpu", "cpu_wait")),
+    "cpu_bound": Cause(fills_threads=True, states=("cpu", "cpu_wait")),
+    "cpu_wait": Cause(),
+    "unevenness_hurts": Cause(states=("cpu",)),
+    "interpreter_bound": Cause(fills_threads=True, states=("cpu",)),
+    "interpreter_lock_held": Cause(fills_threads=True, limits="waits"),
+    "pool_exhausted": Cause(fills_threads=True, limits="lock", states=("lock",)),
+    "application_lock": Cause(fills_threads=True, limits="lock", states=("lock",)),
+    "sleeps_again": Cause(fills_threads=True, limits="waits", states=("sleep",)),
+    "static_files": Cause(),
+    "slow_clients": Cause(fills_threads=True, states=("client",)),
+    "backend_saturated": Cause(fills_threads=True, limits="always", states=("backend",)),
+    "waits_for_backend": Cause(fills_threads=True, limits="turns", states=("backend", "dns")),
+    "cheaper_does_not_scale": Cause(),
+    "saturation": Cause(states=STATES),
+}
+"""By code, the deepest first: each, where it is seen, causes those after it."""
+
+DEPTHS = {code: depth for depth, code in enumerate(CAUSES)}
+
+LACKS_CAPACITY = DEPTHS["request_stuck"]
+"""The depth from which on a longer queue may help: before, it would only make clients wait longer."""
 
 EXPLAIN = {"requests_lost": ("respawn_loop",), "exceptions": ("descriptors_used_up",)}
 """Harms other than waiting, and the causes that explain them: a worker that keeps restarting loses its requests, and
@@ -129,12 +126,12 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     if cause is None:
         head, joined = harms[0], harms[1:]
         waits = any(harm.code != "objective_missed" for harm in harms)
-        clause, change, settings, serves, _ = _explain(figures) if waits else Explanation(NOT_SEEN, head.change)
+        change, settings, serves, clause, _ = _explain(figures) if waits else Advice(head.change, cause=NOT_SEEN)
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
     is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
-    if is_full and not (cause and cause.code in BROKEN):
+    if is_full and (cause is None or DEPTHS[cause.code] >= LACKS_CAPACITY):
         change = f"{change} {queue.advise_longer_queue(figures)}".strip()
     if not joined and cause is not None:
         return list(findings)
@@ -173,7 +170,8 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
     is_said, block = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
         says_it = each.wait in waits
-        block.append(replace(each, evidence=each.without_wait) if is_said and says_it else each)
+        repeated = f"; {each.wait}" * (is_said and says_it)
+        block.append(replace(each, evidence=each.evidence.replace(repeated, "")))
         is_said |= says_it
     return block[-1], block[:-1]
 
@@ -191,7 +189,7 @@ def _hurts(figures: Figures, finding: Finding) -> bool:
 def _is_explained(finding: Finding, cause: Finding | None) -> bool:
     """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock, or hold stuck requests:
     more threads, the advice for threads in use, may only wait as well."""
-    return finding.code == "saturation" and cause is not None and cause.code in FILL_THREADS
+    return finding.code == "saturation" and cause is not None and CAUSES[cause.code].fills_threads
 
 
 def _find_cause(findings: Sequence[Finding]) -> Finding | None:
@@ -199,16 +197,17 @@ def _find_cause(findings: Sequence[Finding]) -> Finding | None:
     return next((by_code[code] for code in CAUSES if code in by_code), None)
 
 
-def _explain(figures: Figures) -> Explanation:
+def _explain(figures: Figures) -> Advice:
     """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
     rests on. Where threads are free and nothing else is known, no cause is seen, and more of them would change
     nothing."""
     step = find_proven_step(figures)
     if step is None:
-        return Explanation(NOT_SEEN, add_capacity(figures) or _look(figures))
+        return Advice(advise_capacity(figures).change, cause=NOT_SEEN)
+    window = figures.window
     if step.all_busy and waits_while_threads_are_free(figures):
-        if not _fills_at_times(figures):
-            return Explanation(NOT_SEEN, _look(figures))
+        if window.full_seconds < BURSTS * window.observed_seconds:
+            return Advice(_look(figures), cause=NOT_SEEN)
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
     return step
 
@@ -217,8 +216,3 @@ def _look(figures: Figures) -> str:
     """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
     is_now = any(worker.pid for worker in figures.server.workers)
     return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""
-
-
-def _fills_at_times(figures: Figures) -> bool:
-    window = figures.window
-    return window.full_seconds >= BURSTS * window.observed_seconds > 0

@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
+from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private, fill
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.template import Facts, Private, fill
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
@@ -46,35 +45,33 @@ HELD = (10.0, 0.5)
 """So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
 they have taken up to now, and of so many busy threads on average."""
 
-HURTS_MUCH = Kind(
+HURTS = Kind(
     code="unevenness_hurts",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Worker {hot} takes too much of the load: its interpreter is the limit.",
-    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load} of a CPU. Its "
+    evidence="Worker {hot} takes {share:percent} of the requests, and its interpreter uses {load:cpu} of a CPU. Its "
     "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
     meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
     "interpreter lock (GIL). If all workers had equal shares, the mean response time would be {saved:duration} "
     "({cost:percent}) shorter.",
-    act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`.]"
-    "[one? Let every worker take requests from the same sockets.][split? Use more processes and fewer threads, such as "
-    "{split} instead of {now}][fits?  ({fits})][split? .]",
-    then="[maybe? If `map-socket` is set, spread the load over the sockets instead. ][change? Make one change at a "
+    act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
+    "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
+    "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
+    then="[maybe? If `map-socket` is set, spread the load over the sockets instead. ][not mapped? Make one change at a "
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
+    replaces=("interpreter_bound",),
 )
-HURTS = replace(HURTS_MUCH, severity="warning")
 
 UNDECIDED = Kind(
     code="uneven",
-    role="note",
     severity="info",
     title="Worker {hottest} takes more requests than the others.",
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
-    "interpreter uses {load} of a CPU.]{route}",
+    "interpreter uses {load:cpu} of a CPU.]{route}",
     meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
     "loads of the workers are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
@@ -84,7 +81,7 @@ OWN_SOCKET_WAITS = replace(
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]; {waiting}.",
     meaning=UNREACHABLE,
-    act=SPREAD,
+    act=SOCKETS_OF_THEIR_OWN.act,
 )
 ONE_SLOW = replace(
     UNDECIDED,
@@ -115,11 +112,11 @@ HARMLESS = replace(
     title="Requests are spread unevenly, but this has no impact.",
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
-    "uses {load} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
+    "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
     meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
-    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][shared? The kernel does "
-    "not choose evenly among the free threads. This is harmless here: another free thread serves a request just as "
-    "well.]",
+    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][not mapped? The kernel "
+    "does not choose evenly among the free threads. This is harmless here: another free thread serves a request just "
+    "as well.]",
     act="",
 )
 
@@ -129,7 +126,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     balance = figures.balance
     if len(balance.active) < 2:
         return
-    loaded = _most_loaded(figures)
+    known = [worker for worker in balance.active if worker.interpreter_load is not None]
+    loaded = max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
     is_uneven = balance.hot_ratio is not None and balance.hot_ratio >= max(UNEVEN, balance.noise_floor or 0.0)
     if balance.hottest is None or balance.noise_floor is None or not is_uneven:
         return
@@ -144,7 +142,7 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     """What uneven shares come from, or why they do not matter."""
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = loaded.interpreter_load if loaded else None
-    shown, facts = load is not None and f"{load:.2f}", _share(figures, hottest)
+    facts = _share(figures, hottest)
     if mapped and judge_waiting(figures.longest_wait[0]) != "none":
         return OWN_SOCKET_WAITS.found(facts, waiting=waiting_clause(figures.longest_wait[0]))
     if slow := _slow_worker(figures):
@@ -155,8 +153,8 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
         return ONE_FAST.found(facts, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(facts, load=shown, saved=saved, mapped=mapped, shared=not mapped)
-    return UNDECIDED.found(facts, load=shown, route=Private(describe_route(figures.routes, figures.server)))
+        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped)
+    return UNDECIDED.found(facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
 
 
 def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
@@ -171,11 +169,6 @@ def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
     }
 
 
-def _most_loaded(figures: Figures) -> WorkerFigures | None:
-    known = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
-    return max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
-
-
 def _slower(figures: Figures, worker: WorkerFigures) -> bool:
     calm = figures.balance.calm_response_time
     loaded = (worker.interpreter_load or 0) >= LOADED[0]
@@ -185,13 +178,14 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, idle = hot.interpreter_load or 0.0, hot.response_time or 0.0, _idle_elsewhere(figures, hot)
-    is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
-    is_severe = load >= LOADED[1] and is_noticed and not _lacks_cpu(figures)
-    return (HURTS_MUCH if is_severe else HURTS).found(
+    is_noticed, cpus = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm), figures.server.cpus
+    is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
+    return HURTS.found(
         _split(figures),
+        worse=load >= LOADED[1] and is_noticed and not is_slow,
         hot=hot.worker_id,
         share=hot.share or 0.0,
-        load=f"{load:.2f}",
+        load=load,
         slow=slow,
         calm=calm,
         mean=Private(duration(mean)),
@@ -202,11 +196,6 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         cost=figures.balance.cost or 0,
         worker_id=hot.worker_id,
     )
-
-
-def _lacks_cpu(figures: Figures) -> bool:
-    """Whether no CPU is idle: all workers are then slow for that reason, and balancing helps little."""
-    return figures.server.cpus is not None and lacks_cpu(figures, figures.server.cpus.count)
 
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
@@ -224,18 +213,16 @@ def even_out(figures: Figures) -> str:
 
 
 def _split(figures: Figures) -> Facts:
-    """What spreads the load: of the first three facts, one is known."""
+    """What spreads the load."""
     active, mapped = len(figures.balance.active), figures.server.setup.mapped
     threads = round((figures.available or 0) / active) if active else 0
     splits = not mapped and threads >= 2
     return {
         "mapped": mapped,
-        "one": not mapped and threads < 2,
         "split": splits and f"{2 * active}x{threads // 2}",
         "now": f"{active}x{threads}",
         "fits": splits and Private(fits(figures.server.memory, active)),
         "maybe": mapped is None,
-        "change": not mapped,
     }
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.worker_states import (
@@ -23,6 +21,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
 )
 from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.words.template import Facts, Private
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
@@ -37,24 +36,23 @@ NEAR_TASKS = (0.8, 0.5)
 
 STUCK = Kind(
     code="request_stuck",
-    role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="Requests have been in service for longer than {limit:chosen}.",
     evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
     "{oldest:duration}.{route}",
-    meaning="[threads? Each stuck request holds a thread that other requests need. uWSGI includes a request in its "
-    "response times only after the request has ended.][cores? Each stuck request holds an async core, and hardly any "
-    "async cores are free.][blocked? Async cores are free, but no request is completed: a call that does not yield may "
-    "block a worker and all of its requests. For example, a database driver may not be patched for coroutines.]",
+    meaning="[not coroutines? Each stuck request holds a thread that other requests need. uWSGI includes a request in "
+    "its response times only after the request has ended.][coroutines, full? Each stuck request holds an async core, "
+    "and hardly any async cores are free.][coroutines, not full? Async cores are free, but no request is completed: a "
+    "call that does not yield may block a worker and all of its requests. For example, a database driver may not be "
+    "patched for coroutines.]",
     act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
-    "these requests: with `threads`, each further request of the worker resets its only timer.][cores?  If these "
-    "requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take this "
-    "long, raise the option `--stuck` of uwsgi-headroom.]",
+    "these requests: with `threads`, each further request of the worker resets its only timer.][coroutines, full?  If "
+    "these requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take "
+    "this long, raise the option `--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
 )
-MANY_STUCK_REQUESTS = replace(STUCK, severity="critical")
 
 MEMORY_GROWS = Kind(
     code="memory_growing",
@@ -64,7 +62,7 @@ MEMORY_GROWS = Kind(
     evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
     meaning="Soon after a start, the reason may be that the application fills its caches. If the memory keeps growing, "
     "the application has a leak.",
-    act="[unlimited? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
+    act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
     then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out what the "
     "application keeps in memory.]",
@@ -91,12 +89,6 @@ THREADS_NEAR_LIMIT = replace(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about growing memory, and about threads that do not end."""
-    yield from _growing(figures)
-    yield from _growing_threads(figures)
-
-
 def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests: they explain why others wait."""
     requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
@@ -104,17 +96,16 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     slots, are_many = name_slots(figures.server), len(requests) >= MANY_STUCK * (figures.ceiling or math.inf)
-    is_critical = are_many and (slots != ASYNC or shows_a_limit(figures.flow))
-    yield (MANY_STUCK_REQUESTS if is_critical else STUCK).found(
+    yield STUCK.found(
         _find_last_resort(figures),
+        worse=are_many and (slots != ASYNC or shows_a_limit(figures.flow)),
         limit=seconds,
         stuck=len(requests),
         ids=ids,
         oldest=oldest,
         route=Private(describe_stuck_route(figures.routes, figures.server, seconds)),
-        threads=slots != ASYNC,
-        cores=slots == ASYNC and fill_cores(figures),
-        blocked=slots == ASYNC and not fill_cores(figures),
+        coroutines=slots == ASYNC,
+        full=fill_cores(figures),
         calls=Private(show_calls(figures.server, worst), ANY_CALLS),
         many=are_many,
         pids=print_pids(figures, ids),
@@ -122,7 +113,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _find_last_resort(figures: Figures) -> dict[str, Fact | Private]:
+def _find_last_resort(figures: Figures) -> Facts:
     """`harakiri` helps only where it ends one request, or those of a few threads. With coroutines it ends all requests
     of a worker, of which most are well. With `threads` it may end none."""
     kind, limit = figures.server.setup.concurrency_kind, figures.server.setup.options.harakiri
@@ -135,7 +126,7 @@ def _find_last_resort(figures: Figures) -> dict[str, Fact | Private]:
     }
 
 
-def _growing(figures: Figures) -> Iterator[Finding]:
+def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that."""
     growths, options = _find_growths(figures), figures.server.setup.options
     if not growths or figures.window.respawns > _count_started(figures):
@@ -148,7 +139,6 @@ def _growing(figures: Figures) -> Iterator[Finding]:
         size=most.resident_bytes or 0,
         growth=most.resident_growth or 0,
         seconds=figures.window.seconds,
-        unlimited=not limit,
         limit=limit or None,
         option="reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss",
     )
@@ -175,7 +165,7 @@ def _count_started(figures: Figures) -> int:
     )
 
 
-def _growing_threads(figures: Figures) -> Iterator[Finding]:
+def find_growing_threads(figures: Figures) -> Iterator[Finding]:
     """The finding about threads that the application starts and that do not end."""
     (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
     serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
@@ -196,19 +186,16 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
         yield THREADS_GROW.found(facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(facts)
 
 
-def _describe_threads(
-    figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]
-) -> dict[str, Fact | Private]:
+def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:
     """What the worker with most threads has, how near the limit of processes is, and when it is reached."""
     tasks, seconds = figures.server.tasks, figures.window.seconds
     grown = sum(worker.threads_growth or 0 for worker in growing)
-    facts: dict[str, Fact | Private] = {
+    return {
         "worst": worst.worker_id,
         "threads": worst.process_threads,
         "growth": worst.threads_growth or None,
         "seconds": seconds,
+        "most": tasks and tasks.most,
+        "used": tasks and tasks.used,
+        "left": max(0, tasks.most - tasks.used) * seconds / grown if tasks and grown else None,
     }
-    if tasks is None:
-        return facts | {"most": None, "used": None, "left": None}
-    left = max(0, tasks.most - tasks.used) * seconds / grown if grown else None
-    return facts | {"most": tasks.most, "used": tasks.used, "left": left}

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import localtime, strftime
 
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding
 
 HOLD_SECONDS = 60.0
 """How long a finding stays after it was last seen: as long as the window that is judged."""
@@ -166,8 +166,7 @@ def codes(finding: Finding) -> set[str]:
 
 def _rank(finding: Finding) -> tuple[int, int]:
     """Smaller is worse, or deeper."""
-    depth = CAUSES.index(finding.code) if finding.code in CAUSES else len(CAUSES)
-    return SEVERITIES.index(finding.severity), depth
+    return SEVERITIES.index(finding.severity), DEPTHS.get(finding.code, len(DEPTHS))
 
 
 def _date(finding: Finding, epoch: float) -> Finding:

@@ -8,17 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE, bring_workers_back
+from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbered, percent
+from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -51,7 +50,6 @@ DEFAULT_OVERLOAD = 3
 
 BECAME_SLOWER = Kind(
     code="became_slower",
-    role="note",
     severity="info",
     title="Requests became much slower while uWSGI was watched.",
     evidence="In the last {late:duration}, a request occupies a thread for {now:duration}; on average over "
@@ -59,47 +57,37 @@ BECAME_SLOWER = Kind(
     meaning="So all figures and findings here are those of the time since then, and none of the time before.",
 )
 
-ALL_IN_USE = Kind(
+IN_USE = Kind(
     code="saturation",
     role="limit",
-    severity="critical",
-    title="{ceiling:The only|All} {slots} {ceiling:is|are} in use, and requests wait.",
+    severity="critical or warning",
+    title="[critical? {ceiling:The only|All} {slots} {ceiling:is|are} in use, and requests wait.]"
+    "[warning? {ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.]",
     evidence="On average, {busy:mean} of {ceiling} {slots} {ceiling:is|are} busy ({used:percent})[up? , and {up} are "
     "up][full? ; for {full} of the time, none is free][wait? ; {wait}].[slowest?  The slowest {slowest} of the "
     "requests take at least {least} each, and occupy {occupied} of the busy {slots} or more.]{route}[polling?  While "
-    "no async core of a worker is free, uWSGI looks for one without a pause: that is how {polling} can use {polled} "
-    "CPUs.]",
+    "no async core of a worker is free, uWSGI looks for one without a pause: that is how {polling:worker} can use "
+    "{polled:cpu} CPUs.]",
     meaning="A request that finds {ceiling:this|all} {slots} busy waits in the listen queue.",
     act="{advice}",
     then="[routes_off? You can also make the slowest requests faster: the exporter's flag `--routes` shows their "
     "paths.]",
-    clause="[away? {away}][present? {ceiling:the only|all} {slots} {ceiling:is|are} busy]",
+    clause="[away? {away}][critical, not away? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[warning, not away? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
-MOST_IN_USE = replace(
-    ALL_IN_USE,
-    severity="warning",
-    title="{ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.",
-    clause="[away? {away}][present? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
-)
-SOCKET_FULL = replace(
-    ALL_IN_USE,
+SOCKET_IN_USE = replace(
+    IN_USE,
     evidence="On average, {busy:mean} of {ceiling} {slots} for {socket} {ceiling:is|are} busy ({used:percent})"
     "[wait? ; {wait}].",
     meaning=UNREACHABLE,
-    act=SPREAD,
+    act=SOCKETS_OF_THEIR_OWN.act,
     then="",
-    clause="[explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]",
-)
-SOCKET_BUSY = replace(
-    SOCKET_FULL,
-    severity="warning",
-    title="{ceiling:The only|Most} {slots} {ceiling:is in use most of the time|are in use}.",
-    clause="[explains? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    clause="[critical, explains? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
+    "[warning, explains? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
 )
 
 FEW_SLOW = Kind(
     code="few_slow_requests",
-    role="note",
     severity="info",
     title="A few requests take far longer than the others.",
     evidence="The slowest {slowest} of the requests take at least {least} each, and occupy {occupied} of the busy "
@@ -112,19 +100,18 @@ FEW_SLOW = Kind(
 
 CHEAPER = Kind(
     code="cheaper_does_not_scale",
-    role="cause",
     severity="warning",
     title="Requests wait, but cheaper mode does not start more workers.",
     evidence="Cheaper mode keeps {reserve:worker} in reserve. For {full:percent} of the time, no thread of the running "
     "workers was free, but no worker was spawned[wait? ; {wait}].",
     meaning="[busyness? Every {overload} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to "
     "spawn a worker, depending on how busy the workers were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode "
-    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][default? By default, cheaper "
-    "mode checks every second whether a worker is idle. If {overload} checks in a row (`cheaper-overload`) find no "
-    "idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for shorter bursts, or when memory is "
-    "at its limit (`cheaper-rss-limit-soft`).",
+    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][not busyness, not backlog? "
+    "By default, cheaper mode checks every second whether a worker is idle. If {overload} checks in a row "
+    "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for "
+    "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
-    clause="cheaper mode does not start more workers",
+    clause=CHEAPER_IS_LATE.cause,
 )
 CHEAPER_BLIND = replace(
     CHEAPER,
@@ -170,13 +157,7 @@ def _occupied(figures: Figures) -> float | None:
     return flow.observed * figures.window.seconds / max(1, flow.requests)
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about threads."""
-    yield from _threads(figures)
-    yield from _cheaper(figures)
-
-
-def _threads(figures: Figures) -> Iterator[Finding]:
+def find_busy_threads(figures: Figures) -> Iterator[Finding]:
     window, observed, ceiling = figures.window, figures.flow.observed, figures.ceiling
     if observed is None or not ceiling or not window.observed_seconds:
         return
@@ -187,7 +168,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
-    yield (ALL_IN_USE if waits else MOST_IN_USE).found(
+    yield IN_USE.found(
         slowest | _name(figures, ceiling) | _describe_polling(figures),
         busy=observed,
         used=used,
@@ -196,7 +177,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         wait=waiting_clause(figures.flow),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
-        present=not away,
+        worse=waits,
         **advise(figures),
     )
 
@@ -246,8 +227,8 @@ def _describe_polling(figures: Figures) -> Facts:
     """Why the CPU time of workers with coroutines says nothing."""
     workers = figures.polling or {}
     return {
-        "polling": Private(numbered("worker", list(workers))) if workers else None,
-        "polled": f"{sum(workers.values()):.2f}",
+        "polling": Private(list(workers)),
+        "polled": sum(workers.values()),
     }
 
 
@@ -260,17 +241,18 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     fullest = max(figures.demand.by_socket, key=lambda each: (is_full(each), each.used), default=None)
     if fullest is None or fullest.used < THREADS_BUSY:
         return
-    yield (SOCKET_FULL if is_full(fullest) else SOCKET_BUSY).found(
+    yield SOCKET_IN_USE.found(
         _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
         socket=fullest.socket,
         busy=fullest.busy,
         used=fullest.used,
         wait=waiting_clause(fullest.flow or figures.flow),
         explains=figures.longest_wait[1] in ("", fullest.socket),
+        worse=is_full(fullest),
     )
 
 
-def _cheaper(figures: Figures) -> Iterator[Finding]:
+def find_cheaper(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that cheaper mode keeps in reserve. With `busyness`, `cheaper-overload` is the seconds
     of a cycle (plugins/cheaper_busyness of uWSGI 2.0.31), with `backlog` a length of a listen queue, and with the
     default algorithm a number of checks (core/master_utils.c)."""
@@ -288,5 +270,5 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     elif backlog and queues and not any(map(is_tcp, queues)):
         yield CHEAPER_BLIND.found(facts, backlog=backlog, overload=most)
     else:
-        by, is_busyness = {"overload": most, "lower": most > 1, "backlog": backlog}, algorithm == "busyness"
-        yield CHEAPER.found(facts | by, busyness=is_busyness, default=not is_busyness and not backlog)
+        by: Facts = {"overload": most, "lower": most > 1, "backlog": backlog, "busyness": algorithm == "busyness"}
+        yield CHEAPER.found(facts | by)

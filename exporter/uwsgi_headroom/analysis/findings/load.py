@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
 from uwsgi_headroom.analysis.shortages import (
@@ -26,7 +25,8 @@ from uwsgi_headroom.analysis.shortages import (
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
 from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
-from uwsgi_headroom.words.formats import mean_count, name_pids, numbered
+from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.words.template import Facts, Private
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
@@ -63,57 +63,51 @@ jumps."""
 
 ALL_SATURATED = Kind(
     code="interpreter_bound",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="The interpreter of every worker is saturated.",
-    evidence="The busiest interpreter[among?  among those of {among}] uses {load} of a CPU; the busiest worker has "
-    "{busy:mean} requests in service[waiters? , of which at most {waiters} wait for the interpreter lock (GIL)]"
-    "[wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest} of the {used} CPUs that the "
-    "workers use.]",
+    evidence="The busiest interpreter[among?  among those of {among:worker}] uses {load:cpu} of a CPU; the busiest "
+    "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
+    "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
+    "CPUs that the workers use.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
-    clause="[own? threads that serve no request use most of the workers' CPU time][all? the interpreter of every "
-    "worker is saturated]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
 )
-ALL_BUSY = replace(ALL_SATURATED, severity="warning")
 SOME_SATURATED = replace(
-    ALL_BUSY,
+    ALL_SATURATED,
     role="limit",
-    title="The interpreters of several workers are saturated.",
+    severity="warning",
+    title="[one? The interpreter of worker {one} is saturated.]"
+    "[not one? The interpreters of several workers are saturated.]",
     meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
     "request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
     clause="",
 )
 
-ONE_SATURATED = replace(SOME_SATURATED, title="The interpreter of worker {one} is saturated.")
-
 QUOTA_STOPS = Kind(
     code="cpu_throttled",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
-    "{used} of {permitted}[share? ; requests wait for a CPU for {share:percent} of their time]"
+    "{used:cpu} of {permitted:cpus}[share? ; requests wait for a CPU for {share:percent} of their time]"
     "[wait? ; {wait}].",
     meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
     "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
     "use up this time sooner.",
-    act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted}[most?  to {most}].",
+    act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted:cpus}[most?  to {most:cpus}].",
     then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
     "programs out of the cgroup.",
     clause="they wait for their CPU quota",
 )
-QUOTA_SLOWS = replace(QUOTA_STOPS, severity="warning")
 
 CPU_WAITED = Kind(
     code="cpu_wait",
-    role="cause",
     severity="warning",
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
-    "time ({share:percent})[idle? , while {idle} CPUs are idle][wait? ; {wait}].",
+    "time ({share:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
     meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
     "may run. Additional threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
@@ -124,33 +118,31 @@ CPU_WAITED = Kind(
 
 CHILDREN = Kind(
     code="cpu_bound",
-    role="cause",
     severity="warning",
     title="Programs that the application starts use all CPUs.",
-    evidence="{workers:worker} {workers:uses|use} {used} of {cpus}[beside? , other programs {beside}][idle? , and "
-    "{idle} are idle]; {serving:mean} requests are in service[share? , {share:percent} of their time waiting for a CPU]"
-    "[wait? ; {wait}].[rest?  Background threads of the workers, which serve no requests, use {rest} CPUs.]",
+    evidence="{workers:worker} {workers:uses|use} {used:cpu} of {cpus:cpus}[beside? , other programs "
+    "{beside:cpu}][idle? , and {idle:cpu} are idle]; {serving:mean} requests are in service[share? , {share:percent} "
+    "of their time waiting for a CPU][wait? ; {wait}].[rest?  Background threads of the workers, which serve no "
+    "requests, use {rest:cpu} CPUs.]",
     meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
 )
 WORKERS_USE_ALL = replace(
     CHILDREN,
-    severity="critical",
+    severity="critical or warning",
     title="The workers use all the CPU that they can get.",
     act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
-    "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota}]"
-    "[most?  to {most}][quota? .][host? Add CPUs, or move load to another host.]",
+    "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota:cpus}]"
+    "[most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
     then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
     "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
-    clause="[own? threads that serve no request use most of the workers' CPU time][requests? the workers use all the "
-    "CPU that they can get]",
+    clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the workers use all the CPU that they can get]",
 )
-WORKERS_USE_MOST = replace(WORKERS_USE_ALL, severity="warning")
 OTHERS_USE_ALL = replace(
     CHILDREN,
-    severity="critical",
+    severity="critical or warning",
     title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
     "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
@@ -160,14 +152,12 @@ OTHERS_USE_ALL = replace(
     "(`OMP_NUM_THREADS`).]",
     clause="no CPU is idle[role?  beside uWSGI's own {role}]",
 )
-OTHERS_USE_MOST = replace(OTHERS_USE_ALL, severity="warning")
 
 MORE_WORKERS = Kind(
     code="more_workers_than_cpus",
-    role="note",
     severity="info",
     title="There are more busy workers than CPUs.",
-    evidence="{busy} workers are busy, and use {used} of {cpus}.",
+    evidence="{busy} workers are busy, and use {used:cpu} of {cpus:cpus}.",
     meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
     "requests would not be served faster.",
     act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
@@ -176,17 +166,16 @@ MORE_WORKERS = Kind(
 USED_BY_OTHERS = Kind(
     code="cpu_used_by_others",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
-    evidence="Of {cpus}, the workers use {used}, other programs use {rest}, and {idle} are idle: the workers can use "
-    "{room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
+    evidence="Of {cpus:cpus}, the workers use {used:cpu}, other programs use {rest:cpu}, and {idle:cpu} are idle: the "
+    "workers can use {room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
     meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
     "mules, spoolers and routers count as other programs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
     "to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]",
 )
-OTHERS_BUSY = replace(USED_BY_OTHERS, severity="info")
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
@@ -203,23 +192,23 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     one = ids[0] if len(ids) == 1 else None
     waiting = [worker.lock_waiters for worker in full if worker.lock_waiters is not None]
     facts: Facts = own | {
-        "load": f"{max(worker.interpreter_load or 0 for worker in full):.2f}",
+        "load": max(worker.interpreter_load or 0 for worker in full),
         "busy": max((worker.concurrency or 0) for worker in full),
-        "waiters": mean_count(max(waiting)) if waiting else "",
-        "among": Private(numbered("worker", ids)) if 1 < len(full) < len(active) else "",
+        "waiters": max(waiting, default=None),
+        "among": Private(ids * (1 < len(full) < len(active))),
         "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        yield ONE_SATURATED.found(facts, one=one, worker_id=one) if one else SOME_SATURATED.found(facts)
+        yield SOME_SATURATED.found(facts, one=one, worker_id=one)
         return
-    kind = ALL_SATURATED if shows_a_limit(figures.flow) or any(map(queues_for_lock, full)) else ALL_BUSY
-    yield kind.found(facts, own=bool(own["rest"]), all=not own["rest"], worker_id=one, **advise(figures))
+    worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
+    yield ALL_SATURATED.found(facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
 
 
 def count_own_threads(figures: Figures) -> Facts:
     """How much CPU threads use that serve no request, of how much; empty if that is not most of it."""
     rest = find_cpu_of_own_threads(figures)
-    return {"rest": rest > 0 and Private(f"{rest:.2f}"), "used": f"{sum(list_loads(figures)):.2f}"}
+    return {"rest": rest > 0 and Private(rest), "used": sum(list_loads(figures))}
 
 
 def see_own_threads(server: ServerRecord) -> Private:
@@ -241,30 +230,32 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
-    severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
-    yield (QUOTA_STOPS if severe else QUOTA_SLOWS).found(
+    yield QUOTA_STOPS.found(
         _describe_wait(figures),
+        worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
         part=part,
         throttled=throttled,
         periods=periods,
-        used=f"{used:.2f}",
-        permitted=_cpus(quota.cpus),
+        used=used,
+        permitted=quota.cpus,
         cgroup=quota.cgroup != "/" and Private(quota.cgroup),
         most=_most(figures, quota),
     )
 
 
-def _most(figures: Figures, quota: Quota) -> str:
+def _most(figures: Figures, quota: Quota) -> float | None:
     """The CPUs to which a quota is raised: workers of one interpreter each never use more than there are workers, so a
-    quota of so many does not stop them. Empty if it permits as many."""
+    quota of so many does not stop them. None if it permits as many."""
     most = min(quota.most, max(1, len(figures.balance.active)))
-    return _cpus(most) if most > quota.cpus else ""
+    return most if most > quota.cpus else None
 
 
 def _describe_wait(figures: Figures) -> Facts:
     """How long requests wait, for a CPU and in the queue."""
-    share = figures.waits.share("cpu_wait") if figures.waits else None
-    return {"share": share, "wait": waiting_clause(figures.flow)}
+    return {
+        "share": figures.waits is not None and figures.waits.share("cpu_wait"),
+        "wait": waiting_clause(figures.flow),
+    }
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
@@ -276,9 +267,13 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         return
     if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
         return
-    all_, idle = sum((waits.per_request or {}).values()), f"{figures.cpu.idle:.2f}" if figures.cpu else ""
-    found = CPU_WAITED.found(_describe_wait(figures), all=all_, each=each, idle=idle)
-    yield replace(found, of_host=is_full_host(figures))
+    yield CPU_WAITED.found(
+        _describe_wait(figures),
+        all=sum((waits.per_request or {}).values()),
+        each=each,
+        idle=figures.cpu is not None and figures.cpu.idle,
+        of_host=is_full_host(figures),
+    )
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -307,8 +302,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if alone and len(active) > cpus.count:
         yield MORE_WORKERS.found(
             busy=len(active),
-            used=f"{used:.2f}",
-            cpus=_cpus(cpus.count),
+            used=used,
+            cpus=cpus.count,
             fewest=max(1, round(cpus.count)),
             most=max(2, round(2 * cpus.count)),
             processes=len(figures.server.workers),
@@ -333,13 +328,12 @@ def _is_hurt(figures: Figures) -> bool:
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
     """The finding about CPUs that are all in use, by the workers alone or with others."""
     left = None if alone else figures.cpu  # so that the figures add up
-    beside, idle = (left.others, left.idle) if left else (None, None)
     facts = _describe_wait(figures) | {
         "workers": len(figures.balance.active or figures.window.workers),
-        "used": f"{left.own if left else used:.2f}",
-        "cpus": _cpus(cpus.count),
-        "beside": beside is not None and f"{beside:.2f}",
-        "idle": idle is not None and f"{idle:.2f}",
+        "used": left.own if left else used,
+        "cpus": cpus.count,
+        "beside": left is not None and left.others,
+        "idle": left is not None and left.idle,
         "serving": figures.flow.observed or 0.0,
         "rest": count_own_threads(figures)["rest"],
     }
@@ -347,10 +341,8 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
     if are_children_busy(figures):
         return CHILDREN.found(facts)
     if alone:
-        found = (WORKERS_USE_ALL if is_severe else WORKERS_USE_MOST).found(facts | _advise_workers(figures, cpus))
-    else:
-        found = (OTHERS_USE_ALL if is_severe else OTHERS_USE_MOST).found(facts | _advise_others(figures, cpus))
-    return replace(found, of_host=of_host)
+        return WORKERS_USE_ALL.found(facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
+    return OTHERS_USE_ALL.found(facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
 
 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
@@ -360,10 +352,9 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
     return {
         "own": own and see_own_threads(figures.server),
         "affinity": by == "affinity",
-        "quota": by == "quota" and _cpus(quota.cpus if quota else cpus.count),
-        "most": _most(figures, quota) if quota and by == "quota" else "",
+        "quota": by == "quota" and (quota.cpus if quota else cpus.count),
+        "most": by == "quota" and quota and _most(figures, quota),
         "host": by == "host",
-        "requests": not own,
     }
 
 
@@ -398,27 +389,21 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
         return
     own = find_main_role(figures)
-    is_scarce = room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures)
-    found = (USED_BY_OTHERS if is_scarce else OTHERS_BUSY).found(
+    yield USED_BY_OTHERS.found(
         _name_role(own),
+        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures),
+        of_host=own is None and is_full_host(figures),
         others=own is None,
-        cpus=_cpus(capacity),
-        used=f"{cpu.own:.2f}",
-        rest=f"{cpu.others:.2f}",
-        idle=f"{cpu.idle:.2f}",
+        cpus=capacity,
+        used=cpu.own,
+        rest=cpu.others,
+        idle=cpu.idle,
         room=room,
         roles=Private(name_busy(figures)),
     )
-    yield replace(found, of_host=own is None and is_full_host(figures))
 
 
 def _may_wait(figures: Figures) -> bool:
     """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
     kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
     return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
-
-
-def _cpus(count: float) -> str:
-    """Format a number of CPUs. It may be measured, so it is rounded: 1.98 becomes 2."""
-    number = f"{count:.1f}".removesuffix(".0")
-    return f"{number} CPU{'' if number == '1' else 's'}"

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
-from uwsgi_headroom.analysis.findings.template import Facts, Private
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks, see_calls
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
@@ -29,6 +28,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contende
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import percent, rate
+from uwsgi_headroom.words.template import Facts, Private
 
 LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""
@@ -46,8 +46,7 @@ stuck request."""
 
 LOCK = Kind(
     code="application_lock",
-    role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for a lock of the application.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
@@ -59,17 +58,16 @@ LOCK = Kind(
     then="If the problem began with a deploy, roll the deploy back. Then change the code so that it holds the lock for "
     "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
     "and if {behind} does not limit them all].",
-    clause="the threads wait for a lock of the application",
+    clause="[warning? the threads wait for a lock of the application]",
 )
-LOCK_SEEN = replace(LOCK, role="note", severity="info", clause="")
 LOCK_OF_ALL = replace(
     LOCK,
     title="Threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
     "holds].",
-    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
-    "This lock is not Python's interpreter lock (GIL).[held?  Threads hold it for {held} of the time. At most {most} "
-    "requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for it, the mule "
-    "holds `{lock}`.]",
+    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}."
+    "[not lock?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
+    "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
+    "it, the mule holds `{lock}`.]",
     meaning="While one process holds the lock, no request can run the code that the lock protects. More threads or "
     "processes would also wait for it.",
     act="[lock? Run `py-spy dump --pid {outside}` to see what the mule does while it holds the lock.]"
@@ -81,10 +79,10 @@ LOCK_OF_ALL = replace(
     "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
     "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
     "takes it only to store the result.",
-    clause="the threads of all processes wait for one lock of the application[file? , on a file][lock? , which a mule "
-    "holds]",
+    clause="[warning? the threads of all processes wait for one lock of the application][warning, file? , on a file]"
+    "[warning, lock? , which a mule holds]",
 )
-LOCK_OF_ALL_SEEN = replace(LOCK_OF_ALL, role="note", severity="info", clause="")
+LOCK_HELD_OUTSIDE = replace(LOCK_OF_ALL, replaces=("request_stuck",))  # to restart its worker would not help
 OWN_LOCKS = replace(
     LOCK,
     title="Threads seem to wait for locks, but each for a different one.",
@@ -95,14 +93,12 @@ OWN_LOCKS = replace(
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
-    clause="the threads wait, but each for a different lock",
+    clause="[warning? the threads wait, but each for a different lock]",
 )
-OWN_LOCKS_SEEN = replace(OWN_LOCKS, role="note", severity="info", clause="")
 
 POOL = Kind(
     code="pool_exhausted",
-    role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for one of the {size} places in a pool.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock{of_request}, "
     "while exactly {size} others of their worker sleep or wait for a backend.",
@@ -111,13 +107,11 @@ POOL = Kind(
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
     then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
     "time.",
-    clause="the threads wait for one of the {size} places in a pool",
+    clause="[warning? the threads wait for one of the {size} places in a pool]",
 )
-POOL_SEEN = replace(POOL, role="note", severity="info", clause="")
 
 NO_END = Kind(
     code="waits_for_threads",
-    role="cause",
     severity="warning",
     title="Requests wait for other threads or for each other, and do not end.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock that no running "
@@ -132,8 +126,9 @@ NO_END = Kind(
     "the same order everywhere, and give each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
 )
-WAIT_SCARCE = replace(
+WAIT = replace(
     NO_END,
+    severity="warning or info",
     title="Requests wait for background threads of their worker.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock{of_request}. No "
     "running request of the same worker could hold this lock.",
@@ -144,9 +139,8 @@ WAIT_SCARCE = replace(
     "`threads` for requests help only if the background threads work for several requests at the same time.",
     clause="[bound? the threads wait for background threads of their worker]",
 )
-WAIT = replace(WAIT_SCARCE, severity="info")
-WAIT_ALONE_SCARCE = replace(
-    WAIT_SCARCE,
+WAIT_ALONE = replace(
+    WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="The workers have no other threads that could end the wait. A wait with a timeout, such as "
     "`Event().wait(seconds)`, is a sleep if nobody sets the event.",
@@ -155,16 +149,14 @@ WAIT_ALONE_SCARCE = replace(
     "it waits for another process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
-WAIT_ALONE = replace(WAIT_ALONE_SCARCE, severity="info")
 
 HELD_ASLEEP = Kind(
     code="interpreter_lock_held",
-    role="cause",
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
-    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load} of a CPU; busy "
-    "threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background threads, "
-    "which serve no requests, use {rest} of the {used} CPUs that the workers use.]",
+    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
+    "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
+    "threads, which serve no requests, use {rest:cpu} of the {used:cpu} CPUs that the workers use.]",
     meaning="The thread that holds the lock waits for something without releasing the lock. The usual cause is an "
     "extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
@@ -186,18 +178,17 @@ HELD_BY_OWN_THREADS = replace(
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
     meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
     "for these 5 ms each time that it needs the lock.",
-    act="Run `top -H -p {pid}` to find the threads that serve no request.",
-    then="`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library "
-    "computes in threads, limit their number (`OMP_NUM_THREADS`).",
-    clause="threads that serve no request use most of the workers' CPU time",
+    act=OWN_THREADS_COMPUTE.act,
+    then=OWN_THREADS_COMPUTE.then,
+    clause=OWN_THREADS_COMPUTE.cause,
 )
 
 COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
-    role="note",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load} of a CPU; of {busy:mean} requests in service, {waiters} wait for the lock.",
+    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for the "
+    "lock.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
@@ -222,13 +213,14 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     elif now and now.holder == "thread":
         yield _own_threads(figures, facts)
     elif now and now.holder == "nobody":
-        is_cause = is_lock_bound(figures) and _are_scarce(figures)
-        yield (OWN_LOCKS if is_cause else OWN_LOCKS_SEEN).found(facts, calls=see_calls(figures.server))
+        worse = is_lock_bound(figures) and _are_scarce(figures)
+        yield OWN_LOCKS.found(facts, calls=see_calls(figures.server), worse=worse)
     elif (now and now.holder == "processes") or (lock and lock.scope == "file" and lock.is_known):
         yield _of_all(figures, facts)
     else:
-        yield (LOCK if _is_cause(figures) else LOCK_SEEN).found(
+        yield LOCK.found(
             facts | _describe_lock(figures),
+            worse=_is_cause(figures),
             behind=Private(name_wait_of_holder(figures)),
             calls=see_calls(figures.server),
         )
@@ -269,9 +261,11 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
     is_outside = bool(holder) and holder == outside
     others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
-    return (LOCK_OF_ALL if _is_cause(figures) else LOCK_OF_ALL_SEEN).found(
+    is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
+    return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
         facts | _describe_lock(figures),
-        file=mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known)),
+        worse=_is_cause(figures),
+        file=is_file,
         lock=mule and f"uwsgi.lock({mule.lock or ''})",
         part=mule and percent(mule.part),
         worker=workers.get(holder or 0),
@@ -286,9 +280,8 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
 def _pool(figures: Figures, size: int, facts: Facts) -> Finding:
     """A pool of connections that has fewer of them than there are threads."""
     threads = max(each.threads or 0 for each in figures.server.workers)
-    return (POOL if is_lock_bound(figures) else POOL_SEEN).found(
-        facts, size=size, threads=threads, all=threads * len(figures.server.workers)
-    )
+    places = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
+    return POOL.found(facts | places, worse=is_lock_bound(figures))
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
@@ -304,9 +297,8 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
             calls=see_calls(server, standing[0]),
             end=is_standing(figures.flow) and end(server, ended),
         )
-    kinds = {True: (WAIT_ALONE, WAIT_ALONE_SCARCE), False: (WAIT, WAIT_SCARCE)}
-    kind = kinds[have_no_other_threads(figures)][_are_scarce(figures)]
-    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures))
+    kind, worse = (WAIT_ALONE if have_no_other_threads(figures) else WAIT), _are_scarce(figures)
+    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
@@ -341,7 +333,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     facts = count_own_threads(figures) | {
         "worker": worst.worker_id,
         "waiters": worst.lock_waiters or 0.0,
-        "load": f"{worst.interpreter_load:.2f}",
+        "load": worst.interpreter_load,
         "share": share,
         "of_request": of_request(waits, waits.each("interpreter_lock")),
     }
@@ -380,7 +372,7 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)
         yield COMPUTES_OUTSIDE.found(
             worker=worst.worker_id,
-            load=f"{worst.interpreter_load:.2f}",
+            load=worst.interpreter_load,
             busy=worst.concurrency or 0.0,
-            waiters=f"{worst.lock_waiters:.2f}",
+            waiters=worst.lock_waiters,
         )

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.log_words import LOG, read_log
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.template import Facts, Private
 
 MANY_REFUSED = (3, 0.01)
 """At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
@@ -39,16 +38,14 @@ Messages = Sequence[tuple[str, LogMessage]]
 REJECTED = Kind(
     code="requests_rejected",
     role="harm",
-    severity="critical",
+    severity="critical, warning or info",
     title="uWSGI's log says that {says}.",
     evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests). [agrees? uWSGI's counters agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    "requests). [agrees? uWSGI's counters agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
     page_after=60,
 )
-REJECTED_UNPROVEN = replace(REJECTED, severity="warning")
-FEW_REJECTED = replace(REJECTED, severity="info")
 
 LOG_FAILURE = Kind(
     code="log_failure",
@@ -56,7 +53,7 @@ LOG_FAILURE = Kind(
     severity="warning",
     title="uWSGI's log says that {says}.",
     evidence="The log has {number:line} about this from the last {seconds:duration}. [agrees? uWSGI's counters, or the "
-    "state of its processes, agree.][alone? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    "state of its processes, agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
 )
@@ -107,22 +104,20 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
     part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
-    kind = REJECTED if is_many and is_proven else REJECTED_UNPROVEN if is_many or is_proven else FEW_REJECTED
-    return kind.found(_describe(figures, rejected, is_proven=is_proven), part=part)
+    return REJECTED.found(_describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
 
 
 def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
     return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
 
 
-def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> dict[str, Fact | Private]:
+def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts:
     """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
     others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
     return {
         "says": _say(code, message),
         "agrees": is_proven,
-        "alone": not is_proven,
         "number": message.count,
         "seconds": figures.window.seconds,
         "others": Private("; ".join(others)),
@@ -144,7 +139,9 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     (`history.unanswered`), and not why. If the log proves the cause, the finding about the log has it."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
-    if unanswered < least or unanswered < part * requests or _log_proves_the_cause(figures):
+    messages = figures.server.log.messages if figures.server.log else {}
+    is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
+    if unanswered < least or unanswered < part * requests or is_explained:
         return
     yield UNANSWERED.found(
         read_log(figures.server, NO_ANSWER),
@@ -153,8 +150,3 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
         seconds=figures.window.seconds,
         instant=INSTANT,
     )
-
-
-def _log_proves_the_cause(figures: Figures) -> bool:
-    messages = figures.server.log.messages if figures.server.log else {}
-    return any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
@@ -18,6 +15,7 @@ from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import LoopUse, WorkerRecord
 from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.states import name_activity
+from uwsgi_headroom.words.template import Facts, Private
 
 HELD = (0.1, 0.25)
 """The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
@@ -30,13 +28,12 @@ LONG = 3.0
 """Seconds for which one call holds a loop that users notice, however rare it is."""
 
 
-LOOPS_STAND = Kind(
+LOOP_HELD = Kind(
     code="loop_held",
-    role="cause",
-    severity="critical",
+    severity="critical, warning or info",
     title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
-    "one of them for {longest}][load? ; this thread used {load} of a CPU]. In this worker, {serving:request} "
+    "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
     "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
     "{others:worker}.]",
     meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
@@ -53,9 +50,8 @@ LOOPS_STAND = Kind(
     clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
     "{doing}]",
     page_after=60,
+    replaces=("request_stuck",),
 )
-LOOPS_HELD = replace(LOOPS_STAND, severity="warning")
-LOOPS_SEEN = replace(LOOPS_STAND, severity="info")
 
 
 class _Held(NamedTuple):
@@ -82,8 +78,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
     state, _, how = worst.use.hold
-    yield _judge(figures, held).found(
+    yield LOOP_HELD.found(
         _describe(figures, worst) | _choose_remedy(figures, worst),
+        worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
         alike=alike,
         others=[each.worker.worker_id for each in held if each.worker.worker_id not in alike],
         doing=Private(worst.activity, name_activity(state, "", how)),
@@ -96,19 +93,17 @@ def find(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _judge(figures: Figures, held: list[_Held]) -> Kind:
-    """Critical if nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no
-    request was completed, and all that are in service are in loops that are held."""
+def _stand(figures: Figures, held: list[_Held]) -> bool:
+    """Whether nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no request
+    was completed, and all that are in service are in loops that are held."""
     always = {each.worker.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
     with_requests = {worker.worker_id for worker in serving if worker.ages}
     if not figures.flow.requests and with_requests and with_requests <= always.keys():
-        return LOOPS_STAND
-    if serving and len(always) >= len(serving):
-        is_long = all(each.seconds >= LONG for each in always.values())
-        if is_long or not figures.flow.requests or shows_a_limit(figures.flow):
-            return LOOPS_STAND
-    return LOOPS_HELD if held[0].part >= MOSTLY or held[0].seconds >= LONG else LOOPS_SEEN
+        return True
+    is_long = all(each.seconds >= LONG for each in always.values())
+    is_felt = is_long or not figures.flow.requests or shows_a_limit(figures.flow)
+    return bool(serving) and len(always) >= len(serving) and is_felt
 
 
 def _find_held(figures: Figures) -> list[_Held]:
@@ -143,7 +138,7 @@ def _describe(figures: Figures, worst: _Held) -> Facts:
         "part": worst.part,
         "seconds": figures.window.observed_seconds,
         "longest": worst.seconds >= 1 and duration(worst.seconds),
-        "load": load is not None and f"{load:.2f}",
+        "load": load,
         "serving": len(worst.worker.ages),
         "completed": window.requests,
     }

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.words.formats import chosen, fine_percent
+from uwsgi_headroom.words.template import Facts
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
@@ -18,10 +16,10 @@ _USED_UP = 1.0
 WAITED = "too slow only because of the wait in the listen queue"
 """What requests were that missed the objective, and would have kept it without this wait."""
 
-BURNS_FAST = Kind(
+BURNS = Kind(
     code="objective_missed",
     role="harm",
-    severity="critical",
+    severity="critical, warning or info",
     title="More than the permitted {permitted} of requests were slower than {threshold}, lost or refused.",
     evidence="Of {requests} requests in the last {long:duration}, {share:fine_percent} missed the objective (burn "
     "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
@@ -37,8 +35,6 @@ BURNS_FAST = Kind(
     then="[for_slow? Without such a finding, find out what the slow requests wait for.][for_waited? A larger `listen` "
     "would make requests wait longer.][for_killed? `harakiri` killed {for_killed:worker} with all of their requests.]",
 )
-BURNS = replace(BURNS_FAST, severity="warning")
-BURNS_SLOWLY = replace(BURNS_FAST, severity="info")
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -49,9 +45,10 @@ def find(figures: Figures) -> Iterator[Finding]:
     rates = [burn.rate for burn in objective.windows if burn.rate is not None]
     if len(rates) < len(objective.windows) or min(rates) <= _USED_UP:
         return
-    burns, short, long = min(rates) >= SLOW_BURN, objective.windows[0], objective.windows[-1]
-    yield (BURNS_FAST if objective.level == "fast" else BURNS if burns else BURNS_SLOWLY).found(
+    short, long = objective.windows[0], objective.windows[-1]
+    yield BURNS.found(
         _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
+        worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
         permitted=fine_percent(1 - objective.slo.objective),
         threshold=chosen(objective.slo.threshold),
         requests=long.requests,

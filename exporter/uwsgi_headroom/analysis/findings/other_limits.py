@@ -7,7 +7,9 @@ limit `other`; else the headroom is not known, and the findings say why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from msgspec import structs
 
@@ -26,7 +28,8 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, DEPTHS
+from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
 from uwsgi_headroom.analysis.usable import Usable
@@ -45,28 +48,8 @@ _MODULES = (
     backend_waits.find,
 )
 
-OTHER_LIMITS = (
-    "cheaper_starts_slowly",
-    "accept_blocked",
-    "recycled_together",
-    "respawn_loop",
-    "descriptors_used_up",
-    "output_blocked",
-    "connection_shared",
-    "loop_held",
-    "waits_for_threads",
-    "interpreter_lock_held",
-    "sleeps_again",
-    "backend_saturated",
-)
+OTHER_LIMITS = [code for code, cause in CAUSES.items() if cause.limits in ("waits", "always")]
 """The causes of waiting that free threads, interpreters and CPUs do not remove."""
-
-_ALWAYS = ("loop_held", "backend_saturated", "waits_for_backend")
-"""Those that limit a server also while hardly any request waits for a thread. As for the others, a free thread may then
-still serve as many requests as a busy one."""
-
-_LOCKS = ("pool_exhausted", "application_lock")
-"""Causes with a limit of their own, `lock`, once it is known."""
 
 
 def correct_headroom(figures: Figures) -> Figures:
@@ -75,7 +58,7 @@ def correct_headroom(figures: Figures) -> Figures:
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     causes = list_causes(figures.cpu)
     deeper = reached.intersection(causes[: causes.index("other")])
-    other = None if room.no_requests else _find_errors(figures) or (None if deeper else _find(figures))
+    other = None if room.no_requests else _describe_errors(figures) or (None if deeper else _find(figures))
     if other is None:
         if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
             return figures
@@ -86,7 +69,7 @@ def correct_headroom(figures: Figures) -> Figures:
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         idle = (*room.by_limit, *room.far, *room.idle)
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
-    name: Limit = "lock" if other.code in _LOCKS else "other"
+    name: Limit = "lock" if other.code in CAUSES and CAUSES[other.code].limits == "lock" else "other"
     by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
     first, usable = find_first(by_limit, causes), figures.usable
     if first == name and usable is not None:
@@ -99,26 +82,20 @@ def correct_headroom(figures: Figures) -> Figures:
 ERRORS = "errors"
 
 
-def _find_errors(figures: Figures) -> OtherLimit | None:
-    errors = _describe_errors(figures)
-    return OtherLimit(ERRORS, errors) if errors else None
-
-
 def _find(figures: Figures) -> OtherLimit | None:
     """What limits the server beside its resources; None if nothing is known to."""
-    codes = (
-        *OTHER_LIMITS,
-        *(() if "lock" in figures.headroom.by_limit else _LOCKS),
-        *(("waits_for_backend",) if _wait_for_turns(figures) else ()),
-    )
-    found = {
-        each.code: each
-        for module in _MODULES
-        for each in module(figures)
-        if each.clause and each.code in codes and (each.severity != "info" or each.code in _ALWAYS)
-    }
-    code = next((code for code in CAUSES if code in found), None)
+    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
+    found = {each.code: each for module in _MODULES for each in module(figures) if each.clause and _limits(each, known)}
+    code = min(found, key=DEPTHS.__getitem__, default=None)
     return OtherLimit(code, found[code].clause) if code else None
+
+
+def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
+    """Whether a cause limits the server, also where hardly any request waits for a thread. Where it limits only those
+    that wait, a free thread may then still serve as many requests as a busy one. known: for the other limits, whether
+    they apply."""
+    when = CAUSES[finding.code].limits if finding.code in CAUSES else ""
+    return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
 
 
 LEAST_WAITING = 2.0
@@ -131,15 +108,17 @@ def _wait_for_turns(figures: Figures) -> bool:
     return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 
-def _describe_errors(figures: Figures) -> str:
-    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
-    known, window, requests = find_without_application(figures.server), figures.window, figures.flow.requests
-    if known and known[0] and len(known[0]) == len(known[1]):
-        return "uWSGI answers every request with an error"
-    if requests and (window.unanswered or 0) >= MOSTLY * requests:
-        return "uWSGI closes most requests without a response"
-    raised = window.exceptions - clients.count_left(figures)
-    return "most requests raise exceptions" if requests and raised >= MOSTLY * requests else ""
+def _describe_errors(figures: Figures) -> OtherLimit | None:
+    """Why requests that take little now would take more without their errors; None if most are well."""
+    accepting, without = find_without_application(figures.server) or ([], [])
+    window, least = figures.window, MOSTLY * figures.flow.requests or inf
+    if without and len(accepting) == len(without):
+        return OtherLimit(ERRORS, "uWSGI answers every request with an error")
+    if (window.unanswered or 0) >= least:
+        return OtherLimit(ERRORS, "uWSGI closes most requests without a response")
+    if window.exceptions - clients.count_left(figures) >= least:
+        return OtherLimit(ERRORS, "most requests raise exceptions")
+    return None
 
 
 def _compute_factor(figures: Figures, code: str) -> float | None:

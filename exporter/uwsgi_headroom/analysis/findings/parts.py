@@ -4,14 +4,12 @@ vassals of an emperor that fail to start."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.record import CacheRecord, EmperorRecord
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Private
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
@@ -28,7 +26,7 @@ MOST_NAMED = 3
 CACHE_FULL = Kind(
     code="cache_full",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="The {full:cache|caches} {names} {full:is|are} full.",
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
@@ -38,32 +36,22 @@ CACHE_FULL = Kind(
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
-CACHE_MAY_BE_FULL = replace(CACHE_FULL, severity="info")
 
-SPOOLER_BUSY = Kind(
+SPOOLER_BEHIND = Kind(
     code="spooler_behind",
-    role="note",
-    severity="info",
-    title="The spooler has a long list of tasks to process.",
+    role="limit",
+    severity="warning or info",
+    title="[info? The spooler has a long list of tasks to process.][warning, done? The spooler falls behind: tasks "
+    "arrive faster than it processes them.][warning, not done? The spooler processes none of its tasks.]",
     evidence="{waiting:task} wait in {directories}[more? , {more} more than {seconds:duration} ago]; {processes} "
     "{processes:process|processes} completed {done:task} in {seconds:duration}"
     "[late? ; at this rate, a new task waits {late:duration}].",
     meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
-)
-SPOOLER_BEHIND = replace(
-    SPOOLER_BUSY,
-    role="limit",
-    severity="warning",
-    title="The spooler falls behind: tasks arrive faster than it processes them.",
-    act="Raise `spooler-processes`, or make the tasks shorter.",
-    then="If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's log names each "
-    "task that is tried again.",
-)
-SPOOLER_STANDS = replace(
-    SPOOLER_BEHIND,
-    title="The spooler processes none of its tasks.",
-    act="Find out from uWSGI's log why no task ends: it names each task that is tried again.",
-    then="The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception.",
+    act="[warning, done? Raise `spooler-processes`, or make the tasks shorter.]"
+    "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
+    then="[warning, done? If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's "
+    "log names each task that is tried again.][warning, not done? The spooler tries a task again if it returns "
+    "`SPOOL_RETRY` or raises an exception.]",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -79,20 +67,14 @@ VASSALS_THROTTLED = Kind(
 )
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about caches and spoolers."""
-    yield from _full_caches(figures)
-    yield from _late_spoolers(figures)
-
-
-def _full_caches(figures: Figures) -> Iterator[Finding]:
+def find_full_caches(figures: Figures) -> Iterator[Finding]:
     refused, options = figures.window.cache_full, figures.server.setup.options
     # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
     caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
     if not refused or not caches:
         return
-    is_warning = refused >= REFUSED and options.complete
-    yield (CACHE_FULL if is_warning else CACHE_MAY_BE_FULL).found(
+    yield CACHE_FULL.found(
+        worse=refused >= REFUSED and options.complete,
         full=len(caches),
         names=listed([f"`{cache.name}`" for cache in caches], MOST_NAMED),
         seconds=figures.window.seconds,
@@ -112,7 +94,7 @@ def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
     return [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
 
 
-def _late_spoolers(figures: Figures) -> Iterator[Finding]:
+def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     window, spoolers = figures.window, figures.server.spoolers
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
@@ -121,13 +103,14 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
     if seconds is not None and seconds < LATE:
         return
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
-    yield (SPOOLER_STANDS if not done else SPOOLER_BEHIND if growth > 0 else SPOOLER_BUSY).found(
+    yield SPOOLER_BEHIND.found(
+        worse=not done or growth > 0,
         waiting=waiting,
         directories=Private(listed([spooler.directory for spooler in behind], MOST_NAMED), "the spool directory"),
         more=max(0, growth) or None,
         seconds=window.seconds,
         processes=sum(spooler.processes for spooler in behind),
-        done=done,
+        done=done or None,
         late=seconds,
     )
 

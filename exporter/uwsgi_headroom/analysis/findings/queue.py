@@ -8,14 +8,12 @@ from dataclasses import replace
 from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.findings.template import Facts, fill
 from uwsgi_headroom.analysis.littles_law import judge_waiting
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import fine_percent, in_queue, percent
+from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -33,37 +31,35 @@ MANY_DROPPED = (3, 0.01)
 
 LONGER_QUEUE = (
     "[too_long? Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
-    "would only make clients wait longer.][listen? If the queue fills only in bursts, raise `listen` from "
-    "{listen:plain} (at most to net.core.somaxconn, which is {somaxconn:plain}).][lower? If the queue fills only in "
-    "bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now {lower:plain}.]"
+    "would only make clients wait longer.][not too_long, listen? If the queue fills only in bursts, raise `listen` "
+    "from {listen:plain} (at most to net.core.somaxconn, which is {somaxconn:plain}).][not too_long, lower? If the "
+    "queue fills only in bursts, raise net.core.somaxconn and then `listen`: the lower of the two is now "
+    "{lower:plain}.]"
 )
 """What a longer queue would help against. The kernel caps `listen` at net.core.somaxconn."""
 
 QUEUE_FULL = Kind(
     code="clients_refused",
     role="harm",
-    severity="critical",
-    title="Clients are refused at {name}, whose listen queue is full.",
-    evidence="The queue ({limit} connections) was full for {full} of the last {seconds:duration}, and held {mean} "
-    "connections on average ({now} now)[dropped? ; the kernel dropped {dropped:connection}][others? , and {others} "
-    "more that may belong to other TCP listeners].",
+    severity="critical or warning",
+    title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
+    evidence="The queue of {name} ({limit} connections) was full for {full} of the last {seconds:duration}, and held "
+    "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
+    "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
-    "more: it gets its response late, or not at all.][unix? A web server in front gets `Resource temporarily "
+    "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
     "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
     act="{advice}",
     then="{longer}",
     page_after=75,
-)
-QUEUE_FULL_AT_TIMES = replace(
-    QUEUE_FULL, severity="warning", title="Clients are refused at {name}, whose listen queue is full at times."
 )
 QUEUE_FILLS = replace(
     QUEUE_FULL,
     code="queue_filling",
     severity="warning",
     title="The listen queue of {name} is filling.",
-    evidence="On average, {mean:mean} connections wait in the queue, which is {part:percent} of the {limit} that it "
-    "can hold; {now} wait now.",
+    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}, which is {part:percent} of "
+    "the {limit} that it can hold.",
     meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have to "
     "retry.",
 )
@@ -81,18 +77,18 @@ NOTHING_COMPLETED = Kind(
 )
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
+    severity="critical or warning",
     title="Requests wait in the listen queue.",
     evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [is_floor? at least ]"
     "{mean:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in service "
     "for {served:duration}].",
     page_after=600,
 )
-SHORT_WAIT = replace(LONG_WAIT, severity="warning")
 
 TABLE_DROPS = Kind(
     code="connections_tracked",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="The kernel may have dropped new connections: its table of tracked connections was full.",
     evidence="{entries} of {most} entries ({used:percent}) are in use; in the last {seconds:duration}, the kernel "
     "dropped {dropped:packet} (of all programs in the network namespace).",
@@ -103,8 +99,12 @@ TABLE_DROPS = Kind(
     then="Alternatively, let clients reuse their connections (keep-alive), or turn off tracking for uWSGI's "
     "connections (NOTRACK).",
 )
-TABLE_DROPPED = replace(TABLE_DROPS, severity="warning")
-TABLE_NEAR = replace(TABLE_DROPPED, role="limit", title="The kernel's table of tracked connections is nearly full.")
+TABLE_NEAR = replace(
+    TABLE_DROPS,
+    role="limit",
+    severity="warning",
+    title="The kernel's table of tracked connections is nearly full.",
+)
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -132,8 +132,13 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
-    return (QUEUE_FULL if full >= FULL[0] else QUEUE_FULL_AT_TIMES).found(
-        _count_drops(figures.window, name),
+    overflows, refused = figures.window.overflows, figures.window.refused
+    dropped = overflows if refused is None else refused  # history of an earlier version has only the sum
+    return QUEUE_FULL.found(
+        tcp=is_tcp(name),
+        dropped=dropped,
+        others=((overflows or 0) - (dropped or 0)) or None,
+        worse=full >= FULL[0],
         name=name,
         limit=backlog.limit,
         full=fine_percent(full) if full < 0.001 else percent(full),
@@ -143,17 +148,6 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         longer=_longer_queue(figures, backlog),
         **advise(figures),
     )
-
-
-def _count_drops(window: Window, name: str) -> Facts:
-    """How often the kernel dropped a connection to this server, and how often it may have been another's: history of an
-    earlier version has only the sum."""
-    overflows, tcp = window.overflows, is_tcp(name)
-    known: Facts = {"dropped": None, "others": None, "tcp": tcp, "unix": not tcp}
-    if not tcp or overflows is None:
-        return known
-    refused = overflows if window.refused is None else window.refused
-    return known | {"dropped": refused, "others": (overflows - refused) or None}
 
 
 def advise_longer_queue(figures: Figures) -> str:
@@ -166,11 +160,12 @@ def advise_longer_queue(figures: Figures) -> str:
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit."""
-    most, limit, too_long = figures.server.setup.somaxconn, backlog.limit or 0, wait_too_long(figures)
+    most, limit = figures.server.setup.somaxconn, backlog.limit or 0
     is_lower = most is not None and limit < most
     lower = limit if most is None else min(limit, most)
-    facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
-    return fill(LONGER_QUEUE, {"too_long": too_long, **(dict.fromkeys(facts) if too_long else facts)})
+    facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
+    facts["too_long"] = wait_too_long(figures)
+    return fill(LONGER_QUEUE, facts)
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:
@@ -184,7 +179,8 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
     slowest = waits.percentiles.get(0.99) if waits else None
-    yield (LONG_WAIT if waiting == "severe" and not waits_for_a_reload(figures) else SHORT_WAIT).found(
+    yield LONG_WAIT.found(
+        worse=waiting == "severe" and not waits_for_a_reload(figures),
         seconds=seconds,
         socket=socket,
         is_floor=flow.wait_is_floor,
@@ -206,7 +202,8 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
     if not is_full and used < near:
         return
     is_felt = dropped >= max(many, part * figures.flow.requests)
-    yield ((TABLE_DROPS if is_felt else TABLE_DROPPED) if is_full else TABLE_NEAR).found(
+    yield (TABLE_DROPS if is_full else TABLE_NEAR).found(
+        worse=is_full and is_felt,
         entries=tracked.entries,
         most=tracked.most,
         used=used,

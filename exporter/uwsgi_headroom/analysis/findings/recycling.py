@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Fact, Private
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
+from uwsgi_headroom.words.template import Facts
 
 OFTEN = 3
 """The fewest respawns in a window that show how long workers live."""
@@ -58,7 +57,6 @@ EVIL = "evil-reload-on-rss"
 
 LIMIT_TOO_LOW = Kind(
     code="respawn_loop",
-    role="cause",
     severity="warning",
     title="Workers are replaced too often: they reach `{option}`.",
     evidence="Each worker is replaced after {lives:duration} on average: {respawns:respawn} in {seconds:duration}"
@@ -70,11 +68,9 @@ LIMIT_TOO_LOW = Kind(
     clause="workers are replaced too often",
     page_after=60,
 )
-LIMIT_TOO_LOW_UNDER_LOAD = replace(LIMIT_TOO_LOW, severity="critical")
 
 MEMORY_ABOVE_LIMIT = Kind(
     code="respawn_loop",
-    role="cause",
     severity="warning",
     title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
     evidence="One of the running workers has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}"
@@ -86,29 +82,25 @@ MEMORY_ABOVE_LIMIT = Kind(
     clause="a worker has more memory than `reload-on-rss` allows",
     page_after=60,
 )
-MEMORY_ABOVE_LIMIT_UNDER_LOAD = replace(MEMORY_ABOVE_LIMIT, severity="critical")
 
 LEAK_ENDS_WORKERS = Kind(
     code="respawn_loop",
-    role="cause",
-    severity="warning",
+    severity="critical or warning",
     title="Workers are replaced too often: the application's memory grows with every request.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
     "lives for {life:duration} on average[away? ; workers are down for {away:percent} of the time][wait? ; {wait}].",
     meaning="Each worker soon reaches `{option}` ({limit} MB). The new worker has to load the application before it "
     "serves requests.[evil?  `evil-reload-on-rss` kills a worker in the middle of its requests.]",
     act="[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]"
-    "[mild? Raise `reload-on-rss` as far as the memory allows.]",
+    "[not evil? Raise `reload-on-rss` as far as the memory allows.]",
     then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
     page_after=60,
 )
-LEAK_ENDS_WORKERS_UNDER_LOAD = replace(LEAK_ENDS_WORKERS, severity="critical")
 
 MEMORY_RECYCLED = Kind(
     code="memory_recycled",
-    role="note",
     severity="info",
     title="The application's memory grows with every request, so `{option}` ends its workers.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
@@ -119,18 +111,17 @@ MEMORY_RECYCLED = Kind(
 
 RECYCLED_TOGETHER = Kind(
     code="recycled_together",
-    role="cause",
     severity="warning",
     title="All workers reach `max-requests` at the same time, and are replaced together.",
     evidence="{ended} of {workers:worker} were replaced[spread?  within {spread:duration}], after at least "
     "{served:request} each[nobody? ; for {nobody:duration}, no worker was up][wait? ; {wait}].",
     meaning="Workers that start together and share the requests evenly also restart together, again and again. At each "
     "restart, requests wait until the first worker has loaded the application.",
-    act="[update? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` to "
-    "{enough:plain}.][both?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
-    then="The workers then end rarely, or one at a time.[update?  Until you update uWSGI, raise `max-requests`.]"
-    "[held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker before this age "
-    "(`min-worker-lifetime`), so it then replaces all of them together.]",
+    act="[not enough, not delta? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` "
+    "to {enough:plain}.][enough, delta?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
+    then="The workers then end rarely, or one at a time.[not enough, not delta?  Until you update uWSGI, raise "
+    "`max-requests`.][held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker "
+    "before this age (`min-worker-lifetime`), so it then replaces all of them together.]",
     clause="all workers reach `max-requests` together",
 )
 RECYCLED_SLOWLY = replace(
@@ -140,8 +131,8 @@ RECYCLED_SLOWLY = replace(
     "`max-requests` takes no more requests, and uWSGI replaces it only when its last requests and its exit handlers "
     "(`atexit`) are done. Meanwhile, the other workers get its requests.",
     then="Then find out what a worker waits for that has reached `max-requests`: requests that take long, functions of "
-    "`atexit`, or threads that are not daemon threads.[update?  Until you update uWSGI, raise `max-requests`.]"
-    "[held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
+    "`atexit`, or threads that are not daemon threads.[not enough, not delta?  Until you update uWSGI, raise "
+    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
     clause="workers that reach `max-requests` take a long time to end",
 )
 
@@ -151,13 +142,15 @@ def _round_up(number: float, to: int = 1000) -> int:
     return max(1, math.ceil(number / to)) * to
 
 
-def _count_respawns(figures: Figures) -> int:
+def count_respawns(figures: Figures) -> int:
     """The ends of workers that `harakiri` does not explain."""
     return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
 
 
-def _waits_severely(figures: Figures) -> bool:
-    return judge_waiting(figures.flow) == "severe"
+def mean_life(figures: Figures) -> float:
+    """How many seconds a worker lives on average; infinite if none ended."""
+    respawns = count_respawns(figures)
+    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
@@ -170,32 +163,27 @@ def find_recycling(figures: Figures) -> Iterator[Finding]:
 
 
 def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
-    window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures)
-    respawns, served = _count_respawns(figures), sum(requests for _, _, requests in find_ends(figures))
-    if not most or respawns < OFTEN or not reach_max_requests(figures):
+    window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures) or 0.0
+    if not most or count_respawns(figures) < OFTEN or not reach_max_requests(figures):
         return
-    lives = window.seconds * len(window.workers) / respawns
-    if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
-        return
-    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
-    settings = (("max-requests", enough),)
-    yield _tell_too_low(figures, "max-requests", f"{most} requests", lives, settings)
+    if mean_life(figures) < SHORT_LIFE and (most < SERVED or away >= AWAY):
+        served = sum(requests for _, _, requests in find_ends(figures))
+        enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
+        yield _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
 
 
-def _tell_too_low(
-    figures: Figures, option: str, limit: str, lives: float, settings: tuple[tuple[str, int], ...]
-) -> Finding:
-    return (LIMIT_TOO_LOW_UNDER_LOAD if _waits_severely(figures) else LIMIT_TOO_LOW).found(
+def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
+    return LIMIT_TOO_LOW.found(
         option=option,
         limit=limit,
-        lives=lives,
-        respawns=_count_respawns(figures),
+        lives=mean_life(figures),
+        respawns=count_respawns(figures),
         seconds=figures.window.seconds,
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
-        enough=settings[0][1],
-        apart=dict(settings).get(f"{option}-delta"),
-        settings=settings,
+        enough=settings[option],
+        apart=settings.get(f"{option}-delta"),
+        settings=tuple(settings.items()),
     )
 
 
@@ -217,9 +205,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
         wait=waiting_clause(figures.flow),
-        update=not settings,
         enough=settings.get("max-requests"),
-        both=len(settings) > 1,
         delta=settings.get("max-requests-delta"),
         held=(_is_held_back(figures, most) or None) and min_lifetime(figures),
         settings=tuple(settings.items()),
@@ -291,46 +277,46 @@ def find_leak(figures: Figures) -> Leak | None:
     option = "reload-on-rss" if options.reload_on_rss else EVIL
     limit = options.reload_on_rss or options.evil_reload_on_rss
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
-    respawns = _count_respawns(figures)
+    respawns = count_respawns(figures)
     if not limit or respawns <= 0 or not figures.flow.requests or grown < LEAK * limit * 2**20 * respawns:
         return None
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
     each = grown / max(1, figures.flow.requests - processes)
-    return Leak(each, option, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+    return Leak(each, option, limit, respawns, processes, mean_life(figures))
 
 
-def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool) -> Finding:
+def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
     """The finding about a leak that ends workers too often."""
-    return (LEAK_ENDS_WORKERS_UNDER_LOAD if is_critical else LEAK_ENDS_WORKERS).found(
+    return LEAK_ENDS_WORKERS.found(
         _describe_leak(leak),
+        worse=is_critical,
         limit=leak.limit,
         evil=leak.option == EVIL,
-        mild=leak.option != EVIL,
         away=part_away(figures),
         wait=waiting_clause(figures.flow),
     )
 
 
-def _describe_leak(leak: Leak) -> dict[str, Fact | Private]:
+def _describe_leak(leak: Leak) -> Facts:
     return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
 
 
 def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
     leak, away = find_leak(figures), part_away(figures)
     if leak and leak.respawns >= OFTEN and leak.life < SHORT_LIFE and away is not None and away >= AWAY:
-        yield tell_leak(figures, leak, is_critical=_waits_severely(figures))
+        yield tell_leak(figures, leak)
 
 
 def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
     """The finding about a limit of memory that an application reaches as soon as it is loaded."""
-    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, _count_respawns(figures)
+    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, count_respawns(figures)
     size = max((worker.resident_bytes or 0 for worker in window.workers), default=0)
-    lives = window.seconds * len(window.workers) / respawns if respawns > 0 else math.inf
-    if not limit or respawns < OFTEN or size < limit * 2**20 or lives >= SHORT_LIFE or find_leak(figures):
+    is_short = respawns >= OFTEN and mean_life(figures) < SHORT_LIFE
+    if not limit or not is_short or size < limit * 2**20 or find_leak(figures):
         return
     enough = _round_up(ROOM * size / 2**20, 10)
-    yield (MEMORY_ABOVE_LIMIT_UNDER_LOAD if _waits_severely(figures) else MEMORY_ABOVE_LIMIT).found(
+    yield MEMORY_ABOVE_LIMIT.found(
         size=size,
         limit=limit,
         respawns=respawns,
@@ -344,19 +330,16 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
 
 def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
-    window, options, respawns = figures.window, figures.server.setup.options, _count_respawns(figures)
-    life, workers = options.max_worker_lifetime, len(window.workers)
-    if not life or respawns < OFTEN or not (shows_a_limit(figures.flow) or (part_away(figures) or 0.0) >= AWAY):
+    options, is_felt = figures.server.setup.options, shows_a_limit(figures.flow)
+    life, costs = options.max_worker_lifetime, is_felt or (part_away(figures) or 0.0) >= AWAY
+    if not life or count_respawns(figures) < OFTEN or not costs:
         return
-    lives = window.seconds * workers / respawns
-    if not RECYCLED * life <= lives <= 2 * life:
-        return
-    longer = round(LIFE if life < LIFE else 2 * life)
-    apart = round(longer / workers)
-    settings = [("max-worker-lifetime", longer), ("max-worker-lifetime-delta", apart)]
-    if (options.max_worker_lifetime_delta or 0) >= apart:
-        del settings[1]
-    yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", lives, tuple(settings))
+    if RECYCLED * life <= mean_life(figures) <= 2 * life:
+        longer = round(LIFE if life < LIFE else 2 * life)
+        settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
+        if (options.max_worker_lifetime_delta or 0) < apart:
+            settings["max-worker-lifetime-delta"] = apart
+        yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
+from uwsgi_headroom.words.template import Private
 
 UNIX_SOCKET_ROOM = 219_264
 """The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""
@@ -25,7 +23,7 @@ BUSY = 0.3
 SHARE_ONE_CPU = Kind(
     code="workers_share_one_cpu",
     role="setting",
-    severity="info",
+    severity="warning or info",
     title="{sharing} workers are each restricted to one CPU that another worker also uses.",
     evidence="The affinity mask of each of these workers has only one CPU, which another worker has, too.",
     meaning="Workers on the same CPU wait for one another, even if other CPUs are idle.",
@@ -33,7 +31,6 @@ SHARE_ONE_CPU = Kind(
     then="Alternatively, choose its value so that `processes` x `cpu-affinity` is at most the number of CPUs. In a "
     "container, uWSGI counts the host's CPUs, not the container's.",
 )
-BUSY_SHARE_ONE_CPU = replace(SHARE_ONE_CPU, severity="warning")
 LARGE_DOCUMENT = Kind(
     code="large_document",
     role="setting",
@@ -47,7 +44,6 @@ LARGE_DOCUMENT = Kind(
 )
 THUNDER_LOCK = Kind(
     code="thunder_lock",
-    role="note",
     severity="info",
     title="`thunder-lock` is on.",
     evidence="uWSGI's stats show the lock that this option creates.",
@@ -69,7 +65,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     """The findings about the setup of uWSGI."""
     server = figures.server
     if sharing := count_workers_sharing_one_cpu(server):
-        yield (BUSY_SHARE_ONE_CPU if _is_busy(figures) else SHARE_ONE_CPU).found(sharing=sharing)
+        yield SHARE_ONE_CPU.found(sharing=sharing, worse=_is_busy(figures))
     if server.document_bytes > UNIX_SOCKET_ROOM:
         yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
     if server.thunder_lock and (figures.configured or 0) > len(server.workers):

@@ -8,11 +8,9 @@ them to clients that read slowly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
@@ -24,24 +22,18 @@ HOLD_MUCH, HOLD_MOST = 0.25, 0.5
 """From these fractions of the threads on, files take what other requests could use, and most of what there is."""
 
 
-MOSTLY_STATIC = Kind(
+STATIC_FILES = Kind(
     code="static_files",
-    role="note",
-    severity="info",
+    severity="warning or info",
     title="Most requests are for static files, which uWSGI's workers serve themselves.",
     evidence="{files:percent} of {requests:request} are for static files"
     "[held? , and occupy {held:mean} of {threads:threads} threads on average][wait? ; {wait}].",
     meaning="uWSGI does not measure the time of static files: the response times shown are those of other requests.",
-)
-STATIC_TAKE_THREADS = replace(
-    MOSTLY_STATIC,
-    role="limit",
-    act="Let the web server in front of uWSGI serve the static files.",
-    then="Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow client does not "
-    "hold a thread of a worker.",
-)
-STATIC_HOLD_THREADS = replace(
-    STATIC_TAKE_THREADS, role="cause", severity="warning", clause="static files hold the threads"
+    act="[takes_much? Let the web server in front of uWSGI serve the static files.]",
+    then="[takes_much? Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow "
+    "client does not hold a thread of a worker.]",
+    clause="[warning? static files hold the threads]",
+    replaces=("slow_clients",),
 )
 
 
@@ -53,20 +45,16 @@ def find(figures: Figures) -> Iterator[Finding]:
     share = held / figures.threads if held is not None and figures.threads else 0.0
     if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
         return
-    facts = {
-        "files": files / requests,
-        "requests": requests,
-        "held": held,
-        "threads": figures.threads,
-        "wait": waiting_clause(figures.flow),
-    }
-    if share < HOLD_MUCH:
-        yield MOSTLY_STATIC.found(facts)
-    else:
-        is_cause = share >= HOLD_MOST and shows_a_limit(figures.flow)
-        yield (STATIC_HOLD_THREADS if is_cause else STATIC_TAKE_THREADS).found(
-            facts, settings=(("offload-threads", 2),)
-        )
+    yield STATIC_FILES.found(
+        worse=share >= HOLD_MOST and shows_a_limit(figures.flow),
+        files=files / requests,
+        requests=requests,
+        held=held,
+        threads=figures.threads,
+        wait=waiting_clause(figures.flow),
+        takes_much=share >= HOLD_MUCH,
+        settings=(("offload-threads", 2),) * (share >= HOLD_MUCH),
+    )
 
 
 def _count_held(figures: Figures) -> float | None:

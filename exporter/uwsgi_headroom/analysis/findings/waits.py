@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
+from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.analysis.findings.template import Facts, Private
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import mean_threads, name_pids
+from uwsgi_headroom.words.template import Facts, Private
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -40,10 +41,9 @@ LEAST_BLOCKED = 0.9
 OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
 
-OUTPUT_STOPS = Kind(
+OUTPUT_BLOCKED = Kind(
     code="output_blocked",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="Workers are blocked writing to a pipe (their {output}).",
     evidence="{writing:mean} of {busy:mean} busy threads wait to write to the pipe, and {behind:mean} wait for a lock "
     "that one of these threads holds; {completed:request} {completed:was|were} completed in the last "
@@ -56,69 +56,54 @@ OUTPUT_STOPS = Kind(
     clause="the workers are blocked writing to a pipe (their {output})",
     page_after=60,
 )
-OUTPUT_SLOWS = replace(OUTPUT_STOPS, severity="warning")
 
-RESPONSES_MIXED = Kind(
+CONNECTION_SHARED = Kind(
     code="connection_shared",
-    role="cause",
-    severity="critical",
-    title="Workers share one connection to {address}, and mix up responses.",
+    severity="critical, warning or info",
+    title="Workers share one connection to {address}[critical? , and mix up responses].",
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
     "for a response on it{of_request}.",
-    meaning="The application opened the connection before uWSGI forked the workers. Each request takes the response "
-    "that arrives first: users get wrong data, or the data of other users, unless each response carries the ID of its "
-    "request.",
+    meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
+    "response that arrives first: users get wrong data, or the data of other users, unless each response carries the "
+    "ID of its request.][not critical? If two workers use the connection at once, one worker may read the response to "
+    "the other worker's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
     then="Alternatively, open the connection after the fork, in a function with the decorator `@postfork` of the "
     "module `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
     page_after=60,
 )
-CONNECTION_SHARED = replace(
-    RESPONSES_MIXED,
-    severity="warning",
-    title="Workers share one connection to {address}.",
-    meaning="The application opened the connection before uWSGI forked the workers. If two workers use the connection "
-    "at once, one worker may read the response to the other worker's request.",
-)
-CONNECTION_INHERITED = replace(CONNECTION_SHARED, severity="info")
 
-MANY_SLOW_CLIENTS = Kind(
+WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
-    role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Threads wait for slow clients.",
     evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
-    act="[none? Check that the web server in front, or uWSGI's router, speaks the protocol of the socket.][some? Let "
-    "the web server in front of uWSGI buffer requests and responses, as nginx does by default.]",
-    then="[none? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker waits "
-    "for the rest of each request until a timeout. Also let the web server in front buffer requests. ]If you add "
-    "threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing can buffer "
-    "them: serve them from a uWSGI of their own with `gevent`.",
-    clause="[held? slow clients hold the threads][stuck? the threads wait for their clients]",
+    act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
+    f"socket.][served? {SLOW.act}]",
+    then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
+    "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
+    f"{SLOW.then}",
+    clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
-SOME_SLOW_CLIENTS = replace(MANY_SLOW_CLIENTS, severity="info")
-MANY_STAY_OPEN = replace(
-    MANY_SLOW_CLIENTS,
+STAY_OPEN = replace(
+    WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
     evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
-    act="Serve these connections from a uWSGI of their own with `gevent`.",
-    then="There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web "
-    "server in front cannot buffer them.",
-    clause="[held? connections that stay open, such as WebSockets, hold the threads]",
+    act=STAYS_OPEN.act,
+    then=STAYS_OPEN.then,
+    clause=f"[held? {STAYS_OPEN.cause}]",
 )
-SOME_STAY_OPEN = replace(MANY_STAY_OPEN, severity="info")
 
 SLEEP_AGAIN = Kind(
     code="sleeps_again",
-    role="cause",
-    severity="warning",
+    severity="warning or info",
     title="Requests sleep, go on for a moment, and sleep again.",
     evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
@@ -130,9 +115,8 @@ SLEEP_AGAIN = Kind(
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
     "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
     "threads.",
-    clause="requests sleep again and again",
+    clause="[warning? requests sleep again and again]",
 )
-SLEEP_SEEN = replace(SLEEP_AGAIN, role="note", severity="info", clause="")
 
 
 def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
@@ -164,9 +148,9 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     waits, known = figures.waits, figures.server.waits
     if waits is None or not blocks(figures, waits, waits.output):
         return
-    stands = not figures.flow.requests or shows_a_limit(figures.flow)
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
-    yield (OUTPUT_STOPS if stands else OUTPUT_SLOWS).found(
+    yield OUTPUT_BLOCKED.found(
+        worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
         busy=waits.total,
@@ -183,8 +167,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not connections:
         return
     largest = max(connections, key=lambda each: each.workers)
-    is_used = CONNECTION_SHARED if waits.shared >= LEAST_SHARED else CONNECTION_INHERITED
-    yield (RESPONSES_MIXED if waits.shared >= AT_ONCE else is_used).found(
+    yield CONNECTION_SHARED.found(
+        worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
         address=Private(largest.address, "a backend"),
         sharing=largest.workers,
         workers=len(figures.server.workers),
@@ -199,8 +183,7 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     known, warning = SLOW_CLIENTS
     if threads < LEAST_THREADS or threads < known * available:
         return
-    is_most, requests = waits.share("client") >= MOSTLY, figures.flow.requests
-    is_many = threads >= warning * available
+    is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
     facts: Facts = {
         "clients": threads,
         "threads": mean_threads(available),
@@ -209,19 +192,17 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "of_request": of_request(waits, waits.each("client") or None),
     }
     if wait_for_websockets(figures.server):
-        yield (MANY_STAY_OPEN if is_many else SOME_STAY_OPEN).found(facts, held=is_most)
+        yield STAY_OPEN.found(facts, held=is_most, worse=is_many)
     else:
-        facts |= {"none": not requests, "some": bool(requests)}
-        held = {"held": is_most and bool(requests), "stuck": is_most and not requests}
-        yield (MANY_SLOW_CLIENTS if is_many else SOME_SLOW_CLIENTS).found(facts | held)
+        yield WAIT_FOR_CLIENTS.found(facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Requests that sleep, look whether they can go on, and sleep again."""
     if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
         return
-    is_cause = waits.threads["sleep"] >= USED * (figures.available or 0)
-    yield (SLEEP_AGAIN if is_cause else SLEEP_SEEN).found(
+    yield SLEEP_AGAIN.found(
+        worse=waits.threads["sleep"] >= USED * (figures.available or 0),
         sleeping=waits.threads["sleep"],
         busy=waits.total,
         share=waits.share("sleep"),

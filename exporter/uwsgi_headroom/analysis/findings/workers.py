@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from signal import SIGKILL
 
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
+from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import (
     EVIL,
     OFTEN,
     SERVED,
     SHORT_LIFE,
+    count_respawns,
     find_leak,
     find_memory_recycled,
     find_recycling,
+    mean_life,
     tell_leak,
 )
-from uwsgi_headroom.analysis.findings.template import Fact, Private
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
 from uwsgi_headroom.uwsgi_log.messages import name_signal
 from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.words.template import Facts, Private
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -47,8 +48,7 @@ RELOAD_SECONDS = 60.0
 
 HARAKIRI = Kind(
     code="harakiri",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="uWSGI kills workers whose requests exceed `harakiri`[limit?  ({limit} s)].",
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
@@ -61,47 +61,43 @@ HARAKIRI = Kind(
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
     page_after=60,
 )
-FEW_HARAKIRIS = replace(HARAKIRI, severity="warning")
 
 OUT_OF_MEMORY = Kind(
     code="out_of_memory",
-    role="cause",
-    severity="critical",
+    severity="critical or warning",
     title="{ids:Worker} {ids:was|were} killed because memory ran out.",
     evidence="In the last {seconds:duration}, the kernel killed {kills} {kills:process|processes} for lack of memory, "
     "and {ends:worker} ended, with at least {lost:request} in service.[each?  A worker takes {each:bytes}.]",
     meaning="The kernel kills a process without warning (signal 9) when its cgroup, or the host, has no memory left.",
-    act="[cgroup? Raise the memory limit of the cgroup][host? Add memory to the host, or to its cgroup], or use fewer "
-    "`processes`.",
+    act="[cgroup? Raise the memory limit of the cgroup][not cgroup? Add memory to the host, or to its cgroup], or use "
+    "fewer `processes`.",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]If the "
     "memory of the workers grows, set `reload-on-rss`, and `min-worker-lifetime` to 0: uWSGI then replaces a worker "
     "that has grown too large after it has completed a request, however young it is.",
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
 )
-FEW_OUT_OF_MEMORY = replace(OUT_OF_MEMORY, severity="warning")
 
 RELOAD_LOST_REQUESTS = Kind(
     code="requests_lost",
     role="harm",
-    severity="critical",
-    title="A reload lost requests[term? , most likely because of SIGTERM without `die-on-term`].",
+    severity="critical or warning",
+    title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
-    meaning="[term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the requests in "
-    "service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s at most "
-    "(`worker-reload-mercy`).",
-    act="[term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
-    "[long? Raise `worker-reload-mercy` above the duration of the longest request.]",
+    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the "
+    "requests in service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s "
+    "at most (`worker-reload-mercy`).",
+    act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
+    "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
     page_after=60,
 )
-RELOAD_LOST_FEW = replace(RELOAD_LOST_REQUESTS, severity="warning")
 
 LOST = Kind(
     code="requests_lost",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
@@ -110,38 +106,34 @@ LOST = Kind(
     "[late? Workers that reach `max-requests` take no new requests, and uWSGI gives those in service {mercy} s "
     "(`worker-reload-mercy`) before it kills the worker.][evil? uWSGI kills a worker that exceeds "
     "`evil-reload-on-rss` immediately (SIGKILL), and all of its requests are lost.]",
-    act="[options? Check whether you want {options} to end workers.][fix? {fix}]"
-    "[look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]"
-    "[late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a timeout.]"
-    "[evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
+    act="[crashed, options? Check whether you want {options} to end workers.][crashed, not options, fix? "
+    "{fix}][crashed, not options, look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in "
+    "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
+    "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
 )
-LOST_FEW = replace(LOST, severity="warning")
 
 KEEPS_RESTARTING = Kind(
     code="respawn_loop",
-    role="cause",
-    severity="critical",
-    title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}].",
+    severity="critical or warning",
+    title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
     meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
     "loads the application.",
-    act="[useless? If this began with a deploy, roll the deploy back.]"
-    "[useful? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
+    act="[not works? If this began with a deploy, roll the deploy back.]"
+    "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
     "itself. ][fix? {fix} ]"
     + LOG
     + "[options? Check whether you want {options} to end workers: the configuration sets "
     "this.]",
-    clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][place? : {place}]",
+    clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
 )
-SOME_KEEP_RESTARTING = replace(KEEPS_RESTARTING, severity="warning")
 
 RESPAWNED = Kind(
     code="workers_respawned",
-    role="note",
     severity="info",
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
@@ -154,7 +146,7 @@ RESPAWNED = Kind(
 ENDED = Kind(
     code="workers_ended",
     role="harm",
-    severity="critical",
+    severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
     meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel kills a "
@@ -163,23 +155,15 @@ ENDED = Kind(
     then=LOG,
     page_after=60,
 )
-FEW_ENDED = replace(ENDED, severity="warning")
 
 RELOADED = Kind(
     code="reloaded",
-    role="note",
-    severity="info",
-    title="uWSGI was reloaded.",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
-)
-RELOADED_AGAIN = replace(
-    RELOADED,
     role="harm",
-    severity="warning",
-    title="uWSGI is reloaded again and again.",
-    act="Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
-    then="The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests "
-    "wait until the application is loaded.",
+    severity="warning or info",
+    title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
+    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
+    act=f"[warning? {RELOADS.act}]",
+    then=f"[warning? {RELOADS.then}]",
 )
 
 
@@ -212,7 +196,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     if window.harakiris:
         lost = max(_lost_count(figures), window.harakiris)
-        yield (HARAKIRI if _are_many(figures, lost) else FEW_HARAKIRIS).found(
+        yield HARAKIRI.found(
+            worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
             seconds=window.seconds,
@@ -233,7 +218,8 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
     lost, memory, ids = _lost_count(figures), figures.server.memory, [worker_id for worker_id, _, _ in ends]
     is_cgroup = memory is not None and memory.limited_by == "cgroup"
     often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
-    yield (OUT_OF_MEMORY if often or _are_many(figures, max(lost, number)) else FEW_OUT_OF_MEMORY).found(
+    yield OUT_OF_MEMORY.found(
+        worse=often or _are_many(figures, max(lost, number)),
         ids=ids,
         seconds=figures.window.seconds,
         kills=kills,
@@ -241,7 +227,6 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         lost=lost,
         each=getattr(memory, "per_worker", None),
         cgroup=is_cgroup,
-        host=not is_cgroup,
     )
 
 
@@ -260,9 +245,9 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 def _reloaded_brutally(figures: Figures) -> Finding:
     """The one finding about a reload that ended requests in service: a graceful one waits for them."""
     options, lost = figures.server.setup.options, _lost_count(figures)
-    return (RELOAD_LOST_REQUESTS if _are_many(figures, lost) else RELOAD_LOST_FEW).found(
-        term=not options.die_on_term,
-        long=options.die_on_term,
+    return RELOAD_LOST_REQUESTS.found(
+        worse=_are_many(figures, lost),
+        die_on_term=options.die_on_term,
         reloads=figures.window.reloads,
         seconds=figures.window.seconds,
         lost=lost,
@@ -273,27 +258,24 @@ def _reloaded_brutally(figures: Figures) -> Finding:
 
 def _lost_otherwise(figures: Figures) -> Finding:
     server, leak, lost = figures.server, find_leak(figures), _lost_count(figures)
-    unexplained, known = find_unexplained_ends(figures), read_log(figures.server, ENDS)
+    unexplained = find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.option == EVIL
     is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
-    crashed = not (is_evil or is_late)
-    options = crashed and _name_enders(figures)
-    return (LOST if _are_many(figures, max(lost, ends)) else LOST_FEW).found(
-        known,
+    return LOST.found(
+        read_log(server, ENDS),
+        worse=_are_many(figures, max(lost, ends)),
         killed=proven_signal(server),
         ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
         lost=lost,
         seconds=figures.window.seconds,
         part=_part_of(figures, lost),
         ends=Private(f"{ends:,}" * (ends > lost)),
-        crashed=crashed,
+        crashed=not (is_evil or is_late),
         late=is_late,
         evil=is_evil,
-        options=options,
-        fix=crashed and not options and known["fix"],
-        look=crashed and not options and known["look"],
+        options=_name_enders(figures),
         mercy=server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     )
 
@@ -313,13 +295,9 @@ def find_looping(figures: Figures) -> list[int]:
     return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
 
 
-def _count_respawns(figures: Figures) -> int:
-    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
-
-
 def _looping(figures: Figures) -> list[Finding]:
     window, ended, looping = figures.window, find_ends(figures), find_looping(figures)
-    if not looping or _count_respawns(figures) <= 0:
+    if not looping or count_respawns(figures) <= 0:
         return []
     # A worker that serves nothing in between (its import fails, for example) loses no requests.
     lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
@@ -327,47 +305,45 @@ def _looping(figures: Figures) -> list[Finding]:
     if leak := find_leak(figures):
         return [tell_leak(figures, leak, is_critical=is_many)]
     killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
-    serves = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
-    row = (KEEPS_RESTARTING if is_many else SOME_KEEP_RESTARTING).found(
+    works = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
+    row = KEEPS_RESTARTING.found(
         known,
+        worse=is_many,
         ids=looping,
         killed=killed,
-        place=Private("" if killed else proven_place(figures.server, ENDS)),
+        place=Private(proven_place(figures.server, ENDS)),
         ended=[worker_id for worker_id, _, _ in ended],
-        respawns=_count_respawns(figures),
+        respawns=count_respawns(figures),
         seconds=window.seconds,
         served=sum(requests for _, _, requests in ended),
-        useless=not serves,
-        useful=serves,
+        works=works,
         options=_name_enders(figures),
     )
     return [row]
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:
-    window, respawns = figures.window, _count_respawns(figures)
+    window, respawns = figures.window, count_respawns(figures)
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
     if respawns <= 0 or scales(figures) or (unexplained and _lost_count(figures)):
         return
-    facts: dict[str, Fact | Private] = {
+    facts: Facts = {
         "ended": [worker_id for worker_id, _, _ in unexplained or ended],
         "respawns": respawns,
     }
     if unexplained:
-        yield (ENDED if _are_many(figures, respawns) else FEW_ENDED).found(
-            facts | read_log(figures.server, ENDS), seconds=window.seconds, killed=proven_signal(figures.server)
-        )
+        facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
+        yield ENDED.found(facts, worse=_are_many(figures, respawns))
         return
-    seconds = window.seconds * len(window.workers) / respawns
-    is_short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(facts, seconds=window.seconds, life=seconds if is_short else None)
+    is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
+    yield RESPAWNED.found(facts, seconds=window.seconds, life=is_short and mean_life(figures))
 
 
 def _reloads(figures: Figures) -> Iterator[Finding]:
     times = figures.window.reloads
     if times and not lost_in_a_reload(figures):
-        is_loop = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
-        yield (RELOADED_AGAIN if is_loop else RELOADED).found(reloads=times, seconds=figures.window.seconds)
+        worse = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
+        yield RELOADED.found(reloads=times, seconds=figures.window.seconds, worse=worse)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, isfinite
 
-from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import Demand
 from uwsgi_headroom.analysis.destinations import find_own
@@ -184,9 +183,9 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
     """
     workers, cpus = figures.window.workers, _count_cpus(figures)
     if figures.saturation is not None:
+        which = f"The backend {figures.saturation.name}" if figures.saturation.name else "A backend"
         raise CannotPredictError(
-            f"{_which(figures.saturation)} is saturated: in any other setting, requests would also wait in this "
-            "backend."
+            f"{which} is saturated: in any other setting, requests would also wait in this backend."
         )
     if unknown := _find_unknown(figures):
         raise CannotPredictError(f"{unknown}: how many of them could run at once in another setting is not known.")
@@ -242,10 +241,6 @@ def _find_unknown(figures: Figures) -> str:
     if waits.share("lock") >= LOCKED and not (figures.lock and figures.lock.is_known):
         return "Requests wait for a lock, or for threads that serve no request"
     return ""
-
-
-def _which(saturation: Saturation) -> str:
-    return f"The backend {saturation.name}" if saturation.name else "A backend"
 
 
 def find_uneven_shares(balance: Balance) -> tuple[float, ...]:

@@ -308,10 +308,8 @@ def _fit_lock(server: Server, observed: float) -> Server:
     wait much less than they would with all of it under the lock."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
-    if (
-        predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
-        or observed >= LESS_LOCK_WAIT * predicted
-    ):
+    is_small = predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
+    if is_small or observed >= LESS_LOCK_WAIT * predicted:
         return server
     low, high = 0.0, server.model.computing
     for _ in range(_ROUNDS):
@@ -356,12 +354,10 @@ def _describe_load(server: Server, setting: Setting, load: float, most: float, f
     if rate > MOST_LOAD * most:
         return AtLoad(load=load, throughput=rate, sustained=False, **full)
     times = server.find_times(setting, rate)
-    use = _describe_use(server, setting, rate, times)
+    at = AtLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
-        return AtLoad(load=load, throughput=rate, sustained=True, **use)
-    return AtLoad(
-        load=load, throughput=rate, sustained=True, response_time=times.service, queue_wait=times.queue_wait, **use
-    )
+        return at
+    return replace(at, response_time=times.service, queue_wait=times.queue_wait)
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:

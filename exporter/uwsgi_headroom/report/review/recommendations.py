@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis import settings
-from uwsgi_headroom.analysis.advice import Advice, advise_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
+from uwsgi_headroom.analysis.bottlenecks import Advice
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
-from uwsgi_headroom.analysis.settings_table import describe_rule
 from uwsgi_headroom.analysis.verdict import gives_out
-from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
@@ -420,5 +420,5 @@ def review_settings(servers: Sequence[ServerData]) -> SettingsReview | Absent:
 
 def _describe(rule: str, severity: AdviceSeverity, servers: Sequence[str]) -> SettingAdvice:
     title = "This version of uwsgi-headroom does not know the rule."
-    unknown = settings.Advice(rule, severity, title, reason="", lines=(), unless="", source="")
-    return copy_fields(SettingAdvice, describe_rule(rule, severity) or unknown, servers=tuple(servers))
+    unknown = settings.Advice(rule=rule, severity=severity, title=title)
+    return copy_fields(SettingAdvice, settings.describe_rule(rule, severity) or unknown, servers=tuple(servers))

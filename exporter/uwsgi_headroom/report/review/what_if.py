@@ -10,14 +10,8 @@ from typing import cast
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.sizing import MARGIN
-from uwsgi_headroom.analysis.what_if import (
-    CannotPredictError,
-    Measured,
-    Prediction,
-    Setting,
-    measure_server,
-    predict_settings,
-)
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Setting, measure_server
+from uwsgi_headroom.analysis.what_if.predict import Prediction, predict_settings
 from uwsgi_headroom.report.columns import PERCENTILES, ServerData, mean
 from uwsgi_headroom.report.review.sections import Absent, Recommendation, SettingRow, WhatIfReview
 from uwsgi_headroom.report.review.windows import places_of

@@ -1,0 +1,260 @@
+"""Findings about CPUs: who uses them, which limit they have, and requests that wait for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.judging import findings_by_code, judge, said, severity
+from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings import Finding, load
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
+from uwsgi_headroom.record import Quota, RoleUse
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "word"), [("affinity", "cpu-affinity"), ("quota", "CPUQuota"), ("host", "Add CPUs")]
+)
+def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
+    """The advice is for the smallest limit: affinity mask, quota or host, of which only the last is not uWSGI's own."""
+    rows = [worker(number, 600, cpu=28.0, busy=60.0) for number in (1, 2, 3, 4)]
+    found = findings_by_code(window(60, *rows), cpus=UsableCpus(2.0, limited_by, 8, 8, None))
+    assert word in found["cpu_bound"].change
+    assert found["cpu_bound"].of_host == (limited_by == "host")
+    assert found["more_workers_than_cpus"].evidence.startswith("4 workers are busy, ")
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(0.5, "info"), (30.0, "warning")])
+def test_workers_pinned_to_one_cpu(cpu: float, expected: str) -> None:
+    """Two workers with the same single CPU in their masks share that CPU."""
+    server = Server()
+    server[1].affinity = server[3].affinity = (2,)
+    server[2].affinity = (1,)
+    busy = window(60, *(worker(number, 500, each=0.01, cpu=cpu, busy=max(5.0, cpu)) for number in (1, 2, 3, 4)))
+    finding = judge(busy, server)["workers_share_one_cpu"]
+    assert (finding.severity, finding.title[:18]) == (expected, "2 workers are each")
+
+
+def beside(own: float, idle: float, others: float | None, waits: dict[str, float] | None = None) -> dict[str, Finding]:
+    """Findings about a server that uses this many CPUs, with this many idle and in use by others."""
+    rows = (worker(number, 500, each=0.01, cpu=15 * own, busy=5.0) for number in (1, 2, 3, 4))
+    server = Server(cpus=own + idle + (others or 0.0))
+    return findings_by_code(window(60.0, *rows, cpu=(own, idle, others), waits=waits), server)
+
+
+@pytest.mark.parametrize(("each", "expected"), [(0.025, "warning"), (0.04, "critical")])
+def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each: float, expected: str) -> None:
+    """Requests wait for two thirds of their time: 17 ms of 25 ms, or 27 ms of 40 ms."""
+    busy = 2000 * each
+    rows = (worker(number, 500, each=each, cpu=1.5, busy=busy / 4) for number in (1, 2, 3, 4))
+    of = window(60.0, *rows, cpu=(0.1, 0.0, 1.9), waits={"cpu": busy / 180, "cpu_wait": busy / 90})
+    assert said(judge(of, Server(cpus=2.0)), "cpu_bound") == (load.OTHERS_USE_ALL, expected)
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(0.03, "info"), (0.05, "warning")])
+def test_others_that_leave_nothing_are_a_warning(waiting: float, expected: str) -> None:
+    """If requests wait for it, or that is not known."""
+    waits = {"sleep": 0.3 - waiting, "cpu": 0.1, "cpu_wait": waiting}
+    assert severity(beside(0.1, 0.0, 1.9, waits), "cpu_used_by_others") == expected
+    unknown = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]
+    assert (unknown.kind, unknown.of_host) == (load.USED_BY_OTHERS, True)
+
+
+@pytest.mark.parametrize(
+    ("own", "idle", "others", "expected"),
+    [
+        (0.5, 0.2, 1.3, "warning"),
+        (0.5, 0.3, 1.2, "info"),
+        (0.3, 0.5, 1.2, "info"),
+        (0.2, 0.5, 1.3, None),  # headroom 3.5
+        (1.2, 0.1, 0.7, None),  # the server itself uses more
+        (0.8, 1.2, 2.0, "info"),
+        (0.8, 1.2, 0.4, None),
+        (0.1, 0.0, None, None),
+    ],
+)
+def test_when_others_matter(own: float, idle: float, others: float | None, expected: str | None) -> None:
+    """Other programs are reported if they use the larger part and CPU headroom is low because of it."""
+    assert severity(beside(own, idle, others), "cpu_used_by_others") == expected
+
+
+@pytest.mark.parametrize(("own", "idle", "others", "expected"), [(0.5, 2.0, 1.5, None), (0.6, 1.9, 1.5, "info")])
+def test_half_of_the_cpus_idle_is_enough(own: float, idle: float, others: float, expected: str | None) -> None:
+    """Others that grow with the load take headroom, but are no finding while half of the CPUs are idle."""
+    rows = (worker(number, 500, each=0.01, cpu=15 * own, busy=5.0) for number in (1, 2, 3, 4))
+    found = judge(window(60.0, *rows, cpu=(own, idle, others)), others_follow=True)
+    assert severity(found, "cpu_used_by_others") == expected
+
+
+MULES = RoleUse("mule", 2, 100.0, 1.1, 50_000_000)
+ROUTER = RoleUse("router", 1, 1.0, 0.01, 8_600_000_000)
+
+
+def of_roles(own: float, idle: float, *uses: RoleUse, sleep: float = 2.0, **known: object) -> dict[str, Finding]:
+    """The findings beside others, among them uWSGI's own processes, that leave so many of two CPUs idle."""
+    rows = [worker(number, 600, each=0.1, cpu=15 * own, busy=60.0) for number in range(1, 5)]
+    waits = {"cpu": own, "cpu_wait": 0.3, "sleep": sleep} if sleep else {"cpu": 0.5, "cpu_wait": 2.0}
+    of = window(60, *rows, cpu=(own, idle, 2.0 - own - idle), waits=waits)
+    return findings_by_code(of, Server(cpus=2.0), roles=uses, **known)
+
+
+@pytest.mark.parametrize(
+    ("uses", "are_named"),
+    [((MULES,), True), ((), False), ((MULES._replace(cpus=0.3),), False), ((MULES._replace(cpus=None),), False)],
+)
+def test_mules_are_no_other_programs(uses: tuple[RoleUse, ...], are_named: bool) -> None:
+    """Where they use most of what others use, they are named, and what to do is about them."""
+    finding = of_roles(0.5, 0.3, *uses)["cpu_used_by_others"]
+    starved = of_roles(0.5, 0.0, *uses, sleep=0.0)["cpu_bound"]
+    assert all(("mules" in text) == are_named for text in (finding.title, finding.change, starved.title))
+
+
+@pytest.mark.parametrize(
+    ("use", "available", "expected"),
+    [
+        (ROUTER, 4_000_000_000, "info"),
+        (ROUTER, 20_000_000, "warning"),
+        (ROUTER._replace(resident_bytes=150_000_000), 10**9, None),  # of usual size
+        (ROUTER._replace(role="master"), 10**9, None),  # it has the application loaded
+    ],
+)
+def test_a_router_with_a_huge_table(use: RoleUse, available: int, expected: str | None) -> None:
+    """It takes more memory than all workers, which is a warning where memory is scarce."""
+    memory = Memory(WorkerMemory(50_000_000, "uss", 200_000_000, {}), AvailableMemory(available, "cgroup"))
+    assert severity(of_roles(0.1, 1.8, use, memory=memory), "role_takes_memory") == expected
+
+
+QUOTA = Quota("/system.slice/uwsgi.service", 0.5, 8)
+
+
+def throttled(part: float, periods: int = 300, **waits: float) -> Window:
+    """A minute of little use, in which a quota stopped the workers in this part of its periods."""
+    rows = [worker(number, 60, each=0.24, cpu=3.6, busy=14.4) for number in (1, 2)]
+    counts = {"throttled_periods": round(part * periods), "throttled_seconds": part * periods * 0.05}
+    return replace(window(60, *rows, waits=waits or None), quota_periods=periods, **counts)
+
+
+def under_quota(of: Window, quota: Quota = QUOTA) -> dict[str, Finding]:
+    usable = UsableCpus(quota.cpus, "quota", 8, 8, quota.cpus)
+    return findings_by_code(of, Server(processes=2, threads=2), cpus=usable, throttling=Throttling(quota))
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (throttled(0.43, cpu=0.12, cpu_wait=0.36), "critical"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.06, sleep=0.1), "warning"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.05, interpreter_lock=0.2, sleep=0.1), "warning"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.02, sleep=0.3), None),  # nobody feels it
+        (throttled(0.09, cpu=0.12, cpu_wait=0.36), None),  # it is something else that they wait for
+        (throttled(0.43, periods=9, cpu=0.12, cpu_wait=0.36), None),
+        (throttled(0.24), None),
+        (throttled(0.26), "warning"),  # waits are not known
+        (replace(throttled(0.2, cpu=0.1, cpu_wait=1.0), throttled_seconds=2.5), "critical"),
+        (replace(throttled(0.2, cpu=0.1, cpu_wait=1.0), throttled_seconds=0.5), None),  # of a minute that they wait
+    ],
+)
+def test_a_quota_that_stops_the_workers(of: Window, expected: str | None) -> None:
+    """It is the cause if requests wait for a CPU for a fifth of their time, though the mean use is low."""
+    found = under_quota(of)
+    assert severity(found, "cpu_throttled") == expected
+    assert "cpu_wait" in found or of.throttled_seconds != 0.5
+
+
+@pytest.mark.parametrize(("quota", "words"), [(QUOTA, "from 0.5 CPUs to 2 CPUs"), (Quota("/", 3.0, 8), "from 3 CPUs.")])
+def test_a_quota_is_named_with_what_to_set(quota: Quota, words: str) -> None:
+    """From what to what: workers of one interpreter each never use more CPUs than there are workers."""
+    finding = under_quota(throttled(0.43, cpu=0.12, cpu_wait=0.36), quota)["cpu_throttled"]
+    assert words in finding.change
+    assert "43 % of its periods (129 of 300)" in finding.evidence
+    assert "uwsgi.service" not in "".join(finding.public)
+
+
+@pytest.mark.parametrize(
+    ("waits", "found"),
+    [
+        ({"cpu": 0.1, "cpu_wait": 0.3}, True),
+        ({"cpu": 0.1, "cpu_wait": 0.1, "sleep": 0.3}, False),  # they mostly sleep
+        ({"cpu": 0.1, "unknown": 0.3}, False),
+    ],
+)
+@pytest.mark.parametrize("cpu", [(0.1, 1.0, 0.9), None])
+def test_requests_wait_for_a_cpu(waits: dict[str, float], found: bool, cpu: tuple[float, float, float] | None) -> None:
+    """Measured, that is a cause, also if half of the CPUs are idle or that is not known. Others are
+    idle, so that its own CPUs may be too few."""
+    rows = [worker(number, 60, each=0.24, cpu=3.0, busy=14.4) for number in (1, 2)]
+    server = Server(processes=2, threads=2, cpus=2.0)
+    finding = judge(window(60, *rows, cpu=cpu, waits=waits), server).get("cpu_wait")
+    assert (finding is not None and not finding.of_host) == found
+    first, *_ = judge(window(60, *rows, waits=waits, app=60.0), server)
+    assert (first == "cpu_wait") == found
+
+
+def test_a_short_wait_for_a_cpu_is_not_felt() -> None:
+    """Requests of a millisecond that wait another one beside a busy program are as good as before."""
+    rows = [worker(number, 600, each=0.004, cpu=0.6, busy=2.4) for number in (1, 2)]
+    assert "cpu_wait" not in judge(window(60, *rows, waits={"cpu": 0.02, "cpu_wait": 0.06}), Server(processes=2))
+
+
+@pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize(("cpu_wait", "expected"), [(0.1, None), (0.5, "warning"), (1.2, "critical")])
+def test_requests_that_sleep_lack_no_cpu(own: float, cpu_wait: float, expected: str | None) -> None:
+    """Beside other programs that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one
+    whose requests do has, and it is critical if they wait for most of their time."""
+    rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
+    waits = {"sleep": 1.9 - cpu_wait, "cpu": 0.1, "cpu_wait": cpu_wait}
+    of = window(60, *rows, waits=waits, cpu=(own, 0.0, 2.0 - own))
+    found = judge(of, Server(processes=2, threads=4, cpus=2.0))
+    assert severity(found, "cpu_bound") == expected
+    assert expected or "critical" not in {each.severity for each in found.values()}
+
+
+@pytest.mark.parametrize(("used", "expected"), [(1.92, "critical"), (1.0, None)])
+def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, expected: str | None) -> None:
+    """Sixteen requests compute on two CPUs, in four interpreters: most of their time is a wait for the interpreter's
+    lock, whose holder waits for a CPU. The queue is empty, and each takes eight times as long as alone."""
+    rows = [worker(number, 560, each=0.42, cpu=15 * used, busy=240.0) for number in (1, 2, 3, 4)]
+    waits = {"cpu": used, "cpu_wait": 2.9, "interpreter_lock": 15.7 - 2.9 - used}
+    of = window(60, *rows, waits=waits, cpu=(used, 2.0 - used, 0.0))
+    assert severity(judge(of, Server(processes=4, threads=8, cpus=2.0)), "cpu_bound") == expected
+
+
+def test_requests_behind_a_burst_are_not_called_starved() -> None:
+    """Beside another program that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
+    their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
+    rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
+    waits = {"cpu": 0.61, "cpu_wait": 0.18, "interpreter_lock": 1.5, "backend": 0.81}
+    of = window(60, *rows, waits=waits, cpu=(0.61, 0.02, 1.37), app=0.2)
+    found = judge(of, Server(processes=2, threads=8, cpus=2.0))
+    assert "critical" not in {each.severity for each in found.values()}
+
+
+@pytest.mark.parametrize(
+    ("of", "server", "expected"),
+    [
+        # Four workers use most of two CPUs: requests wait for the lock of an interpreter that has half of a CPU.
+        (
+            window(
+                60,
+                *(worker(number, 500, each=0.3, cpu=26.0, busy=155.0) for number in (1, 2, 3, 4)),
+                waits={"cpu": 1.75, "cpu_wait": 1.1, "interpreter_lock": 7.5},
+                cpu=(1.75, 0.01, 0.24),
+            ),
+            Server(processes=4, threads=8, cpus=2.0),
+            "critical",
+        ),
+        # Users notice the queue: why is not known, and it is critical only if they spend most of their time there.
+        (window(60, worker(1, 480, each=0.18, cpu=22.0, busy=87.0), cpu=(0.37, 0.02, 0.61), app=48.0), 1, "warning"),
+        (window(60, worker(1, 480, each=0.18, cpu=22.0, busy=87.0), cpu=(0.37, 0.02, 0.61), app=336.0), 1, "critical"),
+    ],
+)
+def test_full_cpus_come_first(of: Window, server: Server | int, expected: str) -> None:
+    """Beside other programs, weak or strong."""
+    server = server if isinstance(server, Server) else Server(processes=1, threads=4, cpus=1.0)
+    first, *_ = judge(of, server).values()
+    assert (first.code, first.severity) == ("cpu_bound", expected)

@@ -1,0 +1,194 @@
+"""Findings about limits of the kernel: descriptors, threads, memory and tracked connections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.analysis.judging import change_workers, describe, idle, judge, row, severity
+from tests.support.simulated_server import Server
+from uwsgi_headroom.analysis.capacity import count_more_workers, fits
+from uwsgi_headroom.analysis.findings import Finding, health
+from uwsgi_headroom.analysis.findings.kind import Kind
+from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
+from uwsgi_headroom.reading import describe_memory
+from uwsgi_headroom.record import Tasks, TrackedConnections
+
+MB = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("entries", "dropped", "expected"),
+    [
+        (899, 0, None),
+        (900, 0, "warning"),
+        (800, 1, "warning"),  # some entries have expired since
+        (1000, 19, "warning"),  # below a hundredth of the requests
+        (1000, 20, "critical"),
+        (700, 20, None),  # dropped for another reason
+        (899, None, None),
+    ],
+)
+def test_a_full_table_of_connections(entries: int, dropped: int | None, expected: str | None) -> None:
+    """It is a warning before it is full, and critical only while the kernel counts drops: it may drop our clients."""
+    record = describe(tracked=TrackedConnections(entries, 1000, 0))
+    found = judge(replace(idle(), untracked=dropped), record)
+    assert severity(found, "connections_tracked") == expected
+    assert not expected or "nf_conntrack_max=2000" in found["connections_tracked"].change
+    assert not expected or ("may have dropped" in found["connections_tracked"].title) == bool(dropped)
+
+
+def with_open(*numbers: int | None, most: int | None = 1000, exceptions: int = 0) -> dict[str, Finding]:
+    """The findings about a calm server whose workers have so many descriptors open."""
+    record = describe(Server(processes=len(numbers)))
+    rows = zip(record.workers, numbers, strict=True)
+    workers = tuple(structs.replace(each, open_fds=number, most_fds=most) for each, number in rows)
+    quiet = replace(idle(workers=len(numbers)), exceptions=exceptions)
+    return judge(quiet, structs.replace(record, workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most", "expected"),
+    [
+        ((799, 10), 1000, None),
+        ((800, 10), 1000, "warning"),
+        ((996, 10), 1000, "warning"),
+        ((997, 10), 1000, "critical"),
+        ((1000, 1000), 1000, "critical"),
+        ((100_000, 10), None, None),  # not limited
+        ((None, None), 1000, None),  # hidden
+    ],
+)
+def test_descriptors(numbers: tuple[int | None, ...], most: int | None, expected: str | None) -> None:
+    """A worker near its limit is a warning, one at it is critical and a cause."""
+    found = with_open(*numbers, most=most)
+    assert severity(found, "descriptors_used_up") == expected
+    assert not expected or bool(found["descriptors_used_up"].clause) == (expected == "critical")
+
+
+def test_the_workers_without_descriptors_are_named_and_what_to_raise() -> None:
+    """The title has no figure; the change has the limit of now. It is why requests raise exceptions."""
+    finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
+    assert finding.title.startswith("Workers 1 and 3 ")
+    assert "raise `max-fd` from 1000" in finding.change
+    failing, others = (with_open(number, 20, exceptions=400) for number in (1000, 900))
+    assert [harm.code for harm in failing["descriptors_used_up"].harms] == ["exceptions"]
+    assert ["exceptions" in found for found in (failing, others)] == [False, True]
+
+
+def with_threads(
+    threads: int | None, growth: int | None, *, respawns: int = 0, tasks: Tasks | None = None
+) -> dict[str, Finding]:
+    """The findings about two workers of 4 request threads, of which the first has so many threads, the second 14."""
+    calm = change_workers(idle(workers=2), process_threads=14, threads_growth=0)
+    calm = change_workers(calm, 1, process_threads=threads, threads_growth=growth, respawns=respawns)
+    return judge(calm, describe(Server(processes=2, threads=4), tasks=tasks))
+
+
+@pytest.mark.parametrize(
+    ("threads", "growth", "respawns", "kind"),
+    [
+        (104, 4, 0, health.THREADS_GROW),
+        (103, 99, 0, None),  # a pool of 99 that fills up
+        (36, 32, 0, None),
+        (200, 3, 0, None),
+        (132, 0, 0, None),  # a library's, one for each CPU
+        (104, 20, 1, None),  # another process
+        (104, None, 0, None),  # not known at the start of the window
+        (None, None, 0, None),
+    ],
+)
+def test_threads_that_grow_in_number(threads: int | None, growth: int | None, respawns: int, kind: Kind | None) -> None:
+    """A worker that has many threads beside its own, and more than before, is a warning."""
+    assert row(with_threads(threads, growth, respawns=respawns), "threads_growing") is kind
+
+
+@pytest.mark.parametrize(
+    ("tasks", "threads", "growth", "kind"),
+    [
+        # Most of the limit of the cgroup is in use, half of it by threads that serve no request.
+        (Tasks(800, 1000), 394, 0, health.THREADS_NEAR_LIMIT),
+        (Tasks(1000, 1000), 900, 0, health.THREADS_NEAR_LIMIT),
+        (Tasks(799, 1000), 700, 0, None),
+        (Tasks(800, 1000), 393, 0, None),
+        (Tasks(600, 1000), 504, 40, health.THREADS_GROW),
+        (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
+    ],
+)
+def test_threads_near_the_limit(tasks: Tasks, threads: int | None, growth: int | None, kind: Kind | None) -> None:
+    """If they grow, the evidence says when it is reached."""
+    found = with_threads(threads, growth, tasks=tasks)
+    assert row(found, "threads_growing") is kind
+    assert kind is not health.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
+
+
+def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memory:
+    taken = WorkerMemory(per_worker, source, workers * per_worker, {})
+    return Memory(taken, AvailableMemory(available, "cgroup"))
+
+
+def test_how_many_workers_fit() -> None:
+    """The number of workers that fit is available memory over that of one worker, rounded down."""
+    room = describe_memory(memory_of(180 * MB, 719 * MB))
+    assert (count_more_workers(room), room.source, room.limited_by) == (3, "uss", "cgroup")
+    assert (room.per_worker, room.available, room.together) == (180 * MB, 719 * MB, 720 * MB)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        None,
+        Memory(None, None),
+        Memory(None, AvailableMemory(10, "host")),
+        Memory(WorkerMemory(10, "uss", 10, {}), None),
+        memory_of(0, 10),
+    ],
+)
+def test_unknown_memory(unknown: Memory | None) -> None:
+    """If either is unknown, there is no figure, and the clause says so."""
+    assert describe_memory(unknown) is None
+    assert fits(None, 2) == "check first that memory suffices for 2 more workers"
+
+
+@pytest.mark.parametrize(
+    ("more", "available", "source", "clause"),
+    [
+        (2, 1200, "uss", "2 more workers of 180 MB each fit into the 1.2 GB available"),
+        (1, 1200, "uss", "1 more worker of 180 MB fits into the 1.2 GB available"),
+        (2, 240, "uss", "of which there is room for 1 only: 180 MB each, 240 MB available"),
+        (1, 60, "uss", "for which there is no room: 180 MB, 60 MB available"),
+        (2, 1200, "anonymous", "2 more workers of at most 180 MB each fit into the 1.2 GB available"),
+        (2, 240, "anonymous", "of which there is room for 1 for certain: at most 180 MB each, 240 MB available"),
+        (1, 60, "anonymous", "for which there may be no room: at most 180 MB, 60 MB available"),
+    ],
+)
+def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
+    """The clause for advice to add processes; with an upper bound, it says only what is certain."""
+    assert fits(describe_memory(memory_of(180 * MB, available * MB, source)), more) == clause
+
+
+@pytest.mark.parametrize(
+    ("available", "workers", "source", "expected"),
+    [
+        (200, 20, "uss", None),  # two or more fit
+        (199, 20, "uss", "info"),
+        (99, 20, "uss", "warning"),
+        (99, 9, "uss", "info"),
+        (39, 4, "uss", "warning"),
+        # Anonymous memory is an upper bound: a warning needs less than a tenth of a single worker.
+        (99, 1, "anonymous", "info"),
+        (9, 1, "anonymous", "warning"),
+    ],
+)
+def test_little_memory(available: int, workers: int, source: Source, expected: str | None) -> None:
+    """Room for one worker is good to know; no room, and less than a tenth of the workers' memory, is a warning."""
+    found = judge(idle(), describe(memory=memory_of(100 * MB, available * MB, source, workers)))
+    assert [(code, each.severity) for code, each in found.items()] == [("memory_headroom_low", expected)] * bool(
+        expected
+    )
+    assert (source, available) != ("anonymous", 99) or found[
+        "memory_headroom_low"
+    ].title == "There is no memory for another worker."
