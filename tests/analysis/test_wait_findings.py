@@ -316,7 +316,8 @@ def test_a_shared_connection(waits: States, shared: float, expected: str, is_cau
     """Good to know while nobody uses it; the cause if requests mostly wait in it, or behind those that do."""
     of = replace(of_16_threads(waits), shared_connection_seconds=60 * shared)
     finding = findings(of, shared_connections=(SharedConnection("10.0.0.5:5432", 2),))["connection_shared"]
-    assert (finding.severity, bool(finding.clause)) == (expected, is_cause)
+    assert (finding.kind, finding.severity) == (wait_rows.CONNECTION_SHARED, expected)
+    assert bool(finding.clause) == is_cause
     assert ("mix up" in finding.title) == (expected == "critical")
     assert ["10.0.0.5" in text for text in (finding.title, "".join(finding.public))] == [True, False]
 
