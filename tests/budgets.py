@@ -6,8 +6,6 @@ A room is a folder of exporter/uwsgi_headroom or of the top, in lines of Python;
 generated files. Budgets are never raised by this program.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Configures all tests: spreads them over processes (`make test`), and removes deadlines from Hypothesis."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc
@@ -72,7 +70,7 @@ def pytest_runtest_protocol() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def process() -> Iterator[None]:
+def process():
     """Restores what a command run within a test changes for the process: the log's handlers and level, SIGINT."""
     root = logging.getLogger()
     handlers, level, interrupted = root.handlers[:], root.level, signal.getsignal(signal.SIGINT)

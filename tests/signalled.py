@@ -6,8 +6,6 @@ listens, clients request a stream and metrics: both requests are in progress at 
 connects as the exporter ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

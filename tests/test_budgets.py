@@ -1,7 +1,5 @@
 """Each room keeps its budget: `budgets.txt` has the most lines, words and files that there may be."""
 
-from __future__ import annotations
-
 from tests import budgets
 from tests.budgets import Size
 

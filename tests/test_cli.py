@@ -1,7 +1,5 @@
 """The command line: help, mistakes, exit status, logs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

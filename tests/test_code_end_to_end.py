@@ -1,7 +1,5 @@
 """Lines of code of a real uWSGI, as the exporter shows them: through reloads, restarts and the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

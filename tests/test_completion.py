@@ -1,7 +1,5 @@
 """Completion scripts in real shells: Tab completes commands, options, values and paths."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`--check-config` says what the exporter would do, and what is wrong, and changes nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

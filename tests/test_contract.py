@@ -1,7 +1,5 @@
 """Every metric that a rule, a dashboard, a runbook or a document names is exported, or recorded."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

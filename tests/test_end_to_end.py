@@ -1,7 +1,5 @@
 """The exporter as its users run it, with real uWSGI servers and with every kind of bad input."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """URLs of an exporter name its base address, and perhaps a server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What to type for a missing package fits the way in which the program was installed."""
 
-from __future__ import annotations
-
 import configparser
 import sys
 from pathlib import Path

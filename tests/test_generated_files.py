@@ -1,7 +1,5 @@
 """Files that are made from Python and committed are what `make generate` makes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.environments import ROOT

@@ -1,7 +1,5 @@
 """The guides name modules, tests, constants and messages that there are."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`hash-password`: from a pipe and from a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

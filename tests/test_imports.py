@@ -1,8 +1,6 @@
 """Imports of the package point one way: no core module imports an interface, kernel facts import no reading, and the
 analysis imports nothing that reads a server. Each room has a door: what others import of it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The log, and the writer behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

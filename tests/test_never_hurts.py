@@ -9,8 +9,6 @@ reader waits longer than the exporter's deadline. Both get SLACK_SECONDS more fo
 1 s whenever a worker was killed, and forks 64 processes in a reload.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Accepted and refused texts for a number between two bounds."""
 
-from __future__ import annotations
-
 import pytest
 
 from uwsgi_headroom.numbers import OutOfRangeError, parse_number

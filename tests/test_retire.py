@@ -1,7 +1,5 @@
 """`uwsgi-headroom retire`, and an exporter that remembers its servers over a restart."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`uwsgi-headroom review` beside real uWSGI: the lines that it advises are written and tried."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Routes with a real uWSGI: what is shown of its requests, and that nothing else is, on and off."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Bars, sparks and wrapping."""
 
-from __future__ import annotations
-
 import io
 import unicodedata
 

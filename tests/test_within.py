@@ -1,7 +1,5 @@
 """Limited waits, and Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -7,9 +7,10 @@ in any form of `uwsgi-headroom report`.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
+
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The clocks of the machine, in seconds; tests pass clocks that they move themselves."""
 
     monotonic: Callable[[], float] = time.monotonic

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
@@ -38,8 +39,7 @@ _ENDING_SECONDS = 1.0
 within milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     at: float
     """The monotonic time, in seconds, at which the document was complete; rates use differences of this."""
     time: float

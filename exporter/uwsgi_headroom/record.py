@@ -10,14 +10,12 @@ unknown is None, with the reason beside it. What grows is not here but in a wind
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(Struct, frozen=True):
     """The connections waiting in a listen queue, and its limit; or None for both, and the reason.
 
     `queue` may exceed `limit` by one: a full queue holds one more connection than its limit.
@@ -50,8 +48,7 @@ def is_tcp(name: str) -> bool:
     return bool(colon) and port.isdecimal() and not name.startswith(("/", "@"))
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The options of one uWSGI master that advice needs; None for one that is not set or not known. No other option is
     kept: a configuration may hold secrets.
 
@@ -151,8 +148,7 @@ ConcurrencyKind = Literal["threads", "async", "single"]
 SocketHolders = Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """How a server is set up."""
 
     options: Options
@@ -320,8 +316,7 @@ class Destination(NamedTuple):
     """Whether its connection is not made yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
@@ -408,8 +403,7 @@ class CodeSight(NamedTuple):
     has no such function."""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeLook:
+class CodeLook(Struct, frozen=True):
     """The lines of code that the busy threads of a server are in at one instant."""
 
     off: str | None = None

@@ -12,9 +12,11 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Advice, Evidence, parse_version, review
@@ -48,8 +50,7 @@ that are in use."""
 _MOST_MAP_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What is reviewed. name: as the user gave it, or the configuration file; problem: why nothing is known of its
     options, empty if they are known."""
 

@@ -1,7 +1,5 @@
 """The shipped Alertmanager configuration, and the receivers that its tests have."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -9,11 +7,11 @@ import re
 import smtplib
 import socket
 import subprocess
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from tests.alerts import receivers
 from tests.alerts.receivers import CONFIG, Mailbox, Receiver, mailbox, part, receiver
@@ -59,8 +57,7 @@ def test_a_severity_has_its_receiver(labels, receiver):
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(Struct, frozen=True):
     """An Alertmanager with the shipped configuration but short intervals, and the notifications from it."""
 
     manager: monitoring.Alertmanager

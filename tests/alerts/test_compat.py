@@ -1,7 +1,5 @@
 """The Go exporter's names: recorded from ours, they have its values for the same documents; a table describes each."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

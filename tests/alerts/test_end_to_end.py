@@ -2,17 +2,15 @@
 with the shipped configuration, and receivers. Seconds replace minutes; see `receivers`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from tests.alerts import receivers
 from tests.alerts.receivers import Receiver, mailbox, receiver
@@ -26,8 +24,7 @@ UNRENDERED = re.compile(r"\{\{|\}\}|unknown|NaN|Inf|<no value>|\$\w|\?\B| {2}")
 """Signs of a template that was not filled in."""
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """The programs between uWSGI and a person."""
 
     prometheus: Prometheus

@@ -1,12 +1,10 @@
 """The recording rules, evaluated by promtool over the exporter's series, equal the exporter's own figures."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
 
 from tests.support import promtool
 from tests.support.simulated_server import Server
@@ -31,8 +29,7 @@ Expected = Iterator[tuple[str, dict[str, str], float | None]]
 """Recorded name, labels, and value; None for no value."""
 
 
-@dataclass(frozen=True)
-class Story:
+class Story(Struct, frozen=True):
     """One server. scrapes: by series, a value for each half minute; figures: the exporter's, at the end."""
 
     labels: dict[str, str]
@@ -92,8 +89,7 @@ def _readings(rng: random.Random) -> Iterator[tuple[int, Reading | None]]:
                 slot.running_time = (slot.running_time or 0.0) + load.served[place] / 100
 
 
-@dataclass(frozen=True)
-class _Load:
+class _Load(Struct, frozen=True):
     """A worker's requests from one read to the next, and its busy threads at each read."""
 
     served: list[int]

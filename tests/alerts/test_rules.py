@@ -1,7 +1,5 @@
 """Rules and runbooks: valid, tested, few and short."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 `python3 -m tests.analysis.closed_form_errors 400` prints how far the closed form is off.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,8 @@
 """Judges windows of simulated servers: the findings by code, each with the row that says it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from dataclasses import fields, replace
 
-from msgspec import structs
+from msgspec.structs import fields, replace
 
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
@@ -30,7 +27,7 @@ def describe(server: Server | None = None, **known: object) -> ServerRecord:
     parts = {name: known.pop(name) for name in PARTS & known.keys()}
     reading = replace((server or Server()).read(AT), **parts)
     record = describe_server(replace(reading, host=replace(reading.host, **facts)))
-    return structs.replace(record, **known)
+    return replace(record, **known)
 
 
 def figures_of(of: Window, record: ServerRecord | Server | None = None, **more: object) -> Figures:
@@ -75,8 +72,7 @@ def idle(seconds: float = 60.0, workers: int = 4) -> Window:
 def change_workers(of: Window, *worker_ids: int, **changes: object) -> Window:
     """The window with these workers changed, by default all, and as many respawns as they have."""
     rows = tuple(
-        structs.replace(each, **changes) if each.worker_id in worker_ids or not worker_ids else each
-        for each in of.workers
+        replace(each, **changes) if each.worker_id in worker_ids or not worker_ids else each for each in of.workers
     )
     return replace(of, workers=rows, respawns=sum(each.respawns for each in rows))
 

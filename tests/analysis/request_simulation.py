@@ -12,20 +12,18 @@
   chapter 4). CPU time passes on a clock of its own, which runs as fast as one thread computes.
 """
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import fsum, inf, log
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+
+class System(Struct, frozen=True, kw_only=True):
     """The resources of a server, which its requests share."""
 
     processes: int
@@ -43,8 +41,7 @@ class System:
         return min(bisect_right(bounds, chance * bounds[-1]), len(idle) - 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What a mean request asks for, in seconds."""
 
     locked: float
@@ -60,8 +57,7 @@ class Work:
     """A request takes the mean times one of these, which are equally likely; their mean is 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What a run gives after its warm-up."""
 
     throughput: float

@@ -5,14 +5,13 @@ for a few milliseconds and then wait for the backend. A backend is one of two ki
 one with room for all. Either takes a time for each request that may depend on the time of day.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
+
+from msgspec import Struct
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.backends import SLICE_SECONDS, BackendSlices
@@ -62,8 +61,7 @@ def at_times_slow(seconds: float, factor: float, every: float, seed: int) -> Dra
     return at
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(Struct, frozen=True):
     """servers: requests that it works on at once, first come, first served; 0 for any number."""
 
     draw: Draw

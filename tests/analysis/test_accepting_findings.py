@@ -1,16 +1,12 @@
 """Workers that take no request although some wait: what keeps them from accepting is named, and no capacity advised."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import findings_by_code, idle, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import accepting, causes
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 
 
@@ -34,7 +30,7 @@ def prefork(**more: int | None) -> Server:
         (None, False, accepting.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
     ],
 )
-def test_what_keeps_workers_from_accepting(holder: int | None, *, is_stopped: bool, kind: Kind, command: str) -> None:
+def test_what_keeps_workers_from_accepting(holder, *, is_stopped, kind, command):
     """The worker that holds the lock is named with its PID, but not for scrapers."""
     server = prefork(accept_lock=holder)
     server[2].stopped = is_stopped
@@ -47,7 +43,7 @@ def test_what_keeps_workers_from_accepting(holder: int | None, *, is_stopped: bo
 
 
 @pytest.mark.parametrize("holder", [None, 103])
-def test_no_cpu_is_idle(holder: int | None) -> None:
+def test_no_cpu_is_idle(holder):
     """A worker that waits for a CPU takes no request either: then the CPUs are the cause, with and without a lock."""
     full = replace(waiting(), cpu=window(60, cpu=(0.6, 0.0, 1.4)).cpu)
     found = findings_by_code(full, prefork(cpus=2, accept_lock=holder))
@@ -56,12 +52,12 @@ def test_no_cpu_is_idle(holder: int | None) -> None:
 
 
 @pytest.mark.parametrize("idle", [None, 0.0, 11.9])
-def test_seldom_idle(idle: float | None) -> None:
+def test_seldom_idle(idle):
     """Below a fifth of the time, or unknown, it is no finding: requests that arrive together wait for a moment."""
     assert "accept_blocked" not in findings_by_code(waiting(idle), prefork(accept_lock=101))
 
 
-def test_a_stopped_worker_while_nobody_waits() -> None:
+def test_a_stopped_worker_while_nobody_waits():
     """The others serve: a warning, which names it."""
     server = prefork()
     server[1].stopped = True
@@ -80,7 +76,7 @@ def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:
 
 
 @pytest.mark.parametrize(("queued", "expected"), [(0.0, "warning"), (3.0, "critical")])
-def test_a_paused_server_is_not_ok(queued: float, expected: str) -> None:
+def test_a_paused_server_is_not_ok(queued, expected):
     """It looks idle, but the next request waits until somebody resumes it. More workers would be paused as well."""
     of = window(60, *(worker(number, 0, up=0.0) for number in range(1, 5)), app=60 * queued)
     found = findings_by_code(of, paused(1, 2, 3, 4))
@@ -98,7 +94,7 @@ def test_a_paused_server_is_not_ok(queued: float, expected: str) -> None:
         (paused(), None),
     ],
 )
-def test_some_paused_workers(server: Server, title: str | None) -> None:
+def test_some_paused_workers(server, title):
     """The others still serve; workers in cheaper mode's reserve do not count."""
     found = judge(idle(), server)
     assert severity(found, "workers_paused") == ("warning" if title else None)

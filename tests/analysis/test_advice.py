@@ -1,7 +1,5 @@
 """Advice on capacity: more threads or processes are advised only where evidence shows that they help."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.analysis.judging import findings_by_code, setup
@@ -33,7 +31,7 @@ def judged(of: Window, waits: Waits | None = HIDDEN, *, threads: int = 8, **know
 
 @pytest.mark.parametrize("threads", [1, 8])
 @pytest.mark.parametrize("code", ["saturation", "queue_wait"])
-def test_without_waits_neither_is_advised(threads: int, code: str) -> None:
+def test_without_waits_neither_is_advised(threads, code):
     """An idle interpreter is no evidence: threads that wait for one lock are idle, too. The advice is one command that
     shows the waits, and what to do in each case."""
     change = judged(full(threads), threads=threads)[code].change
@@ -63,7 +61,7 @@ SEEN = Waits(gaps=(GAP_MIXED,))
         (PARTLY, SEEN, "Raise `threads` from 8 to 21"),
     ],
 )
-def test_what_is_advised(of: Window, waits: Waits, act: str) -> None:
+def test_what_is_advised(of, waits, act):
     """It follows from what is known of interpreters, CPUs and waits."""
     assert judged(of, waits)["saturation"].change.startswith(act)
 
@@ -77,7 +75,7 @@ def test_what_is_advised(of: Window, waits: Waits, act: str) -> None:
         ("", "--all"),
     ],
 )
-def test_the_command_can_be_pasted(address: str, argument: str) -> None:
+def test_the_command_can_be_pasted(address, argument):
     """A socket's name, which others may have chosen, is quoted for the shell. Where the address is not known in full,
     as in a review of history, the command checks all servers of the host."""
     assert f"check {argument}` on uWSGI's host" in judged(full(), address=address)["saturation"].change
@@ -90,14 +88,14 @@ def test_the_command_can_be_pasted(address: str, argument: str) -> None:
         (60.0, "queue_wait", "a call that does not yield stops all other requests"),
     ],
 )
-def test_coroutines_are_not_advised_blindly(busy: float, code: str, words: str) -> None:
+def test_coroutines_are_not_advised_blindly(busy, code, words):
     """Nothing shows what each coroutine waits for. More of them help long requests and a backend that has room; if
     requests wait while cores are free, something blocks the worker."""
     of = window(60, *(worker(number, 1200, cpu=1.0, busy=busy) for number in range(1, 5)), **{"app.sock": 1800.0})
     assert words in judged(of, OFF, setup=setup("async", gevent=8))[code].change
 
 
-def test_hidden_processes_hide_waits() -> None:
+def test_hidden_processes_hide_waits():
     """Where no process is proven, the reason is that of the processes."""
     hidden = HostFacts(off="the stats server is on another machine: run the exporter there")
     found = findings_by_code(full(load=0), Server(processes=4, threads=8), host=hidden, address=STATS)
@@ -113,7 +111,7 @@ def test_hidden_processes_hide_waits() -> None:
         ({}, "Threads wait for backends for 88 % of their time."),
     ],
 )
-def test_a_backend_has_its_own_share(backends: dict[str, float], words: str) -> None:
+def test_a_backend_has_its_own_share(backends, words):
     """The share beside its name is not that of all backends together."""
     threads = {"backend": 7.0, "cpu": 1.0}
     found = judged(full(waits=threads, backends=backends), Waits(threads=threads, backends=backends))

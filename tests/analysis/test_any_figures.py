@@ -1,18 +1,15 @@
 """Whatever the figures are: no finding fails, texts read as sentences, and the headroom does not contradict itself."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.frozen.judgement import WINDOWS, decode_given, read_lines
 from uwsgi_headroom.analysis.backends import Saturation
@@ -49,9 +46,8 @@ def read_windows() -> list[dict[str, Any]]:
 
 def mix(of: Random, one: Any, other: Any, own: frozenset[str] = frozenset()) -> Any:
     """The first of two records, with some of its fields as in the other. own: fields that it keeps."""
-    names = [field.name for field in fields(one)] if is_dataclass(one) else one.__struct_fields__
-    taken = {name: getattr(other, name) for name in names if name not in own and of.random() < TAKEN}
-    return replace(one, **taken) if is_dataclass(one) else structs.replace(one, **taken)
+    taken = {name: getattr(other, name) for name in one.__struct_fields__ if name not in own and of.random() < TAKEN}
+    return replace(one, **taken)
 
 
 def mix_workers(of: Random, ones: Sequence[Any], others: Sequence[Any]) -> tuple[Any, ...]:
@@ -66,7 +62,7 @@ def make_figures(of: Random) -> Figures:
     server, beside = one["server"], other["server"]
     options = mix(of, server.setup.options, beside.setup.options, frozenset({"processes", "threads"}))
     workers = mix_workers(of, server.workers, beside.workers)
-    known = structs.replace(
+    known = replace(
         mix(of, server, beside, frozenset({"workers", "setup"})),
         workers=workers,
         setup=replace(server.setup, options=options),
@@ -121,7 +117,7 @@ def check_finding(found: Figures, finding: Finding) -> None:
 
 
 @pytest.mark.parametrize("seed", range(240))
-def test_any_figures(seed: int) -> None:
+def test_any_figures(seed):
     """What is wrong has something to do first, and the verdict is a sentence."""
     found = correct_headroom(make_figures(Random(seed)))
     check_headroom(found)

@@ -1,14 +1,12 @@
 """Whether a backend is saturated: only if its time grows with the load, and never because it is slow."""
 
-from __future__ import annotations
-
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tests.analysis.simulated_backend import Backend, Rate, at_times_slow, constant, run, spread, steady, wave, windows
+from tests.analysis.simulated_backend import Backend, at_times_slow, constant, run, spread, steady, wave, windows
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.backends import ALL, SLICE_SECONDS, SLOWER_NOW, BackendSlices, find_saturated
 from uwsgi_headroom.analysis.littles_law import compute_flow
@@ -25,7 +23,7 @@ SEEDS = range(2)
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("draw", [constant(0.05), spread(0.05)])
-def test_a_saturated_backend(draw: Any, seed: int) -> None:
+def test_a_saturated_backend(draw, seed):
     """Two servers of 50 ms complete 40 requests a second, however many threads wait; it is known after two minutes."""
     found = run(Backend(draw, servers=2), SWINGING, 120, seed).find_saturation()
     assert (found.name, found.high) == (ALL, pytest.approx(40, rel=0.1))
@@ -62,7 +60,7 @@ def down_at_times(now: float, _chance: random.Random) -> float:
         (Backend(down_at_times), wave(12, 52, 10)),
     ],
 )
-def test_a_backend_that_is_only_slow(backend: Backend, rate: Rate, seed: int) -> None:
+def test_a_backend_that_is_only_slow(backend, rate, seed):
     """It is not called saturated."""
     assert run(backend, rate, 300, seed).find_saturation() is None
 
@@ -70,7 +68,7 @@ def test_a_backend_that_is_only_slow(backend: Backend, rate: Rate, seed: int) ->
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rate", [steady(30), wave(12, 40, 10), wave(12, 40, 60)])
 @pytest.mark.parametrize("every", [3, 20, 60])
-def test_a_backend_that_is_slow_at_times(rate: Rate, every: float, seed: int) -> None:
+def test_a_backend_that_is_slow_at_times(rate, every, seed):
     """Six times as slow in phases of its own, it has many requests in it whenever it is slow, whatever the load."""
     assert run(Backend(at_times_slow(0.08, 6, every, seed)), rate, 300, seed).find_saturation() is None
 
@@ -86,7 +84,7 @@ def test_a_backend_that_is_slow_at_times(rate: Rate, every: float, seed: int) ->
         run(Backend(constant(0.05), servers=1), wave(2, 30, 10), 300, 1, threads=1),
     ],
 )
-def test_too_little_is_no_evidence(slices: BackendSlices) -> None:
+def test_too_little_is_no_evidence(slices):
     """Nothing is concluded."""
     assert slices.find_saturation() is None
 
@@ -118,7 +116,7 @@ FEW = {"threads": {"backend": 1.4}, "total": 1.5}
         (20, {"total": 31.0}, False),
     ],
 )
-def test_only_a_window_in_which_it_is_slow_counts(times: float, changes: dict[str, Any], is_found: bool) -> None:
+def test_only_a_window_in_which_it_is_slow_counts(times, changes, is_found):
     """A backend that was saturated half an hour ago, and is fast now, is not."""
     slices = slices_of(*PARTS)
     found = slices.find_saturation()
@@ -126,7 +124,7 @@ def test_only_a_window_in_which_it_is_slow_counts(times: float, changes: dict[st
     assert find_saturated(None, slices) is find_saturated(known(1.0), None) is None
 
 
-def test_backends_with_names_are_judged_by_themselves() -> None:
+def test_backends_with_names_are_judged_by_themselves():
     """The one for which most of these threads wait counts. Two without a name are one: which of them, nobody knows."""
     slices = BackendSlices()
     for slow, fast in zip(PARTS, windows(Backend(constant(0.01)), SWINGING, 120, 2), strict=True):
@@ -141,7 +139,7 @@ def test_backends_with_names_are_judged_by_themselves() -> None:
     assert find_saturated(replace(named, backends={"postgres": 1.0, "redis": 14.0}), slices) is None
 
 
-def test_reloads_and_gaps_are_left_out() -> None:
+def test_reloads_and_gaps_are_left_out():
     """A slice counts only if it is known, and has no reload. New names of backends begin anew."""
     slices = BackendSlices()
     for part in PARTS:
@@ -156,7 +154,7 @@ def test_reloads_and_gaps_are_left_out() -> None:
     assert slices.find_saturation() is None
 
 
-def test_an_hour_is_kept() -> None:
+def test_an_hour_is_kept():
     """What is older than an hour is forgotten: an hour of rest after a saturated backend shows none."""
     slices = slices_of(*PARTS, *windows(Backend(constant(0.05)), steady(2), 3700, 1))
     assert slices.find_saturation() is None

@@ -1,7 +1,5 @@
 """Shares, unevenness, chance and cost."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -11,10 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, fairness, noise_floor
-from uwsgi_headroom.history.window import WorkerWindow
 
 
-def test_one_hot_worker_of_four() -> None:
+def test_one_hot_worker_of_four():
     """One worker takes 43 %, its interpreter is saturated, its requests take 0.67 s against 0.38 s, and balancing would
     save a quarter of the mean."""
     result = compute_balance(the_example())
@@ -28,7 +25,7 @@ def test_one_hot_worker_of_four() -> None:
     assert result.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
 
 
-def test_the_harmless_case() -> None:
+def test_the_harmless_case():
     """Shares of 33/26/23/18 % are beyond chance, but the interpreters have room: the cost is nearly zero."""
     result = compute_balance(the_harmless_one())
     assert [round(worker.share or 0, 2) for worker in result.workers] == [0.33, 0.26, 0.23, 0.18]
@@ -38,7 +35,7 @@ def test_the_harmless_case() -> None:
 
 
 @pytest.mark.parametrize(("scale", "chance"), [(3, True), (20, False)])
-def test_eight_single_threads(scale: int, chance: bool) -> None:
+def test_eight_single_threads(scale, chance):
     """In an 8x1 server the shares are 10 to 17 %: chance explains a hot ratio of 1.36 for some hundred requests, not
     for thousands."""
     shares = enumerate((17, 15, 13, 12, 12, 11, 10, 10), 1)
@@ -55,21 +52,21 @@ def find_largest(odds: list[float], requests: int, windows: int) -> list[float]:
 
 
 @pytest.mark.parametrize(("workers", "requests"), [(2, 100), (4, 300), (16, 200), (64, 300)])
-def test_chance_stays_below_the_floor(workers: int, requests: int) -> None:
+def test_chance_stays_below_the_floor(workers, requests):
     """With random assignment, requests exceed the floor in fewer than one window of a hundred."""
     floor = noise_floor(workers, requests)
     assert sum(largest > floor for largest in find_largest([1.0] * workers, requests, 1000)) < 10
 
 
 @pytest.mark.parametrize(("workers", "requests"), [(4, 1000), (8, 2000)])
-def test_unevenness_exceeds_the_floor(workers: int, requests: int) -> None:
+def test_unevenness_exceeds_the_floor(workers, requests):
     """A worker with one and a half times an even share exceeds the floor in nearly every window."""
     odds = [1.5, *[(workers - 1.5) / (workers - 1)] * (workers - 1)]
     found = find_largest(odds, requests, 100)
     assert sum(largest > noise_floor(workers, requests) for largest in found) > 95
 
 
-def test_more_requests_lower_the_floor() -> None:
+def test_more_requests_lower_the_floor():
     """With more requests the floor approaches 1, from above; one worker has 1, and none, or no requests, has none."""
     floors = [noise_floor(4, requests) for requests in (1, 10, 100, 10_000, 10**12)]
     assert floors == sorted(floors, reverse=True)
@@ -79,7 +76,7 @@ def test_more_requests_lower_the_floor() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 2**40), max_size=64))
-def test_fairness(counts: list[int]) -> None:
+def test_fairness(counts):
     """Jain's index is between 1/n and 1, at the ends of which are the least and the most even; without requests there
     is none."""
     index = fairness(counts)
@@ -113,7 +110,7 @@ def test_fairness(counts: list[int]) -> None:
         ),
     ],
 )
-def test_what_is_known_of_few_workers(workers: tuple[WorkerWindow, ...], expected: dict[str, object]) -> None:
+def test_what_is_known_of_few_workers(workers, expected):
     """What cannot be compared has no figure."""
     result = compute_balance(window(60, *workers))
     assert {name: getattr(result, name) for name in expected} == expected
@@ -127,12 +124,12 @@ def test_what_is_known_of_few_workers(workers: tuple[WorkerWindow, ...], expecte
         ((worker(1, 75, up=0.0), worker(2, 25, up=0.0)), [0.75, 0.25]),  # by uWSGI's own counters
     ],
 )
-def test_shares(workers: tuple[WorkerWindow, ...], shares: list[float | None]) -> None:
+def test_shares(workers, shares):
     """They are of all requests, also of those of workers that are away."""
     assert [each.share for each in compute_balance(window(60, *workers)).workers] == shares
 
 
-def test_worker_down_for_most_of_the_window_does_not_count() -> None:
+def test_worker_down_for_most_of_the_window_does_not_count():
     """If cheaper ended two of four workers, the ratio is that of the other two, which are even."""
     result = compute_balance(window(60, worker(1, 100), worker(2, 100), *(worker(n, 20, up=10.0) for n in (3, 4))))
     assert [worker.active for worker in result.workers] == [True, True, False, False]
@@ -140,7 +137,7 @@ def test_worker_down_for_most_of_the_window_does_not_count() -> None:
     assert result.even_share == pytest.approx(100 / 240)  # of all requests, as their shares are
 
 
-def test_ratio_of_the_active_is_never_below_one() -> None:
+def test_ratio_of_the_active_is_never_below_one():
     """Workers that left during the window do not hide the hot worker among the others, however much they served."""
     result = compute_balance(window(60, worker(1, 90), worker(2, 10), *(worker(n, 450, up=29.0) for n in (3, 4))))
     assert (result.hot_ratio, result.hottest.worker_id) == (pytest.approx(1.8), 1)

@@ -1,17 +1,13 @@
 """Requests that wait although threads are free: advice and findings say why, if it is known."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import figures_of, findings_by_code, judge, row, setup, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, evenness, limits, queue
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import SocketHolders
@@ -43,12 +39,12 @@ def of_mapped(of: Window, mapped: bool = True) -> dict[str, Finding]:
         (one_full_worker(40.0, reloads=1), False, "If requests waited while a full reload loaded the application"),
     ],
 )
-def test_a_mapped_socket_whose_worker_is_full(of: Window, mapped: bool, change: str) -> None:
+def test_a_mapped_socket_whose_worker_is_full(of, mapped, change):
     """More processes would take no request from that socket."""
     assert of_mapped(of, mapped)["queue_wait"].change.startswith(change)
 
 
-def test_shares_of_mapped_sockets() -> None:
+def test_shares_of_mapped_sockets():
     """Unequal ones are not harmless while requests wait at one of them."""
     waits = of_mapped(one_full_worker(4.0))
     assert [row(waits, code) for code in ("uneven", "unevenness_harmless")] == [evenness.OWN_SOCKET_WAITS, None]
@@ -68,7 +64,7 @@ def ten_sockets(queued: float, busy: float = 60.0, holders: SocketHolders = A_AL
     return findings_by_code(of, Server(processes=10, threads=1), setup=known)
 
 
-def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
+def test_a_worker_is_judged_by_the_queue_of_its_own_socket():
     """Its users wait as long as they are served, and over all sockets the mean wait is 10 ms."""
     finding = next(iter(ten_sockets(queued=1.0).values()))
     said = [(each.kind, each.severity) for each in (finding, *finding.harms)]
@@ -90,12 +86,12 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
         (ten_sockets(1.0, holders={"a.sock": (1,), "b.sock": tuple(range(1, 11))}), "saturation", "warning"),
     ],
 )
-def test_the_thresholds_are_those_of_a_server(found: dict[str, Finding], code: str, expected: str | None) -> None:
+def test_the_thresholds_are_those_of_a_server(found, code, expected):
     """Three quarters of its threads, or a wait that users notice, are a warning."""
     assert severity(found, code) == expected
 
 
-def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket() -> None:
+def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket():
     """Its own users find a thread."""
     finding = ten_sockets(8.0, 50.0, {"a.sock": tuple(range(2, 11)), "b.sock": (1,)})["queue_wait"]
     assert finding.title.endswith(": it is not known why.")
@@ -111,7 +107,7 @@ def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket() -> None:
         (0, None, 1, "critical", ", and no request is completed: it is not known why."),
     ],
 )
-def test_a_wait_during_a_reload(requests: int, busy: float | None, reloads: int, expected: str, cause: str) -> None:
+def test_a_wait_during_a_reload(requests, busy, reloads, expected, cause):
     """More processes would not shorten the time in which none of them is up."""
     waits = SLEEPING if busy == 59.0 else None
     of = window(60, *(worker(number, requests, busy=busy) for number in range(1, 5)), waits=waits, app=600.0)
@@ -130,7 +126,7 @@ def test_a_wait_during_a_reload(requests: int, busy: float | None, reloads: int,
         (20, 0.7, None, evenness.HARMLESS),
     ],
 )
-def test_a_slow_worker_is_not_called_harmless(requests: int, each: float, busy: float | None, kind: Kind) -> None:
+def test_a_slow_worker_is_not_called_harmless(requests, each, busy, kind):
     """A worker that holds up its few requests has a small share, and balancing would not save time."""
     others = (worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4))
     found = judge(window(60, worker(1, requests, each=each, cpu=0.5, busy=busy), *others))
@@ -146,9 +142,7 @@ def test_a_slow_worker_is_not_called_harmless(requests: int, each: float, busy: 
         ((30.0, 20, 225.0), (5.0, 4, 38.0), False),  # slow all the time
     ],
 )
-def test_requests_become_slower(
-    whole: tuple[float, int, float], last: tuple[float, int, float], is_slower: bool
-) -> None:
+def test_requests_become_slower(whole, last, is_slower):
     """A mean over such a step describes neither side: where most threads are in use since then, that part is judged."""
 
     def of(seconds: float, requests: int, busy: float) -> Figures:

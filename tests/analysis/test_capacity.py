@@ -1,7 +1,5 @@
 """Headroom by limit, and which limit comes first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compu
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import Window
 
 BOTH = ("hottest_interpreter", "interpreters")
 ALWAYS = [limit for limit in LIMITS if limit != "lock"]
@@ -23,7 +21,7 @@ def headroom_of(of: Window, threads: int | None = 32, cpus: float | None = 8.0, 
     return compute_headroom(compute_flow(of), compute_balance(of), threads, cpus, compute_shares(of.cpu), **more)
 
 
-def test_one_hot_worker_of_four() -> None:
+def test_one_hot_worker_of_four():
     """The hottest interpreter has no room, while threads and CPUs could take twice the load: it is the first limit, and
     the interpreters are the ceiling."""
     result = headroom_of(the_example())
@@ -45,7 +43,7 @@ def test_one_hot_worker_of_four() -> None:
         (0.95, 7.3, 0.95, 1.0, "interpreters"),
     ],
 )
-def test_of_several_limits_the_cause_is_first(load: float, busy: float, own: float, others: float, first: str) -> None:
+def test_of_several_limits_the_cause_is_first(load, busy, own, others, first):
     """Threads are full because they wait for an interpreter, which waits for a CPU; if others use most of the CPUs, it
     may also be the threads. In both cases the factor is the smallest."""
     rows = window(60, worker(1, 300, cpu=60 * load, busy=60 * busy), cpu=(own, 2.0 - own - others, others))
@@ -64,7 +62,7 @@ def test_of_several_limits_the_cause_is_first(load: float, busy: float, own: flo
         ((0.9, 0.2), 5, 8.0, "hottest_interpreter", "threads"),
     ],
 )
-def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: float, first: str, ceiling: str) -> None:
+def test_least_factor_is_first(loads, threads, cpus, first, ceiling):
     """The limit with the smallest factor comes first; the ceiling is the smallest among the limits of throughput."""
     rows = (worker(worker_id, 300, cpu=60 * load, busy=120.0) for worker_id, load in enumerate(loads, 1))
     result = headroom_of(window(60, *rows), threads, cpus)
@@ -95,9 +93,7 @@ def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: f
         ),
     ],
 )
-def test_limits_of_unknown_use_are_left_out(
-    workers: tuple[WorkerWindow, ...], threads: int | None, cpus: float | None, by_limit: dict[str, float]
-) -> None:
+def test_limits_of_unknown_use_are_left_out(workers, threads, cpus, by_limit):
     """Without any there is no headroom."""
     result = headroom_of(window(60, *workers), threads, cpus)
     assert result.by_limit == pytest.approx(by_limit)
@@ -105,7 +101,7 @@ def test_limits_of_unknown_use_are_left_out(
 
 
 @pytest.mark.parametrize(("part", "there"), [(LEAST_LOAD * 0.99, False), (LEAST_LOAD * 1.01, True), (0.0, False)])
-def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
+def test_hardly_used_limits_are_absent(part, there):
     """The headroom of a resource with a utilization below a hundredth is noise, and that of an idle one is infinite."""
     result = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
     assert set(result.by_limit) == (set(ALWAYS) if there else set())
@@ -114,7 +110,7 @@ def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
 MAPPED = (SocketDemand("a.sock", (1,), 4, 3.9, 4.2, True), SocketDemand("b.sock", (2,), 4, 1.0, 0.0, False))
 
 
-def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit() -> None:
+def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit():
     """All threads of the first worker are busy. Those of the other one are free, and serve none of its requests."""
     rows = window(60, worker(1, 2400, cpu=6.0, busy=60 * 3.9), worker(2, 600, cpu=6.0, busy=60.0))
     shared, mapped, unknown = (
@@ -127,7 +123,7 @@ def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit() -> Non
 
 
 @pytest.mark.parametrize("shares", [None, (0.5, 1.4, 0.1), (0.0, 0.0, 2.0), (0.0, 2.0, None)])
-def test_without_requests_headroom_is_not_known(shares: tuple[float, float, float | None] | None) -> None:
+def test_without_requests_headroom_is_not_known(shares):
     """There is no load that could grow: neither "over 100x" nor what a worker computes without a request says how far.
     CPU is visible all the same."""
     rows = window(60, worker(1, 0, cpu=30.0 if shares else 0.0, busy=0.0), cpu=shares)
@@ -148,7 +144,7 @@ def test_without_requests_headroom_is_not_known(shares: tuple[float, float, floa
         (worker(1, 10, cpu=90.0, busy=600.0), 8, 1 / 1.5, "cpu"),  # more is in use than the capacity
     ],
 )
-def test_the_ends_of_the_scale(one: WorkerWindow, threads: int, factor: float | None, first: str | None) -> None:
+def test_the_ends_of_the_scale(one, threads, factor, first):
     """Requests are known, however few, and a factor below 1 shows by how much a limit is exceeded."""
     result = headroom_of(window(60, one), threads, cpus=1.0)
     assert (result.factor, result.first, result.no_requests) == (factor and pytest.approx(factor), first, False)
@@ -182,9 +178,7 @@ def room(own: float, idle: float, others: float | None, follow: bool | None = No
         (0.0, 0.5, 1.5, True, None),
     ],
 )
-def test_cpus_beside_others(
-    own: float, idle: float, others: float | None, follow: bool | None, factor: float | None
-) -> None:
+def test_cpus_beside_others(own, idle, others, follow, factor):
     """Programs that stay leave the idle CPUs, and programs that follow the load take their part of them."""
     assert room(own, idle, others, follow).by_limit.get("cpu") == (factor and pytest.approx(factor))
     unknown = headroom_of(window(60, worker(1, 300, cpu=30.0)), cpus=2.0)
@@ -195,7 +189,7 @@ cpus = st.floats(0, 64)
 
 
 @given(cpus, cpus, cpus)
-def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float) -> None:
+def test_cpu_headroom_is_at_least_reached(own, idle, others):
     """The factor is at least 1, and at most as large if other programs follow as if they stay."""
     stay, follow = (room(own, idle, others, follow).by_limit.get("cpu") for follow in (False, True))
     assert stay is None or stay >= 1
@@ -206,7 +200,7 @@ def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float
 
 
 @pytest.mark.parametrize(("cpu", "cpus", "bound"), [(60.0, 8.0, False), (0.6, 8.0, False), (None, 8.0, True)])
-def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, cpus: float, bound: bool) -> None:
+def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu, cpus, bound):
     """The CPU limit is near, far, or unknown; only the unknown one may come before the limits that are known."""
     result = headroom_of(window(60, worker(1, 300, cpu=cpu, busy=120.0)), cpus=cpus)
     assert ("cpu" in result.by_limit, "cpu" in result.far) == (cpu == 60.0, cpu == 0.6)
@@ -217,9 +211,7 @@ def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, c
     ("hottest", "threads", "first", "unknown"),
     [(0.39, 64, "cpu", ("lock",)), (0.4, 64, "lock", ()), (0.9, 8, "lock", ())],
 )
-def test_a_lock_that_is_used_enough_is_a_limit(
-    hottest: float, threads: int, first: str, unknown: tuple[str, ...]
-) -> None:
+def test_a_lock_that_is_used_enough_is_a_limit(hottest, threads, first, unknown):
     """Below 40 % it is only said that there is one. Once it and the threads are reached, the lock is the cause."""
     use = 0.9 if threads == 8 else 0.35
     rows = window(60, worker(1, 300, cpu=6.0, busy=60 * 7.9), cpu=(0.1, 0.3, 0.1))
@@ -230,7 +222,7 @@ def test_a_lock_that_is_used_enough_is_a_limit(
 
 
 @pytest.mark.parametrize(("cpu", "factor"), [(0.5, None), (60.0, 1.0)])
-def test_little_cpu_is_no_idle_server_while_threads_are_not_visible(cpu: float, factor: float | None) -> None:
+def test_little_cpu_is_no_idle_server_while_threads_are_not_visible(cpu, factor):
     """Requests that wait for a backend take threads and no CPU. (Seen on a uWSGI with `stats-no-cores`.)"""
     rows = window(60, worker(1, 300, cpu=cpu, busy=120.0))
     result = headroom_of(rows, threads=None)

@@ -1,19 +1,15 @@
 """Clients that leave are distinguished from exceptions of the application, of which uWSGI counts one for each."""
 
-from __future__ import annotations
-
 import re
 import subprocess
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, said, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
@@ -54,7 +50,7 @@ def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int 
         (left(0, 0, 100), {"exceptions": (clients.RAISE, "warning", "100 of 2,000 requests")}),
     ],
 )
-def test_who_ended_requests(of: Window, expected: dict[str, tuple[Kind, str, str]]) -> None:
+def test_who_ended_requests(of, expected):
     """Exceptions beyond the write errors are the application's own, and both are said."""
     found = judge(of)
     assert {code: said(found, code) for code in found} == {code: each[:2] for code, each in expected.items()}
@@ -70,7 +66,7 @@ def late(left: int, queue: float = 100.0) -> dict[str, Finding]:
     return findings_by_code(busy, Server(processes=4, threads=1))
 
 
-def test_clients_that_leave_while_their_requests_wait() -> None:
+def test_clients_that_leave_while_their_requests_wait():
     """If most have gone when they are served, a shorter queue serves those who still wait; where few requests wait, or
     half of the clients get their answer, it would serve nobody more."""
     finding = late(960)["clients_left"]
@@ -102,7 +98,7 @@ def answered(
         (0, 0, None),
     ],
 )
-def test_responses_that_are_errors(lines: int, agreed: int, expected: str | None) -> None:
+def test_responses_that_are_errors(lines, agreed, expected):
     """No counter shows errors that the application catches. Most are critical if their lines are proven."""
     found = answered(lines, agreed)
     assert severity(found, "server_errors") == expected
@@ -119,9 +115,7 @@ def test_responses_that_are_errors(lines: int, agreed: int, expected: str | None
         (1400, 0, {"body_too_large": LogMessage(1390, 0)}, "critical"),  # a forged line hides no errors
     ],
 )
-def test_responses_of_uwsgi_itself(
-    lines: int, exceptions: int, messages: dict[str, LogMessage], expected: str | None
-) -> None:
+def test_responses_of_uwsgi_itself(lines, exceptions, messages, expected):
     """It writes status 500 for an exception that is not caught, and for a request that it refuses, too."""
     found = answered(lines, lines, exceptions, **messages)
     assert severity(found, "server_errors") == expected
@@ -129,7 +123,7 @@ def test_responses_of_uwsgi_itself(
     assert lines != 100 or found["server_errors"].evidence.startswith("72 of 2,000 requests (3.6 %)")
 
 
-def test_the_command_for_the_lines_of_errors(tmp_path: Path) -> None:
+def test_the_command_for_the_lines_of_errors(tmp_path):
     """It shows these lines, and no others; a name that a shell would split is quoted."""
     log = tmp_path / "shop's log"
     end = "2 headers in 64 bytes (1 switches on core 0)"

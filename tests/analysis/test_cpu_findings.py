@@ -1,10 +1,7 @@
 """Findings about CPUs: who uses them, which limit they have, and requests that wait for one."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import findings_by_code, judge, said, severity
 from tests.support.simulated_server import Server
@@ -20,7 +17,7 @@ from uwsgi_headroom.record import Quota, RoleUse
 @pytest.mark.parametrize(
     ("limited_by", "word"), [("affinity", "cpu-affinity"), ("quota", "CPUQuota"), ("host", "Add CPUs")]
 )
-def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
+def test_cpu_bound_names_the_limit(limited_by, word):
     """The advice is for the smallest limit: affinity mask, quota or host, of which only the last is not uWSGI's own."""
     rows = [worker(number, 600, cpu=28.0, busy=60.0) for number in (1, 2, 3, 4)]
     found = findings_by_code(window(60, *rows), cpus=UsableCpus(2.0, limited_by, 8, 8, None))
@@ -30,7 +27,7 @@ def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [(0.5, "info"), (30.0, "warning")])
-def test_workers_pinned_to_one_cpu(cpu: float, expected: str) -> None:
+def test_workers_pinned_to_one_cpu(cpu, expected):
     """Two workers with the same single CPU in their masks share that CPU."""
     server = Server()
     server[1].affinity = server[3].affinity = (2,)
@@ -48,7 +45,7 @@ def beside(own: float, idle: float, others: float | None, waits: dict[str, float
 
 
 @pytest.mark.parametrize(("each", "expected"), [(0.025, "warning"), (0.04, "critical")])
-def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each: float, expected: str) -> None:
+def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each, expected):
     """Requests wait for two thirds of their time: 17 ms of 25 ms, or 27 ms of 40 ms."""
     busy = 2000 * each
     rows = (worker(number, 500, each=each, cpu=1.5, busy=busy / 4) for number in (1, 2, 3, 4))
@@ -57,7 +54,7 @@ def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each: float, expecte
 
 
 @pytest.mark.parametrize(("waiting", "expected"), [(0.03, "info"), (0.05, "warning")])
-def test_others_that_leave_nothing_are_a_warning(waiting: float, expected: str) -> None:
+def test_others_that_leave_nothing_are_a_warning(waiting, expected):
     """If requests wait for it, or that is not known."""
     waits = {"sleep": 0.3 - waiting, "cpu": 0.1, "cpu_wait": waiting}
     assert severity(beside(0.1, 0.0, 1.9, waits), "cpu_used_by_others") == expected
@@ -78,13 +75,13 @@ def test_others_that_leave_nothing_are_a_warning(waiting: float, expected: str) 
         (0.1, 0.0, None, None),
     ],
 )
-def test_when_others_matter(own: float, idle: float, others: float | None, expected: str | None) -> None:
+def test_when_others_matter(own, idle, others, expected):
     """Other programs are reported if they use the larger part and CPU headroom is low because of it."""
     assert severity(beside(own, idle, others), "cpu_used_by_others") == expected
 
 
 @pytest.mark.parametrize(("own", "idle", "others", "expected"), [(0.5, 2.0, 1.5, None), (0.6, 1.9, 1.5, "info")])
-def test_half_of_the_cpus_idle_is_enough(own: float, idle: float, others: float, expected: str | None) -> None:
+def test_half_of_the_cpus_idle_is_enough(own, idle, others, expected):
     """Others that grow with the load take headroom, but are no finding while half of the CPUs are idle."""
     rows = (worker(number, 500, each=0.01, cpu=15 * own, busy=5.0) for number in (1, 2, 3, 4))
     found = judge(window(60.0, *rows, cpu=(own, idle, others)), others_follow=True)
@@ -107,7 +104,7 @@ def of_roles(own: float, idle: float, *uses: RoleUse, sleep: float = 2.0, **know
     ("uses", "are_named"),
     [((MULES,), True), ((), False), ((MULES._replace(cpus=0.3),), False), ((MULES._replace(cpus=None),), False)],
 )
-def test_mules_are_no_other_programs(uses: tuple[RoleUse, ...], are_named: bool) -> None:
+def test_mules_are_no_other_programs(uses, are_named):
     """Where they use most of what others use, they are named, and what to do is about them."""
     finding = of_roles(0.5, 0.3, *uses)["cpu_used_by_others"]
     starved = of_roles(0.5, 0.0, *uses, sleep=0.0)["cpu_bound"]
@@ -123,7 +120,7 @@ def test_mules_are_no_other_programs(uses: tuple[RoleUse, ...], are_named: bool)
         (ROUTER._replace(role="master"), 10**9, None),  # it has the application loaded
     ],
 )
-def test_a_router_with_a_huge_table(use: RoleUse, available: int, expected: str | None) -> None:
+def test_a_router_with_a_huge_table(use, available, expected):
     """It takes more memory than all workers, which is a warning where memory is scarce."""
     memory = Memory(WorkerMemory(50_000_000, "uss", 200_000_000, {}), AvailableMemory(available, "cgroup"))
     assert severity(of_roles(0.1, 1.8, use, memory=memory), "role_takes_memory") == expected
@@ -159,7 +156,7 @@ def under_quota(of: Window, quota: Quota = QUOTA) -> dict[str, Finding]:
         (replace(throttled(0.2, cpu=0.1, cpu_wait=1.0), throttled_seconds=0.5), None),  # of a minute that they wait
     ],
 )
-def test_a_quota_that_stops_the_workers(of: Window, expected: str | None) -> None:
+def test_a_quota_that_stops_the_workers(of, expected):
     """It is the cause if requests wait for a CPU for a fifth of their time, though the mean use is low."""
     found = under_quota(of)
     assert severity(found, "cpu_throttled") == expected
@@ -167,7 +164,7 @@ def test_a_quota_that_stops_the_workers(of: Window, expected: str | None) -> Non
 
 
 @pytest.mark.parametrize(("quota", "words"), [(QUOTA, "from 0.5 CPUs to 2 CPUs"), (Quota("/", 3.0, 8), "from 3 CPUs.")])
-def test_a_quota_is_named_with_what_to_set(quota: Quota, words: str) -> None:
+def test_a_quota_is_named_with_what_to_set(quota, words):
     """From what to what: workers of one interpreter each never use more CPUs than there are workers."""
     finding = under_quota(throttled(0.43, cpu=0.12, cpu_wait=0.36), quota)["cpu_throttled"]
     assert words in finding.change
@@ -184,7 +181,7 @@ def test_a_quota_is_named_with_what_to_set(quota: Quota, words: str) -> None:
     ],
 )
 @pytest.mark.parametrize("cpu", [(0.1, 1.0, 0.9), None])
-def test_requests_wait_for_a_cpu(waits: dict[str, float], found: bool, cpu: tuple[float, float, float] | None) -> None:
+def test_requests_wait_for_a_cpu(waits, found, cpu):
     """Measured, that is a cause, also if half of the CPUs are idle or that is not known. Others are
     idle, so that its own CPUs may be too few."""
     rows = [worker(number, 60, each=0.24, cpu=3.0, busy=14.4) for number in (1, 2)]
@@ -195,7 +192,7 @@ def test_requests_wait_for_a_cpu(waits: dict[str, float], found: bool, cpu: tupl
     assert (first == "cpu_wait") == found
 
 
-def test_a_short_wait_for_a_cpu_is_not_felt() -> None:
+def test_a_short_wait_for_a_cpu_is_not_felt():
     """Requests of a millisecond that wait another one beside a busy program are as good as before."""
     rows = [worker(number, 600, each=0.004, cpu=0.6, busy=2.4) for number in (1, 2)]
     assert "cpu_wait" not in judge(window(60, *rows, waits={"cpu": 0.02, "cpu_wait": 0.06}), Server(processes=2))
@@ -203,7 +200,7 @@ def test_a_short_wait_for_a_cpu_is_not_felt() -> None:
 
 @pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
 @pytest.mark.parametrize(("cpu_wait", "expected"), [(0.1, None), (0.5, "warning"), (1.2, "critical")])
-def test_requests_that_sleep_lack_no_cpu(own: float, cpu_wait: float, expected: str | None) -> None:
+def test_requests_that_sleep_lack_no_cpu(own, cpu_wait, expected):
     """Beside other programs that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one
     whose requests do has, and it is critical if they wait for most of their time."""
     rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
@@ -215,7 +212,7 @@ def test_requests_that_sleep_lack_no_cpu(own: float, cpu_wait: float, expected: 
 
 
 @pytest.mark.parametrize(("used", "expected"), [(1.92, "critical"), (1.0, None)])
-def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, expected: str | None) -> None:
+def test_requests_that_take_turns_on_full_cpus_are_hurt(used, expected):
     """Sixteen requests compute on two CPUs, in four interpreters: most of their time is a wait for the interpreter's
     lock, whose holder waits for a CPU. The queue is empty, and each takes eight times as long as alone."""
     rows = [worker(number, 560, each=0.42, cpu=15 * used, busy=240.0) for number in (1, 2, 3, 4)]
@@ -224,7 +221,7 @@ def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, expected: s
     assert severity(judge(of, Server(processes=4, threads=8, cpus=2.0)), "cpu_bound") == expected
 
 
-def test_requests_behind_a_burst_are_not_called_starved() -> None:
+def test_requests_behind_a_burst_are_not_called_starved():
     """Beside another program that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
     their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
     rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
@@ -253,7 +250,7 @@ def test_requests_behind_a_burst_are_not_called_starved() -> None:
         (window(60, worker(1, 480, each=0.18, cpu=22.0, busy=87.0), cpu=(0.37, 0.02, 0.61), app=336.0), 1, "critical"),
     ],
 )
-def test_full_cpus_come_first(of: Window, server: Server | int, expected: str) -> None:
+def test_full_cpus_come_first(of, server, expected):
     """Beside other programs, weak or strong."""
     server = server if isinstance(server, Server) else Server(processes=1, threads=4, cpus=1.0)
     first, *_ = judge(of, server).values()

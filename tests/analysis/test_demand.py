@@ -1,10 +1,7 @@
 """Offered work: the mean number of requests in the system, and where it is only a floor."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import describe, figures_of, setup
 from tests.support.simulated_server import Server
@@ -62,19 +59,19 @@ ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "refused_attempts": 0}
         (minute(4.0, 1.0, socket=TCP, overflows=600), {"refused_attempts": 0}),
     ],
 )
-def test_offered_work(of: Window, expected: dict[str, object]) -> None:
+def test_offered_work(of, expected):
     """Busy threads and waiting requests add up; it is a floor where more may have been offered."""
     found = demand(of)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(("requests", "text"), [(0.0, "0.0"), (48.0, "48")])
-def test_offered_work_in_words(requests: float, text: str) -> None:
+def test_offered_work_in_words(requests, text):
     """A few requests have a digit more."""
     assert write_at_once(requests) == text
 
 
-def test_without_cores_the_law_counts_what_was_completed() -> None:
+def test_without_cores_the_law_counts_what_was_completed():
     """With stats-no-cores, busy threads are those of Little's law; how many there are is unknown."""
     of = window(60, *(worker(number, 300, each=0.4, busy=None) for number in (1, 2)), app=60.0)
     figures = figures_of(of, Server(processes=2, cores=False))
@@ -82,7 +79,7 @@ def test_without_cores_the_law_counts_what_was_completed() -> None:
     assert not figures.ceiling
 
 
-def test_paused_workers_are_no_floor_by_themselves() -> None:
+def test_paused_workers_are_no_floor_by_themselves():
     """Requests that wait while no thread serves have no saturated threads."""
     server = Server(processes=2, threads=4)
     server[1].state = server[2].state = "pause"
@@ -93,7 +90,7 @@ def test_paused_workers_are_no_floor_by_themselves() -> None:
 MAPPED = replace(setup(), socket_holders={"a.sock": (1,), "b.sock": (2,)}, mapped=True)
 
 
-def test_each_mapped_socket_has_its_own_demand() -> None:
+def test_each_mapped_socket_has_its_own_demand():
     """The first worker's threads are all busy, and its own queue waits; the other one's are free."""
     of = window(60, worker(1, 1200, busy=240.0), worker(2, 60, busy=6.0), **{"a.sock": 252.0, "b.sock": 0.0})
     found = demand(of, known=MAPPED)
@@ -115,7 +112,7 @@ def test_each_mapped_socket_has_its_own_demand() -> None:
         (None, True, None),  # descriptors are hidden
     ],
 )
-def test_sockets_of_single_workers(holders: dict[str, tuple[int, ...]] | None, mapped: bool, number: int) -> None:
+def test_sockets_of_single_workers(holders, mapped, number):
     """They are counted. Where any free thread serves all requests, no socket has a demand of its own."""
     known = replace(MAPPED, socket_holders=holders, mapped=mapped)
     assert count_workers_with_own_sockets(known) == number

@@ -1,13 +1,11 @@
 """What is found of a deploy, how rarely that is wrong, and how it is said; `make bench-deploys` has the odds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import replace
 from math import sqrt
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server as SimulatedServer
@@ -38,14 +36,14 @@ def sides(random: Random, before: Make, after: Make, seconds: int = 600) -> tupl
     return Sides([before(random) for _ in range(900)]), Sides([after(random) for _ in range(seconds)])
 
 
-def test_student_and_normal() -> None:
+def test_student_and_normal():
     """The 97.5th percentile of Student's t with 10 degrees of freedom, and the 99.95th with 30, from tables."""
     assert from_normal(1.95996, 10) == pytest.approx(2.2281, abs=0.01)
     assert from_normal(-3.2905, 30) == pytest.approx(-3.6460, abs=0.01)
     assert from_normal(30.0, 1) == float("inf")
 
 
-def test_a_random_walk_stays_below_the_boundary_at_all_times() -> None:
+def test_a_random_walk_stays_below_the_boundary_at_all_times():
     """Looked at after each of 3,000 steps, at most 1 of 20 walks without a drift crosses the boundary for 1 of 20; a
     test at each step that ignores the other looks is crossed by a third of them."""
     random, crossed, fooled = Random(2), 0, 0
@@ -60,7 +58,7 @@ def test_a_random_walk_stays_below_the_boundary_at_all_times() -> None:
     assert fooled > 30
 
 
-def test_batches_that_resemble_their_neighbours_are_joined() -> None:
+def test_batches_that_resemble_their_neighbours_are_joined():
     """A backend that is slow for 20 s at a time makes seconds alike: the spread of their mean is that of 20 s."""
     random = Random(3)
 
@@ -84,7 +82,7 @@ def test_batches_that_resemble_their_neighbours_are_joined() -> None:
     ("subject", "changed"),
     [("time", {"time": 0.12}), ("cpu", {"cpu": 0.06}), ("errors", {"errors": 0.02}), ("memory", {"grown": 1e5})],
 )
-def test_each_quantity_is_found_alone_and_its_like_is_not(subject: str, changed: dict[str, float]) -> None:
+def test_each_quantity_is_found_alone_and_its_like_is_not(subject, changed):
     """20 % more time or CPU time, 2 % errors and 6 MB a minute are found; the same two times over are no change, and
     the other way round it is better, but for memory."""
     random = Random(4)
@@ -99,7 +97,7 @@ def test_each_quantity_is_found_alone_and_its_like_is_not(subject: str, changed:
     assert better.status == ("same" if subject == "memory" else "better")
 
 
-def test_minutes_before_and_seconds_after() -> None:
+def test_minutes_before_and_seconds_after():
     """What is known by the minute is compared with minutes, so that it takes some: no change is never one, and 40 % is
     found by nearly all; by chance, too few minutes differ enough to be counted apart."""
 
@@ -148,12 +146,12 @@ def longer(time: float) -> Make:
         (lambda random: batch(random, rate=2), started(), 1500, {}, "early"),
     ],
 )
-def test_what_is_no_change(before: Make, after: Make, seconds: int, more: dict[str, object], status: str) -> None:
+def test_what_is_no_change(before, after, seconds, more, status):
     """A process that fills up, a load, the end of an overload or a long start does not make a version worse."""
     assert judge(*sides(Random(6), before, after, seconds), **more).status == status
 
 
-def test_a_burst_of_errors_is_not_a_rate() -> None:
+def test_a_burst_of_errors_is_not_a_rate():
     """Fifty errors of one bad second are no more certain than one."""
     before, after = sides(Random(5), batch, batch)
     batches = list(after.batches)
@@ -161,7 +159,7 @@ def test_a_burst_of_errors_is_not_a_rate() -> None:
     assert judge(before, Sides(batches)).status == "same"
 
 
-def test_what_is_usual_explains_a_change_that_leads_to_it() -> None:
+def test_what_is_usual_explains_a_change_that_leads_to_it():
     """A request took 0.1 s and takes 0.138 s. That is as on other days if it took about so long at this hour or
     longer, and not if other days are faster, or differ so much that the time before was as usual, too."""
 
@@ -187,7 +185,7 @@ def judged(**changes: object) -> Judgement:
     return replace(JUDGED, **changes)
 
 
-def test_the_function_in_which_a_part_grew() -> None:
+def test_the_function_in_which_a_part_grew():
     """Where the code is looked at on both sides, the part that grew names its function; one that did not grow, none.
     The headroom is named if it shrank, too."""
     watch, server = ScriptedWatch(), SimulatedServer(1, 2)
@@ -214,7 +212,7 @@ def test_the_function_in_which_a_part_grew() -> None:
     assert describe_room(judged(), after, before) == describe_room(judged(status="same"), before, after) == ""
 
 
-def test_the_sentence() -> None:
+def test_the_sentence():
     """The first sentence names the change, its interval, what makes it up, and what the load would have made."""
     parts = (Part("CPU", 0.05, 0.0768, "render", 0.021), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
     sentence = describe(judged(expected=1.02), "the reload at 14:02", 600, parts)

@@ -1,15 +1,11 @@
 """Names of what threads wait for, and how their time is divided."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.destinations import (
     ITSELF,
@@ -40,7 +36,7 @@ def backend(*addresses: str, connecting: bool = False) -> Destination:
         ("", ["10.0.0.5:8080", "10.0.0.5:54321", "/run/redis/other.sock", "/srv/a:5432", ""]),
     ],
 )
-def test_services_by_port_or_socket(name: str, addresses: list[str]) -> None:
+def test_services_by_port_or_socket(name, addresses):
     """A port that is a service's own, and the last part of a socket's path, say what it is."""
     assert {name_service(address) for address in addresses} == {name}
 
@@ -80,9 +76,7 @@ TWO = {backend("10.0.0.5:5432"): 2.0, backend("10.0.0.6:6379"): 1.0}
         ),
     ],
 )
-def test_what_threads_wait_for(
-    seconds: Mapping[Destination, float], configured: Mapping[str, str], own: str, threads: dict[str, float]
-) -> None:
+def test_what_threads_wait_for(seconds, configured, own, threads):
     """The threads of each label, in a window with six threads in `backend` and one in `dns`."""
     states = {"backend": 6.0, "dns": 1.0, "cpu": 1.0}
     parts = divide(seconds, {}, configured, states, None, [own] if own else [])
@@ -90,7 +84,7 @@ def test_what_threads_wait_for(
     assert any(each.name == ITSELF for each in parts) == any(label.startswith(ITSELF) for label in threads)
 
 
-def test_without_addresses_the_names_remain() -> None:
+def test_without_addresses_the_names_remain():
     """A report has the seconds of named backends only; what they do not explain has no name."""
     found = divide({}, {"pg": 4.0, "b": 0.0}, {"pg": "*:5432"}, {"backend": 6.0, "cpu": 2.0}, {"backend": 0.3})
     assert [(each.label, each.threads, each.share) for each in found] == [
@@ -116,7 +110,7 @@ def figures(name: str, threads: float, *, connecting: float = 0.0, dns: bool = F
         ([], "backends"),
     ],
 )
-def test_many_labels(destinations: list[DestinationFigures], label: str) -> None:
+def test_many_labels(destinations, label):
     """Three at most; what has no name comes last."""
     assert join_labels(destinations) == label
 
@@ -131,12 +125,12 @@ def test_many_labels(destinations: list[DestinationFigures], label: str) -> None
         (figures("DNS", 3.9, dns=True), False),
     ],
 )
-def test_what_holds_threads_that_should_take_milliseconds(destination: DestinationFigures, hangs: bool) -> None:
+def test_what_holds_threads_that_should_take_milliseconds(destination, hangs):
     """A quarter of the threads in connections without an answer, or in DNS."""
     assert bool(list_hanging([destination, figures("pg", 9.0)], 16)) == hangs
 
 
-def test_what_does_not_answer_is_named_last() -> None:
+def test_what_does_not_answer_is_named_last():
     """Threads wait for its connection, and for the answers of the others."""
     silent, postgres = figures("a", 1, connecting=1.0), figures("postgres", 1)
     assert describe([postgres, silent]) == "postgres and for a connection to a, which does not answer"
@@ -156,7 +150,7 @@ def test_what_does_not_answer_is_named_last() -> None:
         ("", "", "Find out which backend the threads wait for"),
     ],
 )
-def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
+def test_the_first_act_is_to_look(name, address, act):
     """At night nobody makes a query faster: what goes on comes first, with the command that shows it."""
     look = see_backends([replace(figures("a", 1), name=name, address=address)])
     assert act in look
@@ -165,7 +159,7 @@ def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("ss"), reason="needs ss of iproute2")
 @pytest.mark.parametrize("name", ["it's my  a[1]", "back\\slash $(id)", "(a) or !b"])
-def test_the_command_finds_the_socket(tmp_path: Path, name: str) -> None:
+def test_the_command_finds_the_socket(tmp_path, name):
     """Whatever is in the path: `ss` takes white space for the end of a filter, also where the shell does not."""
     for path in (f"{tmp_path}/{name}", f"@{tmp_path}/{name}"):
         with socket.socket(socket.AF_UNIX) as listener:

@@ -1,11 +1,7 @@
 """Harms are joined to the cause that explains them: one block and one change."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import Literal
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis import judging
 from tests.analysis.judging import AT, describe, figures_of, findings_by_code
@@ -13,7 +9,6 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
 from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act, lock_waits
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Outage, Setup
@@ -33,7 +28,7 @@ def full(waits: dict[str, float] | None, *, queued: float = 30.0, refused: float
     return replace(window(60, *rows, waits=waits, **more), full_seconds=60.0, **queues)
 
 
-def test_three_harms_of_one_cause_are_one_block() -> None:
+def test_three_harms_of_one_cause_are_one_block():
     """Refused clients, the wait and full threads come of the lock: one block has them as evidence, and one change."""
     grave = [finding for finding in judge(full({"lock": 7.0, "sleep": 1.0}, refused=0.2)) if finding.severity != "info"]
     (block,) = grave
@@ -53,7 +48,7 @@ def test_three_harms_of_one_cause_are_one_block() -> None:
         (None, "saturation"),
     ],
 )
-def test_the_deepest_cause_is_named(waits: dict[str, float] | None, code: str) -> None:
+def test_the_deepest_cause_is_named(waits, code):
     """Busy threads are the cause only where nothing explains why they are busy. Threads in use are said once, with what
     they wait for, also without a queue."""
     first, *_ = judge(full(waits))
@@ -64,7 +59,7 @@ def test_the_deepest_cause_is_named(waits: dict[str, float] | None, code: str) -
 
 
 @pytest.mark.parametrize(("completed", "is_cause"), [(30, True), (500, True), (700, False)])
-def test_requests_that_are_killed_hold_the_threads(completed: int, is_cause: bool) -> None:
+def test_requests_that_are_killed_hold_the_threads(completed, is_cause):
     """Each worker has a thread, and `harakiri` ends requests that hold it for most of the time. What the completed ones
     took promises nothing of more workers then. If they take most of the time, they are what has to be served."""
     rows = (worker(number, completed, each=0.05, busy=60.0) for number in (1, 2, 3, 4))
@@ -85,7 +80,7 @@ CALM = window(60, *(worker(n, 600, each=0.1, cpu=0.6, busy=60.0) for n in (1, 2)
         (replace(CALM, full_seconds=6.0), "bursts fill all threads.", "Raise `"),
     ],
 )
-def test_without_a_cause_nothing_is_advised(of: Window, cause: str, change: str) -> None:
+def test_without_a_cause_nothing_is_advised(of, cause, change):
     """Requests wait while threads are free all the time, and it is known what they wait for: more would be free too."""
     first, *_ = judge(of)
     assert first.title.endswith(f": {cause}")
@@ -93,14 +88,14 @@ def test_without_a_cause_nothing_is_advised(of: Window, cause: str, change: str)
 
 
 @pytest.mark.parametrize(("requests", "severity"), [(10, "warning"), (40, "critical")])
-def test_a_few_requests_that_met_by_chance_are_not_critical(requests: int, severity: str) -> None:
+def test_a_few_requests_that_met_by_chance_are_not_critical(requests, severity):
     """Ten requests in a minute, of which three met, wait as long on average as they are served: nobody needs a call.
     With four times as many, somebody waits nearly all the time."""
     rare = window(60, worker(1, requests, each=0.93, cpu=4.0, busy=0.93 * requests), app=0.95 * requests)
     assert findings_by_code(rare, Server(processes=1, threads=1, cpus=1.0))["queue_wait"].severity == severity
 
 
-def test_harakiri_that_cannot_fire_is_not_advised() -> None:
+def test_harakiri_that_cannot_fire_is_not_advised():
     """With threads, each further request of the worker resets its timer."""
     server = Server(processes=2, threads=4)
     server[1].request_starts = (int(server.read(AT).time) - 90,)
@@ -109,7 +104,7 @@ def test_harakiri_that_cannot_fire_is_not_advised() -> None:
     assert "as the last resort" not in stuck.change
 
 
-def test_an_outage_is_said() -> None:
+def test_an_outage_is_said():
     """After an outage the verdict is the outage, not what its end did to the figures."""
     of = window(5, *(worker(number, 30, each=0.1, busy=0.5) for number in (1, 2)))
     first, *_ = judging.judge(of, TWO, outage=Outage(20.0, TWO.read(AT).time)).values()
@@ -120,7 +115,7 @@ def test_an_outage_is_said() -> None:
 @pytest.mark.parametrize(
     ("scope", "kind"), [("worker", lock_waits.LOCK), ("file", lock_waits.LOCK_OF_ALL), (None, lock_waits.LOCK)]
 )
-def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, kind: Kind) -> None:
+def test_what_a_lock_permits(scope, kind):
     """Where it is known how much a lock is held, the finding has its limit, and says whether processes help."""
     lock = LockFigures(scope, 0.08, 0.6, 0.82, 83.0, 83.0, 83.0) if scope else None
     first, *_ = collect_findings(replace(figures_of(full({"lock": 8.0}), TWO), lock=lock))
@@ -129,7 +124,7 @@ def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, kind: Kind
 
 
 @pytest.mark.parametrize(("waiting", "held"), [(300.0, True), (0.0, False)])
-def test_clients_that_keep_their_connections(waiting: float, held: bool) -> None:
+def test_clients_that_keep_their_connections(waiting, held):
     """Requests wait while uWSGI calls nearly all threads free, and the kernel sees them wait for clients: they wait for
     the next request of a connection. Slow clients would be in service."""
     rows = [worker(number, 60, each=0.05, cpu=0.1, busy=6.0) for number in (1, 2)]
@@ -139,7 +134,7 @@ def test_clients_that_keep_their_connections(waiting: float, held: bool) -> None
     assert grave == [("critical", True)] * held
 
 
-def test_settings_stand_beside_the_words() -> None:
+def test_settings_stand_beside_the_words():
     """What the advice sets to a number is in the finding, too, and so is what it promises."""
     first, *_ = judge(full({"other": 8.0}))
     ((option, value),) = first.settings
@@ -148,7 +143,7 @@ def test_settings_stand_beside_the_words() -> None:
     assert judge(full({"lock": 8.0}))[0].settings == ()
 
 
-def test_nothing_is_promised_to_requests_that_sleep() -> None:
+def test_nothing_is_promised_to_requests_that_sleep():
     """A sleep until a rate limit lets a request go on looks like any other, and more threads would sleep as well."""
     first, *_ = judge(full({"sleep": 8.0}))
     assert first.serves is None
@@ -164,7 +159,7 @@ def test_nothing_is_promised_to_requests_that_sleep() -> None:
         ({"cheaper": 3}, ()),  # `cheaper` goes, so that all workers run
     ],
 )
-def test_cheaper_mode_keeps_workers_in_reserve(options: dict[str, int], settings: tuple[tuple[str, int], ...]) -> None:
+def test_cheaper_mode_keeps_workers_in_reserve(options, settings):
     """Requests wait while the workers in reserve are not spawned: more processes would stay in reserve as well."""
     server = Server(processes=4, threads=1, cpus=8.0)
     server.cheap(3)
@@ -176,7 +171,7 @@ def test_cheaper_mode_keeps_workers_in_reserve(options: dict[str, int], settings
     assert ("Remove `cheaper`" in first.change) == (not settings)
 
 
-def test_the_worst_harm_is_that_of_the_verdict() -> None:
+def test_the_worst_harm_is_that_of_the_verdict():
     """A refusal comes before a wait, as harm or as the finding itself; full threads are a harm only while they hurt."""
 
     def found(code: str, severity: Severity = "critical", *harms: Finding) -> Finding:

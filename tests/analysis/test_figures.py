@@ -1,15 +1,12 @@
 """All figures of a window, and invariants that hold for any document."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from dataclasses import replace
 from random import Random
 
 import msgspec
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import figures_of
 from tests.support.scraped_series import series, watch_of
@@ -30,7 +27,7 @@ from uwsgi_headroom.stats.server import STATES, Socket, Worker
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(True, (32, 16)), (False, (None, None))])
-def test_capacity_is_of_the_reading(cores: bool, threads: tuple[int | None, int | None]) -> None:
+def test_capacity_is_of_the_reading(cores, threads):
     """Configured threads are those of all slots, available ones those of accepting workers. Without cores, threads are
     None and have no headroom."""
     server = Server(processes=4, threads=8, spawned=3, cores=cores)
@@ -41,7 +38,7 @@ def test_capacity_is_of_the_reading(cores: bool, threads: tuple[int | None, int 
     assert result.headroom.by_limit == {}
 
 
-def test_usable_cpus_come_from_the_kernel() -> None:
+def test_usable_cpus_come_from_the_kernel():
     """With kernel facts there is a CPU limit, without them there is none."""
     server = Server(cpus=1.5)
     busy = window(60, worker(1, 10, cpu=30.0))
@@ -51,7 +48,7 @@ def test_usable_cpus_come_from_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("values", "sum_"), [([], None), ([1, 2], 3), ([0, 0], 0), ([1, None], None), ([None], None)])
-def test_sum_if_all_known(values: list[int | None], sum_: int | None) -> None:
+def test_sum_if_all_known(values, sum_):
     """A sum with an unknown part is unknown, and so is one of no parts."""
     assert sum_if_all_known(values) == sum_
 
@@ -65,7 +62,7 @@ def make_worker(of: Random, known: Worker, worker_id: int, cores: bool) -> Worke
     """Any worker that a document may have."""
     pid, threads = of.choice((None, 1, 2, 6)), of.choice((1, 4))
     names = ("requests", "requests_since_spawn", "static_requests", "exceptions", "harakiris")
-    return structs.replace(
+    return replace(
         known,
         worker_id=worker_id,
         pid=pid,
@@ -101,7 +98,7 @@ def make_outcome(of: Random, at: float) -> Reading | ReadError:
     cores, sockets = of.random() < 0.5, of.choice([[], ["a"], ["a", "b"], ["b"]])
     base = Server(processes=1).read(at).snapshot
     workers = [make_worker(of, base.workers[0], number, cores) for number in range(1, of.choice([1, 2, 3, 3, 3, 4]))]
-    snapshot = structs.replace(
+    snapshot = replace(
         base, workers=tuple(workers), sockets=tuple(Socket(name, of.choice((None, 0, 3)), None) for name in sockets)
     )
     return reading(at, snapshot, make_host(of, sockets), read_seconds=of.choice([0.0, 0.001, 0.05, 3.0]))
@@ -120,7 +117,7 @@ def snapshot_of(totals: Totals) -> Totals:
     return replace(
         totals,
         occupancy=list(totals.occupancy),
-        workers=[msgspec.structs.replace(worker, residency=dict(worker.residency)) for worker in totals.workers],
+        workers=[replace(worker, residency=dict(worker.residency)) for worker in totals.workers],
         queue_seconds=dict(totals.queue_seconds),
     )
 
@@ -186,7 +183,7 @@ def check_figures(result: Figures) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_story(seed: int) -> None:
+def test_any_story(seed):
     """Each second since the first attempt to read a server is counted once, totals never decrease, and figures and
     series are numbers."""
     watch = watch_of()

@@ -1,11 +1,7 @@
 """Findings about uneven workers, threads in use, listen queues, stuck requests and what else a window shows."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import (
     AT,
@@ -34,7 +30,6 @@ from uwsgi_headroom.analysis.findings import (
     load,
     queue,
 )
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog
@@ -47,12 +42,12 @@ def alone(of: Window, server: Server | None = None, **known: object) -> dict[str
     return by_code(finding for rule in RULES for finding in rule(figures))
 
 
-def test_a_quiet_server_has_no_findings() -> None:
+def test_a_quiet_server_has_no_findings():
     """Even workers with room everywhere have no finding at all."""
     assert judge(idle()) == {}
 
 
-def test_a_hot_worker_is_reported_in_one_sentence() -> None:
+def test_a_hot_worker_is_reported_in_one_sentence():
     """43 % in one worker with a saturated interpreter, while threads in other workers are idle, is critical; the
     finding has the cost and the remedy. If no CPU is idle, all workers are slow for that reason."""
     found = findings_by_code(the_example(), Server(cpus=4.0))
@@ -98,14 +93,14 @@ LONG = [(80, 0.68, 20.0, 54.4)] * 4 + [(95, 0.85, 29.0, 80.8)] * 3 + [(105, 1.2,
         (four((2000, 0.1, None, None), (300, 0.1, None, None)), {"host": False}, {"uneven": "info"}),
     ],
 )
-def test_uneven_workers(of: Window, server: dict[str, object], expected: dict[str, str]) -> None:
+def test_uneven_workers(of, server, expected):
     """What chance explains is no finding, what costs nothing is harmless, and what users notice is critical."""
     found = findings_by_code(of, Server(**server))
     assert {code: severity(found, code) for code in found if code.startswith("uneven")} == expected
 
 
 @pytest.mark.parametrize(("each", "kind"), [(0.001, evenness.ONE_FAST), (0.05, None)])
-def test_a_worker_that_answers_at_once_takes_most_requests(each: float, kind: Kind | None) -> None:
+def test_a_worker_that_answers_at_once_takes_most_requests(each, kind):
     """It may fail each of them, which uWSGI does not count."""
     found = findings_by_code(four((900, each, 0.5, 900 * each), (300, 0.1, 0.5, 30.0)))
     assert row(found, "uneven") is kind
@@ -132,12 +127,12 @@ def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Windo
         (0.95, 0.5, "critical"),
     ],
 )
-def test_saturation(used: float, wait: float | None, expected: str | None) -> None:
+def test_saturation(used, wait, expected):
     """Three quarters of the threads in use are a warning; at the limit, with requests waiting, it is critical."""
     assert severity(alone(loaded(used, wait=wait)), "saturation") == expected
 
 
-def test_a_blocked_queue() -> None:
+def test_a_blocked_queue():
     """If every thread is held and requests wait, but none is completed, that is critical, although no wait can be
     computed."""
     held = window(60, *(worker(number, 0, each=None, cpu=0.0, busy=480.0) for number in (1, 2, 3, 4)), app=300.0)
@@ -146,7 +141,7 @@ def test_a_blocked_queue() -> None:
     assert ": all threads are busy." in first.title
 
 
-def test_cheaper_counts_the_reserve() -> None:
+def test_cheaper_counts_the_reserve():
     """If two of eight workers are up and both are busy, a quarter of the threads is in use, as long as no request
     waits."""
     rows = (worker(number, 300, each=0.2, cpu=3.0, busy=58.0) for number in (1, 2))
@@ -159,7 +154,7 @@ def test_cheaper_counts_the_reserve() -> None:
     ("saturated", "kind", "worker_id"),
     [([1], load.SOME_SATURATED, 1), ([1, 2], load.SOME_SATURATED, None), ([1, 2, 3], load.ALL_SATURATED, None)],
 )
-def test_saturated_interpreters_are_named(saturated: list[int], kind: Kind, worker_id: int | None) -> None:
+def test_saturated_interpreters_are_named(saturated, kind, worker_id):
     """A single interpreter is named by its worker; of several, the evidence names the workers. If every one is
     saturated and users feel it, the remedy is more processes."""
     rows = [worker(n, 500, each=0.1, cpu=59.0 if n in saturated else 1.0, busy=10.0) for n in (1, 2, 3)]
@@ -179,7 +174,7 @@ def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes:
     return replace(idle(), **queues, **changes)
 
 
-def test_a_queue_that_fills() -> None:
+def test_a_queue_that_fills():
     """A half-full queue is a warning. Where requests wait, it is one problem with one advice."""
     filling = alone(queued(60), Server(queue=60))["queue_filling"]
     block, *_ = judge(queued(60), Server(queue=60)).values()
@@ -190,7 +185,7 @@ def test_a_queue_that_fills() -> None:
 
 
 @pytest.mark.parametrize(("full", "expected"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
-def test_a_full_queue_refuses_clients(full: float, expected: str | None) -> None:
+def test_a_full_queue_refuses_clients(full, expected):
     """Refused clients are the first finding, and the queue is not reported as filling as well."""
     found = alone(queued(60, full), Server(queue=101))
     assert severity(found, "clients_refused") == expected
@@ -199,7 +194,7 @@ def test_a_full_queue_refuses_clients(full: float, expected: str | None) -> None
 
 
 @pytest.mark.parametrize("full", [0.0, 30.0])
-def test_queues_with_equal_figures_are_told_apart(full: float) -> None:
+def test_queues_with_equal_figures_are_told_apart(full):
     """Each is named where its figures are, so that no sentence stands twice."""
     backlogs = dict.fromkeys(("a.sock", "b.sock"), Backlog(60, 100, None))
     queues = {"queue_seconds": dict.fromkeys(backlogs, 3600.0), "queue_full_seconds": dict.fromkeys(backlogs, full)}
@@ -218,9 +213,7 @@ def test_queues_with_equal_figures_are_told_apart(full: float) -> None:
         (7, 7, "dropped 7 connections"),
     ],
 )
-def test_a_full_tcp_queue_counts_only_with_dropped_connections(
-    overflows: int, refused: int | None, said: str | None
-) -> None:
+def test_a_full_tcp_queue_counts_only_with_dropped_connections(overflows, refused, said):
     """The kernel counts drops per network namespace, and the finding says so where the server's own are not known."""
     of = replace(queued(60, 0.5, ":8080", overflows=overflows), refused=refused)
     finding = findings_by_code(of, Server(queue=101, socket=":8080")).get("clients_refused")
@@ -233,7 +226,7 @@ def test_a_full_tcp_queue_counts_only_with_dropped_connections(
     ("listen", "somaxconn", "words"),
     [(40, 4096, "raise `listen` from 40 (at most to net.core.somaxconn"), (100, 100, "raise net.core.somaxconn")],
 )
-def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str) -> None:
+def test_which_of_the_two_limits_a_queue(listen, somaxconn, words):
     """The kernel caps `listen` at net.core.somaxconn: the smaller one is the limit to raise."""
     known = {"setup": replace(setup(), somaxconn=somaxconn), "backlogs": {"app.sock": Backlog(60, listen, None)}}
     assert words in findings_by_code(queued(60, 0.5), Server(queue=60), **known)["clients_refused"].change
@@ -256,7 +249,7 @@ FULL = replace(queued(20), full_seconds=30.0)
         (FULL, "spare", "app.sock", limits.CHEAPER),
     ],
 )
-def test_cheaper_that_never_scales(of: Window, algorithm: str | None, socket: str, kind: Kind | None) -> None:
+def test_cheaper_that_never_scales(of, algorithm, socket, kind):
     """Workers in reserve, while every thread is in use and requests wait, are reported if none was spawned. Each
     algorithm spawns workers for a reason of its own, and some never do."""
     found = alone(of, Server(spawned=2, socket=socket), setup=setup(cheaper_algo=algorithm))
@@ -272,7 +265,7 @@ def test_cheaper_that_never_scales(of: Window, algorithm: str | None, socket: st
         ({"cheaper_overload": 30, "cheaper_algo": "busyness"}, "Every 30 seconds", True),
     ],
 )
-def test_the_overload_of_cheaper_mode(options: dict[str, object], words: str, can_be_lower: bool) -> None:
+def test_the_overload_of_cheaper_mode(options, words, can_be_lower):
     """It is a number of checks, or of seconds."""
     finding = alone(FULL, Server(spawned=2), setup=setup(**options))["cheaper_does_not_scale"]
     assert words in finding.meaning
@@ -282,7 +275,7 @@ def test_the_overload_of_cheaper_mode(options: dict[str, object], words: str, ca
 @pytest.mark.parametrize(
     ("options", "words"), [({"cheaper": 1}, "Raise `threads`"), ({}, "Check uWSGI's log for the reason")]
 )
-def test_workers_that_cheaper_mode_spawned_late_were_not_down(options: dict[str, object], words: str) -> None:
+def test_workers_that_cheaper_mode_spawned_late_were_not_down(options, words):
     """The advice is to add capacity; if only the workers' absence explains the wait, it is to find its reason."""
     rows = (worker(number, 500, busy=18.0, up=20.0) for number in range(1, 5))
     of = replace(window(60, *rows, waits={"sleep": 1.2}, app=1200.0), full_seconds=18.0)
@@ -290,15 +283,13 @@ def test_workers_that_cheaper_mode_spawned_late_were_not_down(options: dict[str,
     assert findings_by_code(of, setup=known)["queue_wait"].change.startswith(words)
 
 
-def test_an_application_that_is_not_loaded() -> None:
+def test_an_application_that_is_not_loaded():
     """If the configuration names an application and uWSGI lists none, every request gets status 500."""
     snapshot, names = Server().read(AT).snapshot, setup(names_application=True)
 
     def found(loaded: int, known: object = names) -> str | None:
-        workers = (
-            msgspec.structs.replace(each, apps=(App(),) * (each.worker_id <= loaded)) for each in snapshot.workers
-        )
-        changed = msgspec.structs.replace(snapshot, workers=tuple(workers))
+        workers = (replace(each, apps=(App(),) * (each.worker_id <= loaded)) for each in snapshot.workers)
+        changed = replace(snapshot, workers=tuple(workers))
         return severity(findings_by_code(idle(), snapshot=changed, setup=known), "no_application")
 
     assert [found(loaded) for loaded in (0, 1, 4)] == ["critical", "warning", None]
@@ -313,7 +304,7 @@ def test_an_application_that_is_not_loaded() -> None:
         ([(500, 59.0, None), (400, 55.0, 5.0)], "and 1.9 are up"),  # it serves its last requests
     ],
 )
-def test_threads_of_a_worker_that_is_gone_count_in_proportion(rows: list[tuple[int, float, float]], said: str) -> None:
+def test_threads_of_a_worker_that_is_gone_count_in_proportion(rows, said):
     """One of two workers is gone at the end of the window: a mean is one of the threads that there were on average."""
     server = Server(processes=2, threads=1)
     server[2].pid, server[2].state = None, "gone"
@@ -323,7 +314,7 @@ def test_threads_of_a_worker_that_is_gone_count_in_proportion(rows: list[tuple[i
     assert ("are up" in evidence) == bool(said)
 
 
-def test_a_full_machine_beside_a_server_that_needs_little() -> None:
+def test_a_full_machine_beside_a_server_that_needs_little():
     """The server has no finding, and the kernel gives it a part of the CPUs, as of the four here."""
     of = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
     findings = list(judge(of).values())
@@ -338,7 +329,7 @@ def stuck(worker_id: int, *ages: int, **server: object) -> Server:
     return made
 
 
-def test_stuck_requests() -> None:
+def test_stuck_requests():
     """Requests older than the limit are stuck; in a killed worker they are lost, not stuck."""
     server = stuck(2, 45, 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
@@ -352,7 +343,7 @@ def test_stuck_requests() -> None:
     ("ages", "seconds", "which"),
     [((290, 0), 300.0, None), ((290, 0), 290.0, "1"), ((40, 40), 30.0, ""), ((40, 40), 10.0, "1,3")],
 )
-def test_the_age_of_a_stuck_request_is_a_setting(ages: tuple[int, int], seconds: float, which: str | None) -> None:
+def test_the_age_of_a_stuck_request_is_a_setting(ages, seconds, which):
     """Long polls on threads are no finding until they last longer than they are meant to. `pids --stuck` knows only the
     usual age, so with another one the numbers of the workers are in the command."""
     server = stuck(1, ages[0], threads=1)
@@ -370,7 +361,7 @@ def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 
     return findings_by_code(of, stuck(1, *[60] * streams, threads=cores), setup=setup("async", gevent=cores))
 
 
-def test_event_streams_that_leave_no_core() -> None:
+def test_event_streams_that_leave_no_core():
     """`harakiri` would end all requests of the worker, so it is not advised; where it is not known whether cores are
     threads, neither. Where nothing is served, something does not yield, and more cores do not help."""
     assert "request_stuck" not in (streams(20) | streams(21, cores=6))  # a core that waits takes nothing from others
@@ -394,7 +385,7 @@ def test_event_streams_that_leave_no_core() -> None:
         (1050, clients.MOST_RAISE, "critical"),
     ],
 )
-def test_exceptions(raised: int, kind: Kind, expected: str) -> None:
+def test_exceptions(raised, kind, expected):
     """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000.
     If most requests fail, hardly anybody is served."""
     found = judge(replace(idle(), exceptions=raised))
@@ -416,7 +407,7 @@ GROWN = change_workers(idle(), 1, resident_bytes=200_000_000, resident_growth=40
         (change_workers(GROWN, 1, resident_growth=15_000_000), None, False),
     ],
 )
-def test_growing_memory(of: Window, low: int | None, is_growing: bool) -> None:
+def test_growing_memory(of, low, is_growing):
     """Growth by a tenth and 16 MB within a window is a warning, unless workers were replaced in it."""
     server = Server()
     server[1].low = low
@@ -424,7 +415,7 @@ def test_growing_memory(of: Window, low: int | None, is_growing: bool) -> None:
 
 
 @pytest.mark.parametrize(("up", "is_growing"), [(20.0, True), (58.0, False)])
-def test_growing_memory_beside_a_worker_that_started(up: float, is_growing: bool) -> None:
+def test_growing_memory_beside_a_worker_that_started(up, is_growing):
     """Cheaper mode started it, or it replaces one that ended. A limit that bounds the growth is named."""
     server = Server(spawned=3)
     server.respawn(4, AT - 20)
@@ -434,13 +425,13 @@ def test_growing_memory_beside_a_worker_that_started(up: float, is_growing: bool
     assert not is_growing or "400 MB" in found["memory_growing"].change
 
 
-def test_options_that_hide_figures_or_cost() -> None:
+def test_options_that_hide_figures_or_cost():
     """A document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     assert "large_document" in findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert "thunder_lock" in judge(idle(), Server(accept_lock=7))
 
 
-def test_async_cores_are_not_called_threads() -> None:
+def test_async_cores_are_not_called_threads():
     """With gevent and the like there are no threads to raise, and the texts say async cores."""
     rows = (worker(number, 1000, each=2.9, cpu=45.0, busy=2880.0) for number in (1, 2))
     of = replace(window(60, *rows, app=2400.0), full_seconds=30.0)

@@ -1,17 +1,12 @@
 """Findings about limits of the kernel: descriptors, threads, memory and tracked connections."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, idle, judge, row, severity
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.analysis.findings import Finding, health
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
@@ -32,7 +27,7 @@ MB = 1_000_000
         (899, None, None),
     ],
 )
-def test_a_full_table_of_connections(entries: int, dropped: int | None, expected: str | None) -> None:
+def test_a_full_table_of_connections(entries, dropped, expected):
     """It is a warning before it is full, and critical only while the kernel counts drops: it may drop our clients."""
     record = describe(tracked=TrackedConnections(entries, 1000, 0))
     found = judge(replace(idle(), untracked=dropped), record)
@@ -45,9 +40,9 @@ def with_open(*numbers: int | None, most: int | None = 1000, exceptions: int = 0
     """The findings about a calm server whose workers have so many descriptors open."""
     record = describe(Server(processes=len(numbers)))
     rows = zip(record.workers, numbers, strict=True)
-    workers = tuple(structs.replace(each, open_fds=number, most_fds=most) for each, number in rows)
+    workers = tuple(replace(each, open_fds=number, most_fds=most) for each, number in rows)
     quiet = replace(idle(workers=len(numbers)), exceptions=exceptions)
-    return judge(quiet, structs.replace(record, workers=workers))
+    return judge(quiet, replace(record, workers=workers))
 
 
 @pytest.mark.parametrize(
@@ -62,14 +57,14 @@ def with_open(*numbers: int | None, most: int | None = 1000, exceptions: int = 0
         ((None, None), 1000, None),  # hidden
     ],
 )
-def test_descriptors(numbers: tuple[int | None, ...], most: int | None, expected: str | None) -> None:
+def test_descriptors(numbers, most, expected):
     """A worker near its limit is a warning, one at it is critical and a cause."""
     found = with_open(*numbers, most=most)
     assert severity(found, "descriptors_used_up") == expected
     assert not expected or bool(found["descriptors_used_up"].clause) == (expected == "critical")
 
 
-def test_the_workers_without_descriptors_are_named_and_what_to_raise() -> None:
+def test_the_workers_without_descriptors_are_named_and_what_to_raise():
     """The title has no figure; the change has the limit of now. It is why requests raise exceptions."""
     finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
     assert finding.title.startswith("Workers 1 and 3 ")
@@ -101,7 +96,7 @@ def with_threads(
         (None, None, 0, None),
     ],
 )
-def test_threads_that_grow_in_number(threads: int | None, growth: int | None, respawns: int, kind: Kind | None) -> None:
+def test_threads_that_grow_in_number(threads, growth, respawns, kind):
     """A worker that has many threads beside its own, and more than before, is a warning."""
     assert row(with_threads(threads, growth, respawns=respawns), "threads_growing") is kind
 
@@ -118,7 +113,7 @@ def test_threads_that_grow_in_number(threads: int | None, growth: int | None, re
         (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
     ],
 )
-def test_threads_near_the_limit(tasks: Tasks, threads: int | None, growth: int | None, kind: Kind | None) -> None:
+def test_threads_near_the_limit(tasks, threads, growth, kind):
     """If they grow, the evidence says when it is reached."""
     found = with_threads(threads, growth, tasks=tasks)
     assert row(found, "threads_growing") is kind
@@ -130,7 +125,7 @@ def memory_of(per_worker: int, available: int, source: Source = "uss", workers: 
     return Memory(taken, AvailableMemory(available, "cgroup"))
 
 
-def test_how_many_workers_fit() -> None:
+def test_how_many_workers_fit():
     """The number of workers that fit is available memory over that of one worker, rounded down."""
     room = describe_memory(memory_of(180 * MB, 719 * MB))
     assert (count_more_workers(room), room.source, room.limited_by) == (3, "uss", "cgroup")
@@ -147,7 +142,7 @@ def test_how_many_workers_fit() -> None:
         memory_of(0, 10),
     ],
 )
-def test_unknown_memory(unknown: Memory | None) -> None:
+def test_unknown_memory(unknown):
     """If either is unknown, there is no figure, and the clause says so."""
     assert describe_memory(unknown) is None
     assert fits(None, 2) == "check first that memory suffices for 2 more workers"
@@ -165,7 +160,7 @@ def test_unknown_memory(unknown: Memory | None) -> None:
         (1, 60, "anonymous", "for which there may be no room: at most 180 MB, 60 MB available"),
     ],
 )
-def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
+def test_whether_they_fit_in_words(more, available, source, clause):
     """The clause for advice to add processes; with an upper bound, it says only what is certain."""
     assert fits(describe_memory(memory_of(180 * MB, available * MB, source)), more) == clause
 
@@ -183,7 +178,7 @@ def test_whether_they_fit_in_words(more: int, available: int, source: Source, cl
         (9, 1, "anonymous", "warning"),
     ],
 )
-def test_little_memory(available: int, workers: int, source: Source, expected: str | None) -> None:
+def test_little_memory(available, workers, source, expected):
     """Room for one worker is good to know; no room, and less than a tenth of the workers' memory, is a warning."""
     found = judge(idle(), describe(memory=memory_of(100 * MB, available * MB, source, workers)))
     assert [(code, each.severity) for code, each in found.items()] == [("memory_headroom_low", expected)] * bool(

@@ -1,7 +1,5 @@
 """Throughput, response time, concurrency and queue wait of windows with known true figures."""
 
-from __future__ import annotations
-
 import random
 from bisect import bisect_right
 from itertools import pairwise
@@ -10,7 +8,6 @@ import pytest
 
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, waiting_clause
-from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog
 
 
@@ -38,7 +35,7 @@ from uwsgi_headroom.record import Backlog
         (window(60, worker(1, 600, busy=0.0), observed=0, socket=0.0), {"queue_wait": None}),
     ],
 )
-def test_figures_of_a_window(of: Window, expected: dict[str, float | None]) -> None:
+def test_figures_of_a_window(of, expected):
     """Static files, gaps, and figures that are not known make none of the others wrong."""
     found = compute_flow(of)
     for name, value in expected.items():
@@ -54,12 +51,12 @@ def test_figures_of_a_window(of: Window, expected: dict[str, float | None]) -> N
         (window(60, worker(1, 600), observed=20, socket=100.0), 600, 5 / 10),
     ],
 )
-def test_queue_wait(of: Window, requests: int, wait: float | None) -> None:
+def test_queue_wait(of, requests, wait):
     """It is a mean over all requests."""
     assert queue_wait(of, requests) == (wait and pytest.approx(wait))
 
 
-def test_queue_wait_is_exact_on_a_queue() -> None:
+def test_queue_wait_is_exact_on_a_queue():
     """For a queue that starts and ends empty, Little's law holds exactly: its length over time is the waits of its
     requests."""
     rng = random.Random(4)
@@ -82,7 +79,7 @@ def test_queue_wait_is_exact_on_a_queue() -> None:
 
 
 @pytest.mark.parametrize("stalls_at", [2.0, 20.0, 29.0])
-def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at: float) -> None:
+def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at):
     """While most requests still wait, the mean over those served, those in service and those that wait is a floor: at
     most what they have waited up to now, where Little's law says a wait that nobody has had."""
     end, every = 30.0, 0.1
@@ -103,7 +100,7 @@ def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at: float) -> None
 
 
 @pytest.mark.parametrize(("area", "clause"), [(0.0, "empty"), (2.0, "nearly empty")])
-def test_the_queue_of_a_server_that_completes_nothing(area: float, clause: str) -> None:
+def test_the_queue_of_a_server_that_completes_nothing(area, clause):
     """Its length is known, though not the wait."""
     flow = compute_flow(window(10.0, worker(1, 0, busy=40.0), socket=area))
     assert waiting_clause(flow) == f"the listen queue is {clause}"
@@ -118,7 +115,7 @@ def test_the_queue_of_a_server_that_completes_nothing(area: float, clause: str) 
         (0, 40.0, {"socket": Backlog(2, 100, None)}, None),
     ],
 )
-def test_a_queue_that_moves(requests: int, area: float, queues: dict[str, Backlog] | None, wait: float | None) -> None:
+def test_a_queue_that_moves(requests, area, queues, wait):
     """A standing queue that is passed on many times in the window has no doubt."""
     flow = compute_flow(window(20.0, worker(1, requests, busy=160.0), socket=area), queues)
     assert (flow.queue_wait, flow.wait_is_floor) == (wait and pytest.approx(wait), False)

@@ -1,13 +1,10 @@
 """The limit that a lock of the application sets: by how long it is held, or by who waits for it."""
 
-from __future__ import annotations
-
 import random
-from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import compute_figures
@@ -18,7 +15,7 @@ from uwsgi_headroom.record import ServerRecord, WorkerRecord
 
 def locked(number: int, requests: int, held: float | None, *, waited: float = 0.0, known: float = 60.0) -> WorkerWindow:
     """A worker of a minute whose lock was held and waited for in these parts of the time in which it was known."""
-    return structs.replace(
+    return replace(
         worker(number, requests, up=60.0),
         lock_seconds=known,
         lock_waited_seconds=waited * known,
@@ -30,7 +27,7 @@ def of_file(*workers: WorkerWindow, known: float, held: float) -> Window:
     return replace(window(60, *workers), file_lock_seconds=known, file_lock_held_seconds=held)
 
 
-def test_each_worker_has_its_own() -> None:
+def test_each_worker_has_its_own():
     """A request holds it for 48 ms on average: four of them serve 83.3 a second, however unevenly they are used."""
     uses = enumerate((0.8, 0.5, 0.4, 0.1), 1)
     lock = compute_lock(window(60, *(locked(number, round(60 * use / 0.048), use) for number, use in uses)))
@@ -39,7 +36,7 @@ def test_each_worker_has_its_own() -> None:
     assert lock.is_known
 
 
-def test_workers_whose_lock_is_not_known() -> None:
+def test_workers_whose_lock_is_not_known():
     """One that hardly serves anything never showed a waiter: its requests need the lock as those of the others do.
     Below 40 % in the worker that uses it most, the limit is not known; where someone always waits, it is reached."""
     known = (locked(1, 600, 0.48), locked(2, 300, 0.24), locked(3, 50, 0.9, known=2.0), worker(4, 10, up=60.0))
@@ -61,12 +58,12 @@ def test_workers_whose_lock_is_not_known() -> None:
         of_file(worker(1, 600), known=20.0, held=20.0),
     ],
 )
-def test_too_little_is_known(of: Window) -> None:
+def test_too_little_is_known(of):
     """A few requests, or a lock that was seen for a short part of the window, say nothing."""
     assert compute_lock(of) is None
 
 
-def test_a_lock_of_a_file() -> None:
+def test_a_lock_of_a_file():
     """All processes share it. Of a worker's and a file's lock, the one whose limit comes first counts."""
     lock = compute_lock(of_file(worker(1, 600), worker(2, 120), known=50.0, held=30.0))
     assert (lock.scope, lock.use, lock.limit) == ("file", 0.6, pytest.approx(20.0))
@@ -91,7 +88,7 @@ def queue(use: float, *, spread: bool) -> tuple[float, float]:
 
 @pytest.mark.parametrize("use", [0.4, 0.6, 0.8, 0.95])
 @pytest.mark.parametrize("spread", [False, True])
-def test_a_range_from_those_who_wait(use: float, *, spread: bool) -> None:
+def test_a_range_from_those_who_wait(use, *, spread):
     """If it may not be read that the lock is held, the true limit is in the range, and near its middle."""
     held, waited = queue(use, spread=spread)
     lock = compute_lock(window(60, locked(1, 600, None, waited=waited)))
@@ -108,7 +105,7 @@ def test_a_range_from_those_who_wait(use: float, *, spread: bool) -> None:
         (locked(1, 600, LEAST_USE / 2), None, ("lock",)),
     ],
 )
-def test_figures_say_that_there_is_a_lock(one: WorkerWindow, waits: float | None, unknown: tuple[str, ...]) -> None:
+def test_figures_say_that_there_is_a_lock(one, waits, unknown):
     """Also where its limit is not known."""
     of = window(60, one, waits=waits and {"lock": waits, "sleep": 1 - waits})
     server = ServerRecord(workers=(WorkerRecord(1, "accepting", 8),))

@@ -1,10 +1,7 @@
 """Findings that rest on uWSGI's log, and what other findings quote of it."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, idle, judge
 from tests.support.windows import window
@@ -26,7 +23,7 @@ def says(**messages: LogMessage) -> LogRecord:
 
 
 @pytest.mark.parametrize("log", [says(), LogRecord(off="it is not configured", turn_on="--log shop=/x")])
-def test_a_log_that_says_nothing_changes_nothing(log: LogRecord) -> None:
+def test_a_log_that_says_nothing_changes_nothing(log):
     """A log without messages has no finding."""
     assert judged(idle(), log) == {}
 
@@ -43,7 +40,7 @@ def test_a_log_that_says_nothing_changes_nothing(log: LogRecord) -> None:
         (window(10.0), 5, 5, "critical"),  # where no other was served
     ],
 )
-def test_requests_that_are_refused(of: Window, lines: int, agreed: int, expected: str) -> None:
+def test_requests_that_are_refused(of, lines, agreed, expected):
     """They are critical if they are many and something agrees; a warning at most if only the log says so."""
     finding = judged(of, says(head_too_large=LogMessage(lines, agreed, limit=4096)))["requests_rejected"]
     assert finding.severity == expected
@@ -53,7 +50,7 @@ def test_requests_that_are_refused(of: Window, lines: int, agreed: int, expected
 
 
 @pytest.mark.parametrize(("code", "part"), [("head_too_large", "23 %"), ("body_too_large", "30 %")])
-def test_the_part_of_all_requests(code: str, part: str) -> None:
+def test_the_part_of_all_requests(code, part):
     """Some of the refused requests are among the 2,000 that uWSGI counted, others are not."""
     finding = judged(idle(), says(**{code: LogMessage(600, 600)}))["requests_rejected"]
     assert f"({part} of all requests)" in finding.evidence
@@ -61,7 +58,7 @@ def test_the_part_of_all_requests(code: str, part: str) -> None:
 
 
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
-def test_a_line_alone_is_never_critical(message: object) -> None:
+def test_a_line_alone_is_never_critical(message):
     """No number of lines with which nothing agrees is more than a warning."""
     log = says(**{message.code: LogMessage(10_000, 0, (1,), (11,), 7, "KeyError at shop/views.py:12")})
     found = judged(idle(), log).values()
@@ -71,7 +68,7 @@ def test_a_line_alone_is_never_critical(message: object) -> None:
     assert "shop/views.py" not in said
 
 
-def test_the_most_frequent_message_heads_and_others_follow() -> None:
+def test_the_most_frequent_message_heads_and_others_follow():
     """Messages of one kind are one finding; proven ones come first."""
     log = says(cache_full=LogMessage(5, 5), disk_full=LogMessage(500, 0), mule_queue_full=LogMessage(7, 0))
     finding = judged(idle(), log)["log_failure"]
@@ -79,7 +76,7 @@ def test_the_most_frequent_message_heads_and_others_follow() -> None:
     assert places == sorted(places)
 
 
-def test_settings_are_an_information() -> None:
+def test_settings_are_an_information():
     """An option that has no effect harms nobody at this moment."""
     assert judged(idle(), says(threads_off=LogMessage(1, 0)))["log_setting"].kind is LOG_SETTING
 
@@ -97,7 +94,7 @@ KILLED = LogMessage(5, 5, (1,), (11,))
         (says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))), False),  # several signals
     ],
 )
-def test_the_signal_of_a_crash_is_in_the_title(log: LogRecord, is_proven: bool) -> None:
+def test_the_signal_of_a_crash_is_in_the_title(log, is_proven):
     """If their processes agree; the change says what such a signal mostly is, and what only the log says."""
     finding = judged(LOST, log)["requests_lost"]
     assert ("by signal 11 (SIGSEGV)" in finding.title) == ("signal" in finding.title) == is_proven
@@ -105,7 +102,7 @@ def test_the_signal_of_a_crash_is_in_the_title(log: LogRecord, is_proven: bool) 
     assert ("Nothing else confirms this." in finding.change) == (said.agreed == 0)
 
 
-def test_a_message_with_advice_says_what_to_do_first() -> None:
+def test_a_message_with_advice_says_what_to_do_first():
     """What is known needs no look into the log."""
     log = says(mercy_kill=LogMessage(2, 2, (1,)))
     killed = judged(LOST, log)
@@ -122,12 +119,12 @@ def test_a_message_with_advice_says_what_to_do_first() -> None:
         (LogRecord(), "recognized no message"),
     ],
 )
-def test_advice_that_would_name_the_log(log: LogRecord, said: str) -> None:
+def test_advice_that_would_name_the_log(log, said):
     """It says what is there, or how to read one whose file is known."""
     assert [said in judged(LOST, each)["requests_lost"].change for each in (log, None)] == [True, False]
 
 
-def test_the_exception_of_requests_is_named() -> None:
+def test_the_exception_of_requests_is_named():
     """The type and the place of the most frequent exception, if uWSGI's counter agrees."""
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     finding = judged(replace(idle(), exceptions=500), log)["exceptions"]
@@ -143,7 +140,7 @@ def test_the_exception_of_requests_is_named() -> None:
         (says(body_too_large=LogMessage(10, 10)), "requests_rejected"),
     ],
 )
-def test_what_only_the_log_says_beats_nothing_that_is_measured(log: LogRecord, first: str) -> None:
+def test_what_only_the_log_says_beats_nothing_that_is_measured(log, first):
     """A proven message comes first; one without a proof comes after all measured findings of its severity."""
     found = judged(replace(idle(), exceptions=60), log)
     assert [each.severity for each in found.values()] == ["warning"] * 2

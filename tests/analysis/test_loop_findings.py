@@ -1,12 +1,9 @@
 """Event loops: calls that hold them up, and loops that only look for a free core, whose CPU time is no limit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis import judging
 from tests.analysis.judging import change_workers, describe, figures_of, judge, severity
@@ -14,7 +11,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.record import ConcurrencyKind, LoopHold, LoopUse, State, Waits
+from uwsgi_headroom.record import ConcurrencyKind, LoopHold, LoopUse, Waits
 
 SLEEP = LoopHold("sleep")
 
@@ -34,13 +31,13 @@ def findings(
     waits = Waits(off="one thread", needs_right=uses is None, loops=uses)
     record = describe(Server(processes=2, threads=20), setup=setup, waits=waits, address="/run/stats")
     served = {number: (ages or {0: 0.1}) if only in (None, number) else {} for number in (1, 2)}
-    workers = tuple(structs.replace(each, ages=served[each.worker_id]) for each in record.workers)
+    workers = tuple(replace(each, ages=served[each.worker_id]) for each in record.workers)
     of = window(
         60, *(worker(n, requests, busy=60 * len(ages or {0: 0}), cpu=3.0, up=60.0) for n in held), app=60 * queued
     )
     for number, seconds in held.items():
         of = change_workers(of, number, loop_held_seconds=seconds)
-    return judge(of, structs.replace(record, workers=workers))
+    return judge(of, replace(record, workers=workers))
 
 
 def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
@@ -57,14 +54,14 @@ def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
         (0.05, 4.0, "warning"),
     ],
 )
-def test_how_long_a_loop_is_held(part: float, seconds: float, expected: str | None) -> None:
+def test_how_long_a_loop_is_held(part, seconds, expected):
     """Short calls now and then are none; half of the time, or one long call, is a warning."""
     found = findings({1: 60 * part, 2: 0.0}, {1: use(seconds=seconds)})
     assert severity(found, "loop_held") == expected
     assert not expected or found["loop_held"].worker_id == 1
 
 
-def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
+def test_a_call_that_holds_the_loop_now_counts_from_its_start():
     """Where CPUs are scarce, it takes long until a call is seen to compute: all that time it held the loop."""
     held = {1: use(LoopHold("cpu"), seconds=60.0)}
     found = findings({1: 30.0, 2: 0.0}, held, ages={0: 70.0}, requests=0)["loop_held"]
@@ -83,7 +80,7 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
         (LoopHold("interpreter_lock"), "waiting for the interpreter lock", "another process"),
     ],
 )
-def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
+def test_what_holds_a_loop(hold, doing, change):
     """It is named, and the one change is about it."""
     found = findings({1: 50.0, 2: 50.0}, {1: use(hold, 2.0), 2: use(hold, 1.0)})["loop_held"]
     assert f"workers 1 and 2 are blocked by calls that are {doing}." in found.title
@@ -92,7 +89,7 @@ def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["disk", "pipe", "client", "dns", "cpu_wait"])
-def test_every_state_has_words(state: State) -> None:
+def test_every_state_has_words(state):
     """Whatever holds a loop, the title ends with it."""
     found = findings({1: 50.0, 2: 0.0}, {1: use(LoopHold(state))})["loop_held"]
     assert "is blocked by calls that are waiting for " in found.title
@@ -110,15 +107,13 @@ def test_every_state_has_words(state: State) -> None:
         ({1: 59.0, 2: 0.0}, 12.0, 9, 1, "warning"),
     ],
 )
-def test_calls_that_hold_all(
-    held: dict[int, float], seconds: float, requests: int, only: int | None, expected: str
-) -> None:
+def test_calls_that_hold_all(held, seconds, requests, only, expected):
     """They are critical."""
     uses = {number: use(seconds=seconds) for number, part in held.items() if part}
     assert findings(held, uses, requests=requests, only=only)["loop_held"].severity == expected
 
 
-def test_loops_that_different_calls_hold() -> None:
+def test_loops_that_different_calls_hold():
     """The title is about the worst, and the evidence names the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(LoopHold("cpu"), 5.0)})["loop_held"]
     assert found.worker_id == 2
@@ -126,7 +121,7 @@ def test_loops_that_different_calls_hold() -> None:
 
 
 @pytest.mark.parametrize("requests", [30, 0])
-def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
+def test_requests_that_wait_for_a_held_loop(requests):
     """It is their cause, and it is why requests are stuck."""
     found = findings({1: 50.0, 2: 50.0}, {1: use(), 2: use()}, queued=5.0, requests=requests, ages={0: 50.0})
     first, *others = found.values()
@@ -138,7 +133,7 @@ def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
     ("age", "requests", "longest", "restarts"),
     [(40.0, 0, 12.0, True), (40.0, 9, 31.0, True), (40.0, 9, 12.0, False), (10.0, 0, 12.0, False)],
 )
-def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, restarts: bool) -> None:
+def test_a_loop_that_never_goes_on(age, requests, longest, restarts):
     """Its worker is restarted first, by the signal that ends it; a loop that goes on is not."""
     held = {1: use(seconds=longest)}
     found = findings({1: 59.0, 2: 0.0}, held, requests=requests, ages={0: age}, only=1)["loop_held"]
@@ -146,13 +141,13 @@ def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, re
     assert ("`kill -KILL 101`" in found.change) == restarts
 
 
-def test_requests_that_wait_for_another_reason() -> None:
+def test_requests_that_wait_for_another_reason():
     """A loop that is held for a tenth of the time is not their cause."""
     found = findings({1: 8.0, 2: 0.0}, {1: use()}, queued=5.0)
     assert (next(iter(found)), found["loop_held"].severity) == ("queue_wait", "info")
 
 
-def test_loops_that_may_not_be_seen() -> None:
+def test_loops_that_may_not_be_seen():
     """The advice is who can see them."""
     found = findings({1: None, 2: None}, None, queued=5.0)["queue_wait"]
     assert "sudo $(command -v uwsgi-headroom) check /run/stats" in found.change
@@ -169,7 +164,7 @@ def polling(
     )
     of = change_workers(change_workers(of, system_seconds=0.3), 1, system_seconds=cpu * in_kernel)
     setup = judging.setup(kind, gevent=10, complete=True)
-    return figures_of(replace(of, full_seconds=full), structs.replace(describe(Server(2, 10)), setup=setup))
+    return figures_of(replace(of, full_seconds=full), replace(describe(Server(2, 10)), setup=setup))
 
 
 @pytest.mark.parametrize(
@@ -184,20 +179,20 @@ def polling(
         (polling(1.0, 0.45, "threads"), False),  # each thread waits in accept(2)
     ],
 )
-def test_who_polls(found: Figures, polls: bool) -> None:
+def test_who_polls(found, polls):
     """Only coroutines, with hardly a free core, and much CPU time in the kernel."""
     assert found.polling == ({1: pytest.approx(0.95)} if polls else {})
     loads = [each.interpreter_load for each in found.balance.workers]
     assert loads == [None if polls else pytest.approx(0.95), pytest.approx(0.05)]
 
 
-def test_a_worker_full_of_streams_does_not_poll() -> None:
+def test_a_worker_full_of_streams_does_not_poll():
     """If others have free cores, they take the requests: the full worker hardly computes, and its CPU time counts."""
     found = polling(1.0, 0.45, cpu=3.0)
     assert (found.polling, found.headroom.is_upper_bound) == ({}, False)
 
 
-def test_the_cores_are_the_limit() -> None:
+def test_the_cores_are_the_limit():
     """Not the interpreter that only looks; the evidence says why it uses CPU time."""
     found = [polling(1.0, in_kernel) for in_kernel in (0.45, 0.15)]
     assert [each.headroom.first for each in found] == ["threads", "hottest_interpreter"]

@@ -1,10 +1,7 @@
 """Burn rates by hand-computed numbers, when an objective is not judged or is a finding, and the load that misses it."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import figures_of
 from tests.support.windows import window, worker
@@ -31,7 +28,7 @@ def hour(requests: int, slower: float, lost: int = 0) -> SlowRequests:
     return of(requests, slower, lost, 3600.0)
 
 
-def test_burn_rates() -> None:
+def test_burn_rates():
     """Of 995 completed and 5 lost requests, 20 slow and 5 lost are 2.5 %: two and a half times what 99 % permits."""
     figures = judged(of(995, 20.0, 5), hour(9990, 40.0, 10))
     short, long = figures.windows
@@ -65,7 +62,7 @@ def test_burn_rates() -> None:
         ((of(1000, 0, waited=1000.0), of(9000, 900, waited=600.0, seconds=3600.0)), "fast"),
     ],
 )
-def test_both_windows_must_burn(windows: tuple[SlowRequests, ...], level: str | None) -> None:
+def test_both_windows_must_burn(windows, level):
     """The short one shows that it still burns."""
     assert judged(*windows).level == level
 
@@ -80,7 +77,7 @@ def test_both_windows_must_burn(windows: tuple[SlowRequests, ...], level: str | 
         (of(900, 0, refused=100), 1000, 0.1),  # refused requests count as requests
     ],
 )
-def test_the_share_of_bad_requests(short: SlowRequests, requests: int, share: float | None) -> None:
+def test_the_share_of_bad_requests(short, requests, share):
     """Slow, waiting, lost and refused ones; below a hundred requests there is none."""
     (burn,) = judged(short).windows
     assert (burn.requests, burn.share) == (requests, share and pytest.approx(share))
@@ -88,7 +85,7 @@ def test_the_share_of_bad_requests(short: SlowRequests, requests: int, share: fl
 
 
 @pytest.mark.parametrize(("interval", "is_judged"), [(0.55, True), (0.6, False)])
-def test_samples_too_rare_for_the_threshold(interval: float, is_judged: bool) -> None:
+def test_samples_too_rare_for_the_threshold(interval, is_judged):
     """If a slow server stretches the pace of samples, a short threshold is not judged any more."""
     figures = judged(of(1000, 900.0), hour(9000, 8000.0), interval=interval)
     assert (figures.unjudged is None) == (figures.level == "fast") == is_judged
@@ -128,9 +125,7 @@ FINE = minutes(*[(load, 0.01) for load, _ in CROSSING])
         ([], 10.0, None),
     ],
 )
-def test_the_load_that_misses_it(
-    known: list[SlowRequests], now: float | None, limit: tuple[float, bool] | None
-) -> None:
+def test_the_load_that_misses_it(known, now, limit):
     """It is said as a multiple of the present load."""
     assert find_load_limit(known, now) == (limit and LoadLimit(pytest.approx(limit[0]), reached=limit[1]))
 
@@ -148,12 +143,12 @@ def both(slower: float = 0.0, lost: int = 0, waited: float = 0.0, refused: int =
 @pytest.mark.parametrize(
     ("slow", "severity"), [(10, None), (11, "info"), (59, "info"), (60, "warning"), (143, "warning"), (144, "critical")]
 )
-def test_how_bad_it_is(slow: int, severity: str | None) -> None:
+def test_how_bad_it_is(slow, severity):
     """From a burn rate of 6 on it is a warning, from 14.4 on critical."""
     assert [finding.severity for finding in found(both(slow))] == ([severity] if severity else [])
 
 
-def test_a_young_history_warns() -> None:
+def test_a_young_history_warns():
     """Before it began nothing counts as burnt, so it is not critical yet; a burn rate of 6 is a warning as ever."""
     (finding,) = found([SlowRequests(100.0, 1000, 68.0, 0)] * 2)
     assert finding.kind is BURNS
@@ -172,7 +167,7 @@ def test_a_young_history_warns() -> None:
         (both(slower=2, lost=90), 0, "9.2 %", "uWSGI's log"),
     ],
 )
-def test_advice_follows_what_was_missed(missed: list[SlowRequests], harakiris: int, share: str, advice: str) -> None:
+def test_advice_follows_what_was_missed(missed, harakiris, share, advice):
     """It names what most of the misses were."""
     (finding,) = found(missed, harakiris)
     assert share in finding.evidence

@@ -1,10 +1,7 @@
 """The headroom of a server that something other than its resources limits: what that is, and what it can take."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis import judging
 from tests.analysis.judging import change_workers, describe, setup
@@ -78,7 +75,7 @@ def held(part: float) -> Figures:
         (figures(minute(0.5, unanswered=1900)), None, None, "errors"),
     ],
 )
-def test_the_headroom_that_is_left(found: Figures, factor: float | None, first: str | None, other: str | None) -> None:
+def test_the_headroom_that_is_left(found, factor, first, other):
     """It is that of what limits the server, or not known."""
     room = correct_headroom(found).headroom
     assert (room.factor, room.first) == (factor and pytest.approx(factor), first)
@@ -92,7 +89,7 @@ def test_the_headroom_that_is_left(found: Figures, factor: float | None, first: 
         (figures(minute(0.5, exceptions=1000)), "Headroom not known: most requests raise exceptions."),
     ],
 )
-def test_the_sentence_names_it(found: Figures, sentence: str) -> None:
+def test_the_sentence_names_it(found, sentence):
     """The verdict has nothing to say but the headroom; what is usable is no more than that."""
     corrected = correct_headroom(found)
     assert verdict_sentence(corrected.headroom, [], usable=corrected.usable) == sentence
@@ -108,13 +105,13 @@ def test_the_sentence_names_it(found: Figures, sentence: str) -> None:
         figures(window(60, *[worker(number, 0, busy=0.0) for number in range(1, 5)], waits={})),
     ],
 )
-def test_a_headroom_that_stays(found: Figures) -> None:
+def test_a_headroom_that_stays(found):
     """Nothing scarce is waited for, or a resource that is used up is the reason for what follows."""
     assert correct_headroom(found) is found
     assert found.flow.requests or not [each for each in collect_findings(found) if each.severity != "info"]
 
 
 @pytest.mark.parametrize(("of", "sleeps"), [(minute(10.0), True), (minute(6.0), False), (minute(10.0, "dns"), False)])
-def test_under_a_rate_limit_threads_are_no_headroom(of: Window, sleeps: bool) -> None:
+def test_under_a_rate_limit_threads_are_no_headroom(of, sleeps):
     """Requests that mostly sleep fill half of the threads or more: more load may only sleep as well."""
     assert correct_headroom(figures(of)).headroom.sleeps == sleeps

@@ -1,7 +1,5 @@
 """Whether the CPU use of others grows with the requests, from slices with known true figures."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -54,12 +52,12 @@ STAYS = 0.2 * (1 / LEAST_EFFECT - 1)
         (noisy(0.0, 0.01, count=LEAST_SLICES)[1:], None),  # at least twenty minutes are needed
     ],
 )
-def test_who_follows(pairs: Pairs, follows: bool | None) -> None:
+def test_who_follows(pairs, follows):
     """CPU use that grows with the load does, and from a steady load nothing is concluded."""
     assert follow_requests(pairs) is follows
 
 
-def test_chance_is_rare() -> None:
+def test_chance_is_rare():
     """For jobs that start and stop independently, hardly any server is found to have followers."""
     rng = random.Random(4)
     followers = sum(
@@ -72,26 +70,26 @@ rates = st.floats(0, 1e6)
 
 
 @given(st.lists(st.tuples(rates, rates), max_size=60), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_any_figures_have_an_answer(pairs: Pairs, scale: float, other_scale: float) -> None:
+def test_any_figures_have_an_answer(pairs, scale, other_scale):
     """Any measured figures have an answer, and constant others never follow."""
     assert follow_requests(pairs) in (None, True, False)
     assert follow_requests([(rate * scale, other_scale) for rate, _ in pairs]) is not True
 
 
 @given(st.integers(0, 1000), st.floats(0.001, 10), st.floats(0.001, 10))
-def test_followers_follow_at_any_scale(seed: int, scale: float, cost: float) -> None:
+def test_followers_follow_at_any_scale(seed, scale, cost):
     """A fixed CPU cost of others per request is found at any rate."""
     assert follow_requests([(rate * scale, rate * cost) for rate in bursty(30, seed)]) is True
 
 
-def test_shares_are_means_over_the_time_measured() -> None:
+def test_shares_are_means_over_the_time_measured():
     """Shares are CPU seconds over measured seconds; only those of others may be unknown."""
     assert compute_shares(window(60.0, cpu=(0.5, 0.25, 1.25)).cpu) == CpuShares(0.5, 0.25, 1.25)
     assert compute_shares(window(60.0, cpu=(0.5, 0.25, None)).cpu) == CpuShares(0.5, 0.25, None)
     assert compute_shares(None) is None
 
 
-def test_slice_that_samples_hardly_cover_is_left_out() -> None:
+def test_slice_that_samples_hardly_cover_is_left_out():
     """A slice with an outage is not used, nor is one without kernel facts."""
     one = worker(1, 120)
     assert extract_pair(window(60.0, one, cpu=(0.5, 0.5, 1.0))) == (2.0, 1.0)

@@ -1,12 +1,9 @@
 """Findings about caches that are full, spoolers and vassals that fall behind, and static files that workers serve."""
 
-from __future__ import annotations
-
 import socket
-from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import AT, figures_of, findings_by_code, idle, judge, severity
 from tests.history.test_window import Watched
@@ -26,13 +23,13 @@ from uwsgi_headroom.stats.raw import Blacklisted, Cache, EmperorSnapshot, Spoole
 
 def with_parts(reading: Reading, spooled: dict[str, int], **parts: object) -> Reading:
     host = replace(reading.host, spooled=spooled)
-    return replace(reading, snapshot=structs.replace(reading.snapshot, **parts), host=host)
+    return replace(reading, snapshot=replace(reading.snapshot, **parts), host=host)
 
 
 def judged(
     of: Window, spooled: dict[str, int] | None = None, options: Options | None = None, **parts: object
 ) -> dict[str, Finding]:
-    snapshot = structs.replace(Server().read(AT).snapshot, **parts)
+    snapshot = replace(Server().read(AT).snapshot, **parts)
     setup = replace(UNKNOWN, options=options or Options(complete=True))
     return findings_by_code(of, snapshot=snapshot, spooled=spooled or {}, setup=setup)
 
@@ -60,7 +57,7 @@ PAGES = Cache("pages", full=40, items=49, max_items=50)
         ([PAGES, Cache("other", full=3, items=9, max_items=10)], PURGING, "`other`"),
     ],
 )
-def test_the_full_caches_are_named(caches: list[Cache], options: Options | None, said: str | None) -> None:
+def test_the_full_caches_are_named(caches, options, said):
     """Those without room, at most three of them."""
     finding = full(*caches, options=options).get("cache_full")
     assert (finding is not None) == (said is not None)
@@ -78,7 +75,7 @@ def test_the_full_caches_are_named(caches: list[Cache], options: Options | None,
         (3, False, "info"),
     ],
 )
-def test_how_many_items_are_refused(refused: int | None, *, is_sure: bool, expected: str | None) -> None:
+def test_how_many_items_are_refused(refused, *, is_sure, expected):
     """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
     caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
     assert severity(caches, "cache_full") == expected
@@ -104,9 +101,7 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> di
         (0, 0, 0, None, ""),
     ],
 )
-def test_a_spooler_falls_behind(
-    waiting: int | None, done: int | None, growth: int | None, expected: str | None, title: str
-) -> None:
+def test_a_spooler_falls_behind(waiting, done, growth, expected, title):
     """Its last task waits for more than a minute. It is no warning while its tasks become fewer."""
     found = spooler(waiting, done, growth)
     assert severity(found, "spooler_behind") == expected
@@ -124,7 +119,7 @@ def sampled(*samples: tuple[tuple[Cache, ...], tuple[Spooler, ...], dict[str, in
     return watched.history.window(60)
 
 
-def test_counters_of_a_window() -> None:
+def test_counters_of_a_window():
     """Growth is added by name; what was there before, and a counter that was reset, add nothing."""
     window = sampled(
         ((Cache("a", full=100), Cache("b", full=5)), (Spooler("/s", tasks=7), Spooler("/s", tasks=1)), {"/s": 3}),
@@ -135,7 +130,7 @@ def test_counters_of_a_window() -> None:
     assert (window.spooled, window.spooled_growth) == (6, 3)
 
 
-def test_missing_figures() -> None:
+def test_missing_figures():
     """Without caches and spoolers all is unknown; a counter that is missing adds nothing."""
     window = sampled(((), (), {}), ((), (), {}))
     assert (window.cache_full, window.spooler_tasks, window.spooled, window.spooled_growth) == (None,) * 4
@@ -148,7 +143,7 @@ def test_missing_figures() -> None:
     ("more", "is_full"),
     [("items=10", True), ("items=10,purge_lru=1", False), ("items=10,lru=1", False), ("items=50", False)],
 )
-def test_the_advice_about_a_full_cache(more: str, is_full: bool) -> None:
+def test_the_advice_about_a_full_cache(more, is_full):
     """`purge_lru` and more `items` end what the finding is about, by uWSGI's document and its options."""
     with uwsgi("--processes", "1", "--cache2", f"name=pages,{more}", app=APP) as server:
         for _ in range(20):
@@ -168,7 +163,7 @@ def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
     return collect_emperor_findings(describe_emperor(snapshot))
 
 
-def test_a_throttled_vassal_is_a_warning() -> None:
+def test_a_throttled_vassal_is_a_warning():
     """The finding names the vassal, and how long the emperor waits; there is a runbook."""
     (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3))
     assert (finding.kind, finding.severity) == (parts.VASSALS_THROTTLED, "warning")
@@ -178,7 +173,7 @@ def test_a_throttled_vassal_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("count", "end"), [(3, "a, b and c."), (5, "a, b, c and 2 more.")])
-def test_only_some_of_many_throttled_vassals_are_listed(count: int, end: str) -> None:
+def test_only_some_of_many_throttled_vassals_are_listed(count, end):
     """The sentence lists the first three, without figures that uWSGI omits; the document lists all of them."""
     (finding,) = emperor(*(Blacklisted(name=name) for name in "abcde"[:count]), vassals=1)
     assert finding.evidence.endswith(end)
@@ -194,7 +189,7 @@ def files(held: float | None = 3.8, *, static: int = 450, other: int = 50, queue
     return window(60, *rows, waits={"client": held or 0.1, "cpu": 0.03}, app=60 * queued)
 
 
-def test_files_that_hold_the_threads() -> None:
+def test_files_that_hold_the_threads():
     """They are the cause of the wait, once: slow clients are those who read them."""
     first, *others = judge(files(queued=9.0), FILES).values()
     assert (first.kind, first.severity, first.settings) == (
@@ -221,7 +216,7 @@ def test_files_that_hold_the_threads() -> None:
         (files(0.1, static=100, other=-20), False),
     ],
 )
-def test_files_while_nobody_waits(of: Window, takes_much: bool | None) -> None:
+def test_files_while_nobody_waits(of, takes_much):
     """They are good to know, with something to change if they take many threads."""
     found = judge(of, FILES)
     assert severity(found, "static_files") == (None if takes_much is None else "info")
@@ -229,7 +224,7 @@ def test_files_while_nobody_waits(of: Window, takes_much: bool | None) -> None:
     assert not finding or [bool(finding.change), bool(finding.settings)] == [takes_much, takes_much]
 
 
-def test_one_basis_for_a_mean_request() -> None:
+def test_one_basis_for_a_mean_request():
     """The time of a mean request is that of requests that uWSGI measures: what threads do for files is not in it."""
     hidden, shown = (figures_of(of, FILES) for of in (files(queued=9.0), files(0.001, static=10, other=490)))
     assert (hidden.waits.per_request, hidden.waits.backends_per_request) == (None, None)

@@ -1,11 +1,9 @@
 """Percentiles of response times, their intervals, and when they are not shown."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, compute_percentiles
 from uwsgi_headroom.response_times.bins import END, LONGEST, Bins
@@ -29,12 +27,12 @@ def percentiles(*groups: tuple[float, float], doubt: float = 0.0) -> dict[float,
 
 
 @pytest.mark.parametrize("of", [None, window()])
-def test_without_requests_there_are_none(of: ResponseTimeWindow | None) -> None:
+def test_without_requests_there_are_none(of):
     """No window, or no requests in it."""
     assert compute_percentiles(of) is None
 
 
-def test_a_percentile_is_in_its_bin() -> None:
+def test_a_percentile_is_in_its_bin():
     """It is interpolated between the edges of its bin."""
     found = percentiles((1.0, 900), (3.0, 100))
     (low, high), (lower, higher) = (BINS.edges_of(BINS.find(seconds)) for seconds in (1.0, 3.0))
@@ -45,19 +43,19 @@ def test_a_percentile_is_in_its_bin() -> None:
 @pytest.mark.parametrize(
     ("requests", "shares"), [(1, ()), (2, (0.5,)), (19, (0.5, 0.9)), (20, SHARES[:3]), (100, SHARES)]
 )
-def test_a_percentile_needs_requests(requests: int, shares: tuple[float, ...]) -> None:
+def test_a_percentile_needs_requests(requests, shares):
     """At least one request is slower: the 95th needs 20 requests, the 99th a hundred."""
     assert tuple(percentiles((1.0, requests))) == shares
 
 
-def test_what_is_certain_has_a_narrow_interval() -> None:
+def test_what_is_certain_has_a_narrow_interval():
     """Without doubt, the interval is the percentile's bin, or more where the next request is in another one."""
     found = percentiles((1.0, 1000), (7.0, 1000))
     (low, _), (lower, high) = (BINS.edges_of(BINS.find(seconds)) for seconds in (1.0, 7.0))
     assert [(found[share].low, found[share].high) for share in (0.9, 0.5)] == [(lower, high), (low, high)]
 
 
-def test_doubt_widens_the_interval() -> None:
+def test_doubt_widens_the_interval():
     """The more doubtful the numbers are, the wider it is; the percentile is in it."""
     spread = [(edge, 10.0) for edge in BINS.edges[70:110]]
     medians = [percentiles(*spread, doubt=doubt)[0.5] for doubt in (0.0, 10.0, 40.0, 160.0)]
@@ -66,7 +64,7 @@ def test_doubt_widens_the_interval() -> None:
     assert widths == sorted(set(widths))
 
 
-def test_below_the_time_between_samples() -> None:
+def test_below_the_time_between_samples():
     """Below 0.8 intervals, only the bound is said, which is no less than what may be; a lower end there is 0."""
     found = percentiles((0.03, 980), (0.3, 20), doubt=400.0)
     assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.16), pytest.approx(0.16))
@@ -78,7 +76,7 @@ def test_below_the_time_between_samples() -> None:
 
 
 @pytest.mark.parametrize("thirds", [57, 171, 1710, 99_999])
-def test_no_percentile_is_lost_to_rounding(thirds: int) -> None:
+def test_no_percentile_is_lost_to_rounding(thirds):
     """Parts of requests add up to almost a whole number: a percentile at the edge of two bins is found."""
     counts = [0.0] * len(BINS)
     place = BINS.find(1.0)
@@ -99,7 +97,7 @@ def test_no_percentile_is_lost_to_rounding(thirds: int) -> None:
         (110.0, 9.0, 110 / 6),
     ],
 )
-def test_the_mean_bounds_every_percentile(running: float | None, mean: float | None, most: float) -> None:
+def test_the_mean_bounds_every_percentile(running, mean, most):
     """One request of a hundred takes as long as the 99th percentile, so that it is at most a hundred times the mean: of
     the same requests, whose sum is exact, or of those beside which it is shown."""
     found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=running), mean).percentiles
@@ -108,25 +106,25 @@ def test_the_mean_bounds_every_percentile(running: float | None, mean: float | N
     assert [found[0.9].seconds, found[0.99].seconds] == pytest.approx([1.0, 30.0], rel=0.1)
 
 
-def test_a_tiny_mean_bounds_them_all() -> None:
+def test_a_tiny_mean_bounds_them_all():
     """Also below the time between samples."""
     found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=0.1)).percentiles
     assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.1 / 51), pytest.approx(0.1 / 51))
 
 
-def test_longer_than_all_bins() -> None:
+def test_longer_than_all_bins():
     """The last bin has no end; what stands for it is finite, as the API needs."""
     for percentile in percentiles((10_000.0, 100)).values():
         assert LONGEST < percentile.seconds < END
         assert (percentile.low, percentile.high) == (LONGEST, END)
 
 
-def test_a_trace_of_a_request_is_none() -> None:
+def test_a_trace_of_a_request_is_none():
     """A thousandth of a request in a far bin does not widen the interval, as requests that nothing is known of do."""
     assert percentiles((1.0, 500), (3000.0, 0.001))[0.99].high == BINS.edges_of(BINS.find(1.0))[1]
 
 
-def test_percentiles_ascend() -> None:
+def test_percentiles_ascend():
     """A higher percentile is no shorter, and neither are the ends of its interval."""
     found = list(percentiles(*[(edge, 3.0) for edge in BINS.edges[50:]], doubt=7.0).values())
     for lower, higher in pairwise(found):

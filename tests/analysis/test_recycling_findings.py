@@ -1,10 +1,7 @@
 """Workers that a limit of requests or of memory replaces, and a reload that ends requests: one cause for each."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, findings_by_code, judge, row, setup
 from tests.support.simulated_server import EPOCH, Server
@@ -55,7 +52,7 @@ DELTA, FEWER = ("max-requests-delta", 250), (("max-requests", 18000), ("max-requ
         ({"max_requests_delta": 250, "served": 3000}, FEWER),  # `min-worker-lifetime` ends them together
     ],
 )
-def test_workers_that_are_recycled_together(known: dict[str, object], settings: tuple[tuple[str, int], ...]) -> None:
+def test_workers_that_are_recycled_together(known, settings):
     """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
     finding = together(**known)["queue_wait"]
     assert (finding.kind, finding.settings) == (recycling.RECYCLED_TOGETHER, settings)
@@ -67,7 +64,7 @@ def test_workers_that_are_recycled_together(known: dict[str, object], settings: 
     ("starting", "idle_queue", "slowly"),
     [(0.1, 4.0, True), (0.1, 0.9, False), (12.0, 2.0, False), (None, 4.0, False), (0.1, None, False)],
 )
-def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float | None, *, slowly: bool) -> None:
+def test_workers_that_take_long_to_end(starting, idle_queue, *, slowly):
     """They are up by uWSGI's count, with free threads that take nothing, and new ones start at once: no delta helps."""
     seen = change_workers(waiting(), up_seconds=60.0)
     seen = replace(seen, starting_seconds=starting, idle_queue_seconds=idle_queue)
@@ -77,7 +74,7 @@ def test_workers_that_take_long_to_end(starting: float | None, idle_queue: float
 
 
 @pytest.mark.parametrize(("ended", "found"), [(4, True), (2, True), (1, False)])
-def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: bool) -> None:
+def test_workers_that_take_long_to_end_one_after_another(ended, *, found):
     """They need not end together: each is away for so long that the others cannot serve all requests."""
     seen = change_workers(change_workers(waiting(), up_seconds=60.0, respawns=0), *range(1, ended + 1), respawns=1)
     seen = replace(seen, starting_seconds=0.0, idle_queue_seconds=6.0)
@@ -97,9 +94,7 @@ def test_workers_that_take_long_to_end_one_after_another(ended: int, *, found: b
         ((950, 953, 951, 950), 1000, waiting(respawns=10), {}),  # lives of 6 s end together by chance
     ],
 )
-def test_workers_that_are_not_recycled_together(
-    spawned: tuple[int, ...], served: int, window_: Window | None, options: dict[str, object]
-) -> None:
+def test_workers_that_are_not_recycled_together(spawned, served, window_, options):
     """Without all of its signs it is no cause."""
     assert "recycled_together" not in together(spawned, served, window_, **options)
 
@@ -116,14 +111,14 @@ def leak(window_: Window, **options: object) -> dict[str, Finding]:
     return findings_by_code(window_, server, setup=setup(**options))
 
 
-def test_a_leak_over_the_lives_of_workers() -> None:
+def test_a_leak_over_the_lives_of_workers():
     """Growth is summed over all processes, which a limit of memory hides; nobody is hurt."""
     finding = leak(leaking())["memory_recycled"]
     assert finding.kind is recycling.MEMORY_RECYCLED
     assert "475 kB per request" in finding.evidence
 
 
-def test_a_leak_that_ends_workers_again_and_again() -> None:
+def test_a_leak_that_ends_workers_again_and_again():
     """Its limit is why they keep restarting, and no import error. One that kills workers is replaced first, by one
     that has to be allowed to end such young workers."""
     killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
@@ -146,12 +141,12 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
         (leaking(), {"reload_on_rss": None}),
     ],
 )
-def test_no_leak(window_: Window, options: dict[str, object]) -> None:
+def test_no_leak(window_, options):
     """Otherwise nothing is said of a leak."""
     assert "memory_recycled" not in leak(window_, **options)
 
 
-def test_a_limit_of_memory_below_what_the_application_needs() -> None:
+def test_a_limit_of_memory_below_what_the_application_needs():
     """Workers that have more when they are loaded are not in a loop of crashes; one more megabyte of limit is none."""
     rows = (worker(number, 12, each=0.02, busy=2.0, respawns=6, up=40.0) for number in (1, 2))
     above = change_workers(window(60, *rows, app=60.0), resident_bytes=80 << 20)
@@ -178,14 +173,14 @@ DELTA_OF_AGE = "max-worker-lifetime-delta"
         ),
     ],
 )
-def test_workers_that_reach_their_age(of: Window, options: dict[str, object], settings: object) -> None:
+def test_workers_that_reach_their_age(of, options, settings):
     """It is a cause if workers live as long as that, and users feel it; a delta keeps them apart."""
     known = setup(complete=True, **options)
     said = [each.settings for each in findings_by_code(of, Server(processes=4, threads=1), setup=known).values()]
     assert [each for each in said if each and each[0][0] == "max-worker-lifetime"][:1] == [settings] * bool(settings)
 
 
-def test_cpus_used_by_workers_that_were_replaced() -> None:
+def test_cpus_used_by_workers_that_were_replaced():
     """Workers that are too new to be compared use CPU as well: never `0.00 of 4 CPUs in use by 0 workers`."""
     rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]
     full = window(60, *rows, cpu=(1.2, 0.0, 2.8), waits={"cpu_wait": 2.0})
@@ -199,7 +194,7 @@ def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:
     return findings_by_code(replace(window(60, *rows), reloads=1), Server(processes=2, threads=1), setup=known)
 
 
-def test_sigterm_without_die_on_term() -> None:
+def test_sigterm_without_die_on_term():
     """A reload that ended requests is one finding with its cause, and no crash; without a lost one it is a reload."""
     by_code, ended = brutal(), brutal(die_on_term=True, worker_reload_mercy=5)  # SIGTERM ends uWSGI then
     assert next(iter(by_code.values())).kind is workers.RELOAD_LOST_REQUESTS
@@ -211,7 +206,7 @@ def test_sigterm_without_die_on_term() -> None:
     assert [row(graceful, code) for code in ("requests_lost", "reloaded")] == [None, workers.RELOADED]
 
 
-def test_requests_per_life() -> None:
+def test_requests_per_life():
     """It is the mean of the processes that ended; unknown until one has."""
     server = Server(processes=4)
     recycled(server, 90, (1, 1, 1, 1))

@@ -1,11 +1,9 @@
 """Findings name the routes, the lines of code and the slow requests that hold threads, where these are known."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import AT, change_workers, describe, idle, judge
 from tests.analysis.test_wait_findings import of_16_threads, the_server
@@ -33,7 +31,7 @@ def serving(routes: bool = True, **threads: int) -> ServerRecord:
     return describe(server, routes=served if routes else None)
 
 
-def test_shares_are_of_the_busy_threads() -> None:
+def test_shares_are_of_the_busy_threads():
     """The mean number of threads in the window, and the share of all of them."""
     routes = compute_routes(WINDOW)
     assert routes.threads == {"other": 2.0, "GET /a": 1.9, "POST /export": 6.1}
@@ -42,7 +40,7 @@ def test_shares_are_of_the_busy_threads() -> None:
     assert compute_routes(None) is None
 
 
-def test_ages_are_of_requests_in_service_now() -> None:
+def test_ages_are_of_requests_in_service_now():
     """By route; a worker whose process is gone has none."""
     assert find_ages(serving(s3=1, s14=2, s5=2)) == {"GET /a": [3.0], "POST /export": [14.0, 5.0]}
     assert find_ages(serving(routes=False, s3=1)) == {}
@@ -61,7 +59,7 @@ def test_ages_are_of_requests_in_service_now() -> None:
         ({}, {"s3": 0}, None),
     ],
 )
-def test_the_sentence(seconds: dict[str, float], threads: dict[str, int], sentence: str | None) -> None:
+def test_the_sentence(seconds, threads, sentence):
     """The route with most threads, its share, and its oldest request, if any is in service."""
     said = describe_route(compute_routes(RouteWindow(10.0, seconds)), serving(**threads))
     assert said == ("" if sentence is None else f" `POST /export` holds 61 % of all busy threads{sentence}")
@@ -78,7 +76,7 @@ def test_the_sentence(seconds: dict[str, float], threads: dict[str, int], senten
         (change_workers(the_example(), cpu_seconds=None), {"s3": 2}, "uneven", "`POST /export` holds 61 %"),
     ],
 )
-def test_findings_that_name_a_route(of: Window, threads: dict[str, int], code: str, route: str) -> None:
+def test_findings_that_name_a_route(of, threads, code, route):
     """Nothing changes but the evidence."""
     on, off = (judge(of, serving(**threads), routes=routes)[code] for routes in (WINDOW, None))
     assert on.evidence.removeprefix(off.evidence).strip().startswith(route)
@@ -110,7 +108,7 @@ def judged(of: Window, looks: int, *sights: CodeSight, server: Server | None = N
     return judge(of, server or the_server(), code=history.of(0.0, 60.0))
 
 
-def test_the_lines_of_a_wait() -> None:
+def test_the_lines_of_a_wait():
     """The evidence has the lines of the threads in that state, and no others; a cause says so if most are in one."""
     backend = [sight(place, QUERY, 3, "backend", "10.0.0.5:5432") for place in range(4)]
     others = sight(4, OTHER, 9, "backend"), sight(5, OTHER, 7, "cpu")
@@ -134,7 +132,7 @@ def test_the_lines_of_a_wait() -> None:
         ([], ""),
     ],
 )
-def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
+def test_who_has_a_lock(others, holder):
     """The holder is the one thread of the worker that is further down in the function in which others wait. Without
     one, or with several, nothing is said."""
     waiting = [sight(each, AUDIT, 8, "lock", inside=8) for each in (1, 2)]
@@ -145,7 +143,7 @@ def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
 
 
 @pytest.mark.parametrize(("also", "known"), [([], True), ([sight(3, OTHER, 9, "sleep", worker=2)], False)])
-def test_stuck_requests_by_their_line(also: list[CodeSight], known: bool) -> None:
+def test_stuck_requests_by_their_line(also, known):
     """A thread that stays in one function for as long as requests are stuck has the one of its worker; where more
     threads stay than requests are stuck, it is not known which has it."""
     server = Server()
@@ -184,7 +182,7 @@ REPORT = RouteWindow(60.0, {"/report": 300.0, "/": 120.0})
         (0.1, 0.1, 10, ""),
     ],
 )
-def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: int, part: str) -> None:
+def test_the_slowest_requests_occupy_threads(fast, slow, number, part):
     """The share that takes at least so long is the one that is known to occupy most threads. The advice names the flag
     that shows their route, unless that is on."""
     block = with_slow(fast, slow, number)["saturation"]
@@ -206,7 +204,7 @@ def test_the_slowest_requests_occupy_threads(fast: float, slow: float, number: i
         (0.1, 0.1, 10, False),
     ],
 )
-def test_a_few_slow_requests_while_threads_are_free(fast: float, slow: float, number: int, said: bool) -> None:
+def test_a_few_slow_requests_while_threads_are_free(fast, slow, number, said):
     """They are named if they are of another kind, with the way to find their paths unless that is on."""
     found = with_slow(fast, slow, number, 84.0).get("few_slow_requests")
     named = with_slow(fast, slow, number, 84.0, REPORT).get("few_slow_requests")

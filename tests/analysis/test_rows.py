@@ -1,7 +1,5 @@
 """Rules hand each row just the facts that it needs; its sentences take them, and titles stay while loads do."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import judge
 from tests.frozen.pages import list_rows
@@ -17,8 +15,8 @@ from tests.support.simulated_server import Server
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.history.window import Window, WorkerWindow
-from uwsgi_headroom.words.template import Fact, Private, fill, names_in
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.words.template import Private, fill, names_in
 
 ROWS = list_rows()
 
@@ -47,7 +45,7 @@ def calls(module: ModuleType) -> Iterator[tuple[list[Kind], ast.Call]]:
 
 
 @pytest.mark.parametrize("module", ROWS)
-def test_rows_of_one_call_need_the_same_facts(module: str) -> None:
+def test_rows_of_one_call_need_the_same_facts(module):
     """The facts that are named in the call are among them: a row that is seldom found must not fail when it is. What
     makes a finding worse is where a row may be."""
     found = list(calls(vars(findings)[module]))
@@ -61,7 +59,7 @@ def test_rows_of_one_call_need_the_same_facts(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", ROWS)
-def test_every_row_is_found_by_a_call(module: str) -> None:
+def test_every_row_is_found_by_a_call(module):
     """A row that no rule hands facts to says nothing."""
     source = inspect.getsource(vars(findings)[module])
     assert [name for name in ROWS[module] if source.count(name) < 2] == []
@@ -88,14 +86,14 @@ def test_every_row_is_found_by_a_call(module: str) -> None:
         ("`[uwsgi]` in {name}", {"name": "{not a fact}"}, "`[uwsgi]` in {not a fact}"),
     ],
 )
-def test_a_sentence(template: str, facts: dict[str, Fact], text: str) -> None:
+def test_a_sentence(template, facts, text):
     """Each form; a fact's own text is taken as it is."""
     assert fill(template, facts) == text
     assert names_in(template) == facts.keys()
 
 
 @pytest.mark.parametrize("template", ["{n", "n}", "{}", "[a? [b? c]]", "{n:{m}}"])
-def test_no_sentence(template: str) -> None:
+def test_no_sentence(template):
     """Parts are not nested, and a brace begins a fact."""
     with pytest.raises(ValueError, match=r".+"):
         names_in(template)
@@ -112,7 +110,7 @@ ROW = Kind(
 )
 
 
-def test_a_finding_of_a_row() -> None:
+def test_a_finding_of_a_row():
     """Who may only scrape reads no path and no PID. A block can leave out how long requests wait."""
     found = ROW.found(
         {"id": 3, "wait": "requests wait 2.0 s"},
@@ -132,7 +130,7 @@ def test_a_finding_of_a_row() -> None:
     ("worse", "found", "title"),
     [(0, "info", "It may stop."), (1, "warning", "It stops."), (2, "critical", "It stops!")],
 )
-def test_reasons_for_a_worse_severity(worse: int, found: str, title: str) -> None:
+def test_reasons_for_a_worse_severity(worse, found, title):
     """Each is one step from the mildest severity of a row, whose sentences have parts for each."""
     title_of_each = "It [info? may stop.][warning? stops.][critical? stops!]"
     row = Kind("stuck", "critical, warning or info", title_of_each, evidence="For long.")
@@ -141,7 +139,7 @@ def test_reasons_for_a_worse_severity(worse: int, found: str, title: str) -> Non
 
 
 @pytest.mark.parametrize("facts", [{}, {"wait": "", "more": 1}])
-def test_facts_are_those_of_the_row(facts: dict[str, object]) -> None:
+def test_facts_are_those_of_the_row(facts):
     """One too many, or too few, is an error of the rule."""
     with pytest.raises(TypeError, match=r"stuck: .'(wait|more)'"):
         ROW.found(id=3, place="a", pid=7, **facts)
@@ -154,7 +152,7 @@ STEADY = {"was_down": "of an outage that is over"}
 """Figures in titles that do not change with each request, and why."""
 
 
-def test_no_title_has_a_measured_figure() -> None:
+def test_no_title_has_a_measured_figure():
     """A title, or the clause of a block's title, writes no figure that changes with each request."""
     kinds = [kind for rows in ROWS.values() for kind in rows.values()]
     written = {(kind.code, how) for kind in kinds for how in re.findall(r"\{\w+:(\w+)\}", kind.title + kind.clause)}
@@ -165,7 +163,7 @@ def grow(of: WorkerWindow, part: float) -> WorkerWindow:
     """The same worker of a steady load, by chance with a little more work."""
     times = ("running_time", "busy_seconds", "cpu_seconds")
     more = {name: getattr(of, name) and getattr(of, name) * (1 + part) for name in times}
-    return structs.replace(of, requests=round(of.requests * (1 + part)), **more)
+    return replace(of, requests=round(of.requests * (1 + part)), **more)
 
 
 SATURATED = window(60.0, *(worker(each, 500, each=0.1, cpu=59.0 if each < 3 else 1.0, busy=10.0) for each in (1, 2, 3)))
@@ -182,7 +180,7 @@ FULL = window(60.0, *(worker(each, 600, each=1.0, cpu=28.0, busy=440.0) for each
     ],
 )
 @pytest.mark.parametrize("part", [-0.02, 0.01, 0.02])
-def test_titles_of_a_steady_load_do_not_change(load: Window, server: Server, part: float) -> None:
+def test_titles_of_a_steady_load_do_not_change(load, server, part):
     """Two windows of one load, which differ by chance, have the same titles in the same order."""
     later = window(60.0, *(grow(each, part) for each in load.workers))
     before, after = ([finding.title for finding in judge(of, server).values()] for of in (load, later))

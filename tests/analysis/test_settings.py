@@ -1,10 +1,7 @@
 """What hurts in the settings of a uWSGI, by its options and by what is seen of it."""
 
-from __future__ import annotations
-
-from dataclasses import fields, replace
-
 import pytest
+from msgspec.structs import fields, replace
 
 from tests.analysis.judging import describe, idle, judge, setup
 from uwsgi_headroom.analysis.settings import RULES, Case, Evidence, review
@@ -61,12 +58,12 @@ ALL_SEEN = Evidence((2, 0, 31), 4, 1, 1, ("numpy",), 4096, 1024, is_first=True, 
 
 
 @pytest.mark.parametrize("seen", [NOTHING_SEEN, ALL_SEEN])
-def test_careful_settings_need_no_advice(seen: Evidence) -> None:
+def test_careful_settings_need_no_advice(seen):
     """Nothing is said about a configuration that keeps to the published guides."""
     assert rules(CAREFUL, seen) == {}
 
 
-def test_every_rule_speaks() -> None:
+def test_every_rule_speaks():
     """Each rule has advice on one of the bad examples, with all its parts, and warnings stand first."""
     silent = [rule.rule for rule in RULES if not any(rule.when(Case(*example)) for example in WORST)]
     assert silent == []
@@ -83,7 +80,7 @@ def test_every_rule_speaks() -> None:
             assert set(advice.sets) <= NAMES.keys(), advice.rule
 
 
-def test_nothing_is_said_of_options_that_may_be_set_where_they_are_not_seen() -> None:
+def test_nothing_is_said_of_options_that_may_be_set_where_they_are_not_seen():
     """If a part of the configuration is unknown, an option that is not seen may be set there."""
     assert rules(Options(processes=4)) == {}
     assert rules(Options(processes=4, threads=8, harakiri=30)) == {"harakiri_with_threads": "warning"}
@@ -111,7 +108,7 @@ AGE = ("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300")
         ({"processes": 1, "lazy_apps": None}, Evidence(), ("processes = 4",)),
     ],
 )
-def test_the_line_to_write(change: dict[str, object], seen: Evidence, expected: tuple[str, ...]) -> None:
+def test_the_line_to_write(change, seen, expected):
     """The line has a value that fits these options and this version of uWSGI."""
     (advice,) = review(replace(CAREFUL, **change), seen)
     assert advice.lines == expected
@@ -143,7 +140,7 @@ def test_the_line_to_write(change: dict[str, object], seen: Evidence, expected: 
         ({"processes": 8, "cheaper": 2, "cheaper_initial": 2, "cheaper_step": 2}, Evidence()),
     ],
 )
-def test_where_a_rule_is_silent(change: dict[str, object], seen: Evidence) -> None:
+def test_where_a_rule_is_silent(change, seen):
     """A setting that is harmless here gets no advice."""
     assert rules(replace(CAREFUL, **change), seen) == {}
 
@@ -162,14 +159,14 @@ def test_where_a_rule_is_silent(change: dict[str, object], seen: Evidence) -> No
         ({"chmod_socket": ("666", "660"), "stats": "/run/shop.stats"}, Evidence(), "warning"),
     ],
 )
-def test_what_is_seen_decides_how_urgent_it_is(change: dict[str, object], seen: Evidence, severity: str) -> None:
+def test_what_is_seen_decides_how_urgent_it_is(change, seen, severity):
     """Where a uWSGI that runs shows that it matters, advice becomes a warning, and says what was seen."""
     (advice,) = review(replace(CAREFUL, **change), seen)
     assert advice.severity == severity
     assert ("General advice" in advice.seen) == (seen == NOTHING_SEEN and not advice.sets)
 
 
-def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
+def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere():
     """No option is read for nothing: the rules read those that no other part of the program does."""
     read: set[str] = set()
 
@@ -186,7 +183,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
     assert NAMES.keys() - read == elsewhere
 
 
-def test_a_verdict_points_to_the_review() -> None:
+def test_a_verdict_points_to_the_review():
     """Settings that will hurt are one finding for all, which is never urgent, and names the command."""
     known = setup(**{field.name: getattr(WORST[1][0], field.name) for field in fields(Options)})
     found = judge(idle(), describe(address="unix:///run/my shop.stats", setup=known))["settings_hurt"]

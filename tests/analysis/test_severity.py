@@ -1,13 +1,12 @@
 """Severities compared with exact long-run figures: 1 to 64 threads, 5 to 130 % load, several distributions."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
 from math import fsum
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.analysis.judging import figures_of
 from tests.support.simulated_server import Server
@@ -22,8 +21,7 @@ from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """A server and its load. threads: per worker; up: running workers, the others are cheaper mode's reserve; load:
     arrivals as a part of what the running threads can serve; seconds: mean time in service; cpu: the part of it on the
     CPU; queue: its limit."""
@@ -132,7 +130,7 @@ def rank(findings: list[Finding]) -> int:
 
 @given(servers)
 @settings(max_examples=40, deadline=None)
-def test_severity_never_decreases_as_load_grows(load: Load) -> None:
+def test_severity_never_decreases_as_load_grows(load):
     """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
     judged = [judge(replace(load, load=part))[1] for part in LOADS]
     each = [[one for finding in findings for one in (finding, *finding.harms)] for findings in judged]
@@ -144,7 +142,7 @@ def test_severity_never_decreases_as_load_grows(load: Load) -> None:
 
 @given(servers)
 @settings(max_examples=150, deadline=None)
-def test_status_number_and_sentence_agree(load: Load) -> None:
+def test_status_number_and_sentence_agree(load):
     """The status is the first finding's severity and the sentence is its title; without findings it is the headroom,
     which is then above the thresholds of the warnings. With a headroom of 2 and no request waiting, refused or lost, no
     finding is even a warning."""
@@ -165,7 +163,7 @@ def test_status_number_and_sentence_agree(load: Load) -> None:
 
 @given(servers)
 @settings(max_examples=50, deadline=None)
-def test_windows_of_steady_load_agree(load: Load) -> None:
+def test_windows_of_steady_load_agree(load):
     """Windows of 20 s, one minute and five minutes of the same load are judged alike, unless a figure is at a
     threshold."""
     assume(not near_a_threshold(judge(load, 300.0)[0]))
@@ -190,6 +188,6 @@ def test_windows_of_steady_load_agree(load: Load) -> None:
     ],
     ids=str,
 )
-def test_known_situations(load: Load, status: str) -> None:
+def test_known_situations(load, status):
     """Known situations are judged as an expert would judge them."""
     assert worst_status(judge(load)[1]) == status

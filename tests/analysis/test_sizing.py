@@ -1,14 +1,11 @@
 """The size of the next step: the offered work fits, and memory, CPUs and interpreters stop it."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import describe, figures_of
 from tests.support.simulated_server import Server
@@ -21,7 +18,7 @@ from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
-from uwsgi_headroom.record import Backlog, State, Waits
+from uwsgi_headroom.record import Backlog, Waits
 
 TCP = "127.0.0.1:8000"
 MB = 1_000_000
@@ -53,14 +50,14 @@ SINGLE = Server(processes=4, threads=1, cpus=8.0)
 
 
 @pytest.mark.parametrize("state", ["lock", "disk", "child", "unknown"])
-def test_nothing_is_promised_of_what_may_be_scarce(state: State) -> None:
+def test_nothing_is_promised_of_what_may_be_scarce(state):
     """The model supposes that any number of requests can wait at once for what they wait for."""
     scarce = replace(OVERLOAD, waits=replace(OVERLOAD.waits, seconds={state: 60 * 8.0}))
     assert more_threads(figures(scarce, SMALL), 4).most is None
     assert more_threads(figures(OVERLOAD, SMALL), 4).most is not None
 
 
-def test_a_lock_bounds_the_promise() -> None:
+def test_a_lock_bounds_the_promise():
     """One that is known to permit 30 requests a second does so with more threads as well; with twice the processes,
     twice as many, unless it is that of a file."""
     now = figures(OVERLOAD, SMALL)
@@ -95,7 +92,7 @@ def with_cpus(of: Window, *cpu: float) -> Window:
         (minute(2, 8.0, 10_000.0), {"threads": 1024, "stopped_by": "size"}),
     ],
 )
-def test_more_threads(of: Window, expected: dict[str, object]) -> None:
+def test_more_threads(of, expected):
     """As many as the offered work takes, unless something stops them."""
     step = more_threads(figures(of, SMALL), 4)
     assert {name: getattr(step, name) for name in expected} == expected
@@ -127,7 +124,7 @@ FULL = minute(4, 4.0, 40.0)
         ),
     ],
 )
-def test_more_processes(of: Window, server: Server, room: int | None, expected: dict[str, object]) -> None:
+def test_more_processes(of, server, room, expected):
     """As many as the offered work takes, unless memory or CPUs stop them."""
     step = more_processes(figures(of, server, room))
     found = {name: getattr(step, name) for name in expected if name != "most"}
@@ -149,7 +146,7 @@ def test_more_processes(of: Window, server: Server, room: int | None, expected: 
         (figures(FULL, SINGLE, 3, "anonymous"), "room for 3 for certain"),
     ],
 )
-def test_the_advice_says_what_the_step_will_do(found: Figures, words: str) -> None:
+def test_the_advice_says_what_the_step_will_do(found, words):
     """The offered work, the throughput, what stops the step, and that a full queue hides how long requests wait."""
     assert words in advise_capacity(found).change
     assert "How long" not in advise_capacity(figures(minute(2, 7.0, 1.0, full_seconds=0.0), SMALL)).change
@@ -165,7 +162,7 @@ def test_the_advice_says_what_the_step_will_do(found: Figures, words: str) -> No
         (BURSTS, SMALL, 38),
     ],
 )
-def test_the_threads_that_are_needed(of: Window, server: Server, needed: int) -> None:
+def test_the_threads_that_are_needed(of, server, needed):
     """Bursts need more than random arrivals."""
     assert count_needed_threads(figures(of, server)) == pytest.approx(needed)
     assert erlang_wait(2, 0.4, 0.2) < 0.25 * 0.2 <= erlang_wait(1, 0.4, 0.2)
@@ -173,7 +170,7 @@ def test_the_threads_that_are_needed(of: Window, server: Server, needed: int) ->
 
 @pytest.mark.parametrize("is_measured", [True, False])
 @pytest.mark.parametrize(("arrive", "processes"), [(1.02, 7), (1.2, 8), (1.9, 13)])
-def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, processes: int, is_measured: bool) -> None:
+def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive, processes, is_measured):
     """A queue of 40 takes no more for 1 - 1/r of the time, and is in its last two states for 1 - 1/r² of it, if r times
     as many requests arrive as are served: the step is 1.6 times what arrives, however many wait."""
     full = {"app.sock": 60.0 if is_measured else 60 * (1 - 1 / arrive**2)}
@@ -185,17 +182,17 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
 
 
 @pytest.mark.parametrize(("refused", "factor", "threads"), [(2334, "2.0", 11), (20_000, "4.5", 24)])
-def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threads: int) -> None:
+def test_counted_refusals_bound_how_many_arrive(refused, factor, threads):
     """2x4 serve 40/s beside a TCP queue that is full for 95 % of the time, and 39/s are refused: that is 2.0 times as
     many attempts, whatever keeps the queue full. Many retries bound nothing. The retries are the reserve for growth."""
     of = minute(2, 8.0, 41.0, full=57.0, overflows=refused, refused=refused)
-    of_tcp = structs.replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
+    of_tcp = replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
     overloaded = compute_figures(of, of_tcp)
     assert more_threads(overloaded, 4).threads == threads
     assert f"with retries, requests arrive {factor} times as fast as" in advise_capacity(overloaded).change
 
 
-def test_a_step_that_serves_no_more_has_no_figure() -> None:
+def test_a_step_that_serves_no_more_has_no_figure():
     """One worker gets nearly as much as other programs leave: that two serve at least less than now is no promise."""
     full = with_cpus(minute(1, 8.0, 40.0, cpu=0.022), 0.88, 0.0, 1.12)
     result = figures(full, Server(processes=1, threads=8, cpus=2.0))
@@ -203,7 +200,7 @@ def test_a_step_that_serves_no_more_has_no_figure() -> None:
     assert "serves at least" not in advise_capacity(result).change
 
 
-def test_interpreters_stop_threads() -> None:
+def test_interpreters_stop_threads():
     """With 20 ms of CPU a worker serves 50 a second. Where CPUs are idle, processes help more than threads; where none
     are, the threads stop where the CPUs do."""
     full = minute(2, 8.0, 40.0, cpu=0.02)
@@ -227,9 +224,7 @@ def test_interpreters_stop_threads() -> None:
     st.floats(0, 1),
     st.none() | st.integers(0, 10_000),
 )
-def test_any_step_is_larger_and_promises_no_less(
-    processes: int, threads: int, busy: float, queued: float, full: float, part: float, overflows: int | None
-) -> None:
+def test_any_step_is_larger_and_promises_no_less(processes, threads, busy, queued, full, part, overflows):
     """Whatever was measured, a step adds threads or processes, and its figures are finite."""
     made = minute(processes, busy, queued, cpu=0.2 * part, full=full, full_seconds=full, overflows=overflows)
     result = figures(made, Server(processes=processes, threads=threads, cpus=2.0))
@@ -238,8 +233,8 @@ def test_any_step_is_larger_and_promises_no_less(
         assert step.most is None or 0 < step.most < inf
 
 
-def test_a_server_without_workers_has_no_step_that_fails() -> None:
+def test_a_server_without_workers_has_no_step_that_fails():
     """A document may have none."""
     result = figures(window(60), Server(processes=1))
-    empty = replace(result, server=structs.replace(result.server, workers=()), ceiling=0)
+    empty = replace(result, server=replace(result.server, workers=()), ceiling=0)
     assert more_processes(empty).processes == 1

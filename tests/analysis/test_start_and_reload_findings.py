@@ -1,24 +1,20 @@
 """Findings about workers that hang at the start, wait to end or run handlers, and about a reload that waits."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis import judging
 from tests.analysis.judging import AT, by_code, figures_of, judge, said, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, causes, collect_findings, first_act
-from uwsgi_headroom.record import ConcurrencyKind, Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
+from uwsgi_headroom.record import Ending, Options, ServerRecord, Setup, StartWait, WorkerRecord
 
 COMPLETE = judging.setup(complete=True)
 
 
 def describe(*workers: WorkerRecord, setup: Setup = COMPLETE) -> ServerRecord:
-    return structs.replace(judging.describe(Server(processes=len(workers))), workers=workers, setup=setup)
+    return replace(judging.describe(Server(processes=len(workers))), workers=workers, setup=setup)
 
 
 def findings(record: ServerRecord, up: tuple[float, ...], queued: float = 0.0) -> dict[str, Finding]:
@@ -50,7 +46,7 @@ def gone(worker_id: int) -> WorkerRecord:
         (StartWait("cpu"), ", computing"),
     ],
 )
-def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> None:
+def test_what_a_hanging_start_waits_for(wait, what):
     """It is named if it is known; a worker that only starts is no finding of this kind."""
     found = findings(describe(starting(1, 12.0, wait), starting(2, 11.0)), (5.0, 5.0))
     assert said(found, "start_hangs") == (causes.START_HANGS, "critical")
@@ -90,21 +86,19 @@ STARTS = (starting(1, 2.0), serving(2), serving(3))
         ((gone(1), gone(2), gone(3)), (4.0, 4.0, 4.0), 0.0, {"workers_missing": ("critical", None)}),
     ],
 )
-def test_workers_that_are_away(
-    workers: tuple[WorkerRecord, ...], up: tuple[float, ...], queued: float, expected: dict[str, tuple[str, int | None]]
-) -> None:
+def test_workers_that_are_away(workers, up, queued, expected):
     """They start, hang at the start, or a reload waits for the last request; which worker is meant is said."""
     found = findings(describe(*workers), up, queued)
     said = {code: (each.severity, each.worker_id) for code, each in found.items()}
     assert {code: said[code] for code in ("start_hangs", "workers_missing", "reload_waits") if code in said} == expected
 
 
-def test_the_request_that_a_reload_waits_for() -> None:
+def test_the_request_that_a_reload_waits_for():
     """Its worker has the command that ends it."""
     assert "with `kill -TERM 5002`" in findings(describe(*ONE_OF_THREE), (4.0, 20.0, 4.0))["reload_waits"].change
 
 
-def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
+def test_a_worker_that_a_reload_waits_for_takes_no_request():
     """Its other thread is free, and yet nothing is available; in a window of another state of it, it is."""
     record = describe(*ONE_OF_THREE)
     rows = ([worker(number, 5, up=seconds) for number in (1, 2, 3)] for seconds in (4.0, 19.0))
@@ -112,7 +106,7 @@ def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
 
 
 def ending(worker_id: int, *ages: float, why: Ending = "unknown") -> WorkerRecord:
-    return structs.replace(serving(worker_id), ages=dict(enumerate(ages)), threads=4, ending=why)
+    return replace(serving(worker_id), ages=dict(enumerate(ages)), threads=4, ending=why)
 
 
 LIMITED = judging.setup(complete=True, max_requests=250, max_worker_lifetime=60)
@@ -127,9 +121,7 @@ LIMITED = judging.setup(complete=True, max_requests=250, max_worker_lifetime=60)
         (None, "max_requests", 0.0, "info", "`max-requests`"),
     ],
 )
-def test_workers_ending(
-    other: tuple[float, ...] | None, reason: Ending, queued: float, severity: str, why: str
-) -> None:
+def test_workers_ending(other, reason, queued, severity, why):
     """They take no other request: the reason is named where options tell it, and what replaces them at once."""
     others = serving(2) if other is None else ending(2, *other, why=reason)
     record = describe(ending(1, 30.0, 2.0, why=reason), others, setup=LIMITED)
@@ -139,7 +131,7 @@ def test_workers_ending(
     assert figures_of(window(20, worker(1, 5), worker(2, 5)), record).available == (0 if others.ending else 2)
 
 
-def test_workers_in_exit_handlers() -> None:
+def test_workers_in_exit_handlers():
     """No request is in service there, and yet they do not exit; nothing is said while nobody waits for them."""
     record = describe(ending(1), ending(2))
     finding = findings(record, (20.0, 20.0), 4.0)["workers_ending"]
@@ -164,13 +156,11 @@ def test_workers_in_exit_handlers() -> None:
         ("single", 1, 1, 30.0, 500, Options(max_requests=250), False),
     ],
 )
-def test_how_a_worker_shows_that_it_ends(
-    kind: ConcurrencyKind, threads: int, busy: int, age: float, served: int, options: Options, is_ending: bool
-) -> None:
+def test_how_a_worker_shows_that_it_ends(kind, threads, busy, age, served, options, is_ending):
     """Its free threads have ended, or options say so of one that has no free thread of its own."""
     reading = Server(processes=2, threads=4).read(AT)
     workers = [
-        structs.replace(
+        replace(
             each,
             serving={thread: int(reading.time) for thread in range(busy)},
             last_spawn=reading.time - age,
@@ -183,7 +173,7 @@ def test_how_a_worker_shows_that_it_ends(
         for pid, process in reading.host.processes.items()
     }
     record = judging.describe(
-        snapshot=structs.replace(reading.snapshot, workers=tuple(workers)),
+        snapshot=replace(reading.snapshot, workers=tuple(workers)),
         setup=Setup(options, None, kind, None, None),
         processes=processes,
     )
@@ -192,9 +182,9 @@ def test_how_a_worker_shows_that_it_ends(
 
 
 @pytest.mark.parametrize("wait", [StartWait("lock"), StartWait("backend", "10.0.0.5:5432")])
-def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
+def test_a_deploy_that_hangs_is_rolled_back(wait):
     """uWSGI was reloaded. No reload and no SIGTERM ends a worker that is importing; the act has what does."""
-    hanging = [structs.replace(starting(number, 12.0, wait), local_pid=5000 + number) for number in (1, 2)]
+    hanging = [replace(starting(number, 12.0, wait), local_pid=5000 + number) for number in (1, 2)]
     rows = [worker(number, 5, busy=1.0, up=5.0, respawns=1) for number in (1, 2)]
     change = judge(replace(window(20, *rows), reloads=1), describe(*hanging))["start_hangs"].change
     assert first_act(change) == "If this began with a deploy, roll the deploy back"
@@ -212,9 +202,7 @@ def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
         ([(10, 0.2, 2.0)], (serving(1),), 75.0, None, True),
     ],
 )
-def test_headroom_while_nothing_completes(
-    rows: list[tuple[int, float, float]], workers: tuple[WorkerRecord, ...], queued: float, factor: float, is_far: bool
-) -> None:
+def test_headroom_while_nothing_completes(rows, workers, queued, factor, is_far):
     """Free threads are none."""
     numbered = enumerate(rows, 1)
     of = window(
@@ -227,7 +215,7 @@ def test_headroom_while_nothing_completes(
 @pytest.mark.parametrize(
     ("others", "code"), [((gone(2), gone(3)), "reload_waits"), ((serving(2), serving(3)), "accept_blocked")]
 )
-def test_threads_that_are_free_during_a_reload(others: tuple[WorkerRecord, ...], code: str) -> None:
+def test_threads_that_are_free_during_a_reload(others, code):
     """The reload says why no worker takes the requests that wait beside free threads."""
     rows = [worker(number, 5, each=0.02, busy=1.0, up=seconds) for number, seconds in ((1, 20.0), (2, 4.0), (3, 4.0))]
     waiting = replace(window(20, *rows, app=1200.0), idle_queue_seconds=18.0)
@@ -244,7 +232,7 @@ def scaling(**figures: float) -> dict[str, Finding]:
     return judge(replace(window(20, *rows, app=20 * known.pop("queued")), **known), record)
 
 
-def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
+def test_a_cheaper_pool_whose_application_loads_slowly():
     """Requests wait for workers that cheaper mode has started too late: that is said, and not that one is missing."""
     found = scaling()
     block = next(iter(found.values()))
@@ -254,7 +242,7 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
 
 
 @pytest.mark.parametrize("figures", [{"queued": 0.0}, {"starting_seconds": 1.0}, {"full_seconds": 0.0}])
-def test_a_cheaper_pool_that_scales_in_time(figures: dict[str, float]) -> None:
+def test_a_cheaper_pool_that_scales_in_time(figures):
     """Nobody waits, or workers start quickly, or threads are free: cheaper mode is not too slow."""
     assert "cheaper_starts_slowly" not in scaling(**figures)
 
@@ -277,7 +265,7 @@ def handling(seconds: float, *, queued: float) -> tuple[dict[str, Finding], floa
         (1.9, 0.0, 1.905, None),  # a twentieth of the threads is worth no sentence
     ],
 )
-def test_handlers_of_signals_take_threads(seconds: float, queued: float, factor: float, expected: str | None) -> None:
+def test_handlers_of_signals_take_threads(seconds, queued, factor, expected):
     """They leave fewer threads to requests, and are the cause where requests wait."""
     found, left = handling(seconds, queued=queued)
     assert severity(found, "signal_handlers") == expected
@@ -285,7 +273,7 @@ def test_handlers_of_signals_take_threads(seconds: float, queued: float, factor:
     assert not expected or [harm.code for harm in found["signal_handlers"].harms] == ["queue_wait"] * (queued > 0)
 
 
-def test_handlers_beside_coroutines() -> None:
+def test_handlers_beside_coroutines():
     """A handler is one more coroutine, and takes no place of a request."""
     record = describe(WorkerRecord(1, "accepting", 4, pid=4001), setup=judging.setup("async", complete=True))
     made = replace(window(20, worker(1, 1000, each=0.01, busy=10.0)), handler_seconds=20.0)

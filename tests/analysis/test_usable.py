@@ -1,18 +1,15 @@
 """Usable headroom: exact formulas, published values of Erlang C, its bounds, and each limit as a queue."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.analysis import judging
 from tests.analysis.judging import change_workers
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.capacity import Headroom
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, WAIT_RATIO, noticed_wait
 from uwsgi_headroom.analysis.usable import (
@@ -46,7 +43,7 @@ def sleeping(throughput: float, each: float, workers: int = 1, queue: float = 0.
     ("threads", "offered", "share"),
     [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (3, 2.0, 4 / 9), (4, 3.2, 0.5964), (5, 4.0, 0.5541), (10, 8.0, 0.4092)],
 )
-def test_published_values_of_erlang_c(threads: int, offered: float, share: float) -> None:
+def test_published_values_of_erlang_c(threads, offered, share):
     """The share of the requests that find all threads busy is that of published tables."""
     assert waiting_share(threads, offered) == pytest.approx(share, abs=1e-4)
 
@@ -55,20 +52,20 @@ def test_published_values_of_erlang_c(threads: int, offered: float, share: float
     ("threads", "offered", "seconds", "wait"),
     [(1, 0.5, 0.2, 0.2), (4, 3.2, 1.0, 0.7455), (4, 4.0, 1.0, float("inf"))],  # too few threads
 )
-def test_erlangs_wait(threads: int, offered: float, seconds: float, wait: float) -> None:
+def test_erlangs_wait(threads, offered, seconds, wait):
     """M/M/1 at half load waits as long as it serves."""
     assert erlang_wait(threads, offered, seconds) == pytest.approx(wait, abs=0.001)
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 100))
-def test_one_thread_is_exact(use: float, seconds: float) -> None:
+def test_one_thread_is_exact(use, seconds):
     """With one thread the mean wait is u / (1 - u) service times at a utilization of u, and the other way round."""
     assert erlang_wait(1, use, seconds) == pytest.approx(use / (1 - use) * seconds)
     assert highest_utilization(1, use / (1 - use)) == pytest.approx(use)
 
 
 @given(st.integers(1, 2000), st.floats(1e-4, 1e4))
-def test_the_wait_at_the_utilization_is_the_one_asked_for(threads: int, wait: float) -> None:
+def test_the_wait_at_the_utilization_is_the_one_asked_for(threads, wait):
     """At the utilization found, the mean wait is as asked, within a hundredth; or the threads are as good as full."""
     use = highest_utilization(threads, wait)
     assert 0 < use <= 1
@@ -77,14 +74,14 @@ def test_the_wait_at_the_utilization_is_the_one_asked_for(threads: int, wait: fl
 
 
 @pytest.mark.parametrize(("threads", "use"), [(4, 0.65), (8, 0.79), (32, 0.93)])
-def test_a_quarter_of_the_service_time(threads: int, use: float) -> None:
+def test_a_quarter_of_the_service_time(threads, use):
     """The wait is a quarter of the service time at a utilization of 0.65 with 4 threads, and of 0.93 with 32."""
     assert highest_utilization(threads, 0.25) == pytest.approx(use, abs=0.005)
     found = figures_of(sleeping(10, 0.1), threads=threads).usable
     assert (found.first, found.factor) == ("threads", pytest.approx(use * threads, rel=0.01))
 
 
-def test_threshold_of_a_noticed_wait() -> None:
+def test_threshold_of_a_noticed_wait():
     """It is a quarter of the response time between 20 ms and 0.1 s."""
     assert (WAIT_RATIO, LEAST_WAIT, MOST_WAIT) == (0.25, 0.02, 0.1)
     assert [noticed_wait(each) for each in (None, 0.002, 0.08, 0.2, 0.4, 10)] == pytest.approx(
@@ -117,13 +114,13 @@ def minute(*workers: tuple[int, float, float], locked: float | None = None, queu
         (figures_of(minute(*[(600, 0.07, 0.0)] * 2, locked=28.8), 2, 8), "lock", 0.02 / 0.068 / 0.48),
     ],
 )
-def test_what_requests_wait_for_first(figures: Figures, first: str, factor: float | None) -> None:
+def test_what_requests_wait_for_first(figures, first, factor):
     """Measured waits come before computed ones, and each limit is a queue."""
     assert figures.usable.first == first
     assert factor is None or figures.usable.factor == pytest.approx(factor, abs=0.01)
 
 
-def test_measured_waits_in_service() -> None:
+def test_measured_waits_in_service():
     """Requests that wait for CPUs in service have no usable headroom; if they do not wait there yet, they have all of
     their present load. What they wait for is no part of the service time that the threshold is a quarter of."""
     parts = {"none": None, "little": {"sleep": 5.95, "cpu_wait": 0.05}, "much": {"sleep": 3.0, "cpu_wait": 3.0}}
@@ -136,7 +133,7 @@ def test_measured_waits_in_service() -> None:
     assert found["much"].first != "threads"
 
 
-def test_nothing_known() -> None:
+def test_nothing_known():
     """Without requests, or on a nearly idle server, there is no usable headroom."""
     assert figures_of(window(60, worker(1, 0, busy=0.0))).usable is None
     assert figures_of(sleeping(0.1, 0.05), threads=8).usable is None
@@ -151,7 +148,7 @@ def times(*seconds: float, requests: int = 1000, interval: float = 0.2) -> Respo
     return ResponseTimeWindow(bins, interval, requests, counts, [0.0] * len(bins))
 
 
-def test_variation_of_response_times() -> None:
+def test_variation_of_response_times():
     """Requests that are all alike wait half as long as those of an exponential distribution; a few that are very long
     count up to a bound; and too few or too short ones say nothing."""
     assert variation(times(0.5)) == pytest.approx(0.5, abs=0.01)
@@ -174,7 +171,7 @@ def test_variation_of_response_times() -> None:
         ),
     ],
 )
-def test_the_sentence_of_a_healthy_server(factor: float, far: tuple[Limit, ...], sentence: str) -> None:
+def test_the_sentence_of_a_healthy_server(factor, far, sentence):
     """It says by how much load can grow until requests wait, and until the limit; once if both are alike."""
     room = Headroom({"threads": 2.4}, "threads", "threads", far=far)
     assert verdict_sentence(room, (), usable=Usable(factor, "threads")) == sentence

@@ -1,12 +1,9 @@
 """Findings about what requests wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.analysis.judging import (
     by_code,
@@ -32,7 +29,6 @@ from uwsgi_headroom.analysis.findings import (
     lock_waits,
 )
 from uwsgi_headroom.analysis.findings import waits as wait_rows
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import CpuWindow, Window
@@ -69,7 +65,7 @@ def findings(of: Window, **known: object) -> dict[str, Finding]:
     return findings_by_code(of, the_server(), **known)
 
 
-def test_without_waits_there_is_no_such_finding() -> None:
+def test_without_waits_there_is_no_such_finding():
     """Nothing is concluded from what is not known."""
     known = of_16_threads({"client": 8.0, "lock": 4.0})
     assert WAITS & findings(known).keys()
@@ -123,7 +119,7 @@ UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=N
         (of_16_threads({"sleep": 15.5}), "saturation", (limits.IN_USE, "warning")),
     ],
 )
-def test_what_threads_wait_for(of: Window, code: str, expected: tuple[Kind, str] | None) -> None:
+def test_what_threads_wait_for(of, code, expected):
     """What a few threads wait for is no finding. Only threads that sleep, or wait outside, are worth more of them."""
     found = findings(of)
     assert said(found, code) == expected
@@ -133,7 +129,7 @@ def test_what_threads_wait_for(of: Window, code: str, expected: tuple[Kind, str]
 
 
 @pytest.mark.parametrize("websockets", [0.95, 0.4, 0.0])
-def test_websockets(websockets: float) -> None:
+def test_websockets(websockets):
     """Nothing can buffer connections that stay open. They last by nature: none is stuck. Without evidence, the advice
     about slow clients names them."""
     quiet = window(60, *(worker(number, 90, each=0.05, busy=60 * 7.1) for number in (1, 2)), waits={"client": 14.0})
@@ -147,14 +143,14 @@ def test_websockets(websockets: float) -> None:
 
 
 @pytest.mark.parametrize(("threads", "is_stuck"), [(12.0, False), (8.0, True)])
-def test_stuck_requests_beside_websockets(threads: float, is_stuck: bool) -> None:
+def test_stuck_requests_beside_websockets(threads, is_stuck):
     """More requests are old than there are WebSockets: some of them are stuck."""
     ages = {1: dict.fromkeys(range(8), 100.0), 2: dict.fromkeys(range(4), 100.0)}
     now = Waits(threads={"client": threads}, websockets=threads)
     assert ("request_stuck" in every(with_waits(of_16_threads({"client": 8.0, "backend": 4.0}), now, ages))) == is_stuck
 
 
-def test_clients_of_which_none_gets_an_answer() -> None:
+def test_clients_of_which_none_gets_an_answer():
     """Slow ones are not the first thing to think of: the web server may speak another protocol."""
     none = window(60, *(worker(number, 0, busy=480.0) for number in (1, 2)), waits={"client": 16.0}, app=480.0)
     finding = findings(none)["queue_wait"]
@@ -165,7 +161,7 @@ def test_clients_of_which_none_gets_an_answer() -> None:
 ADDRESSES = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
 
 
-def test_a_backend_is_named() -> None:
+def test_a_backend_is_named():
     """The finding says which backend, its address, and its own share."""
     of = of_16_threads({"backend": 8.0, "cpu": 2.0}, backends={"postgres": 7.0, "redis": 1.0})
     finding = findings(of, waits=ADDRESSES)["waits_for_backend"]
@@ -175,7 +171,7 @@ def test_a_backend_is_named() -> None:
     assert "10.0.0.5" not in "".join(finding.public)
 
 
-def test_a_backend_that_fills_the_threads_stands_first() -> None:
+def test_a_backend_that_fills_the_threads_stands_first():
     """Most threads are in use because of it: one block says both, and does not advise more threads."""
     of = of_16_threads({"backend": 9.0, "cpu": 3.0}, backends={"postgres": 7.5, "redis": 1.5})
     block = next(iter(findings(of, waits=ADDRESSES).values()))
@@ -186,7 +182,7 @@ def test_a_backend_that_fills_the_threads_stands_first() -> None:
 FOUND = run(Backend(constant(0.05), servers=2), wave(12, 52, 10), 120, 1).find_saturation()
 
 
-def test_a_saturated_backend() -> None:
+def test_a_saturated_backend():
     """It is named with its address, as the cause of the waiting; neither threads nor processes are advised."""
     record = describe(the_server(), waits=Waits(addresses={"postgres": "10.0.0.5:5432"}))
     states: States = {"backend": 15.5, "cpu": 0.3}
@@ -209,7 +205,7 @@ def test_a_saturated_backend() -> None:
     assert rate(FOUND.high) not in bursts.change
 
 
-def test_a_saturated_backend_while_threads_are_free() -> None:
+def test_a_saturated_backend_while_threads_are_free():
     """It is good to know if it filled most threads at times; short bursts are not worth a line, until requests wait."""
     figures = figures_of(of_16_threads({"backend": 5.0}), the_server())
     first, *_ = collect_findings(replace(figures, saturation=FOUND))
@@ -236,7 +232,7 @@ DNS = Destination("dns", ("10.0.0.1:53",))
         ({"dns": 3.9, "sleep": 2.0}, {DNS: 1.0}, None),
     ],
 )
-def test_where_threads_wait(waits: States, seconds: Mapping[Destination, float], kind: Kind | None) -> None:
+def test_where_threads_wait(waits, seconds, kind):
     """An address that does not answer is named."""
     found = judge(of_16_threads(waits), the_server(), destinations=seconds)
     assert row(found, "waits_for_backend") is kind
@@ -250,7 +246,7 @@ def test_where_threads_wait(waits: States, seconds: Mapping[Destination, float],
     ("beside", "is_silent", "kind"),
     [(0.1, True, backend_waits.NO_ANSWER), (0.1, False, lock_waits.LOCK), (1.0, True, lock_waits.LOCK)],
 )
-def test_the_holder_of_a_lock_waits_for_a_backend(beside: float, is_silent: bool, kind: Kind) -> None:
+def test_the_holder_of_a_lock_waits_for_a_backend(beside, is_silent, kind):
     """Where hardly any thread does anything else, the holder, which does not wait for the lock, waits for the backend:
     one that does not answer is the cause then, however few threads wait for it, and no lock."""
     record = describe(the_server(), waits=Waits(holder="request"))
@@ -261,7 +257,7 @@ def test_the_holder_of_a_lock_waits_for_a_backend(beside: float, is_silent: bool
     assert kind is lock_waits.LOCK or said(found, "application_lock") == (lock_waits.LOCK, "info")
 
 
-def test_two_backends_are_both_named() -> None:
+def test_two_backends_are_both_named():
     """Neither has most of the time, and the title has no figure that changes."""
     seconds = {Destination("backend", (address,)): 1.0 for address in ("10.0.0.5:5432", "10.0.0.6:6379")}
     for more in (0.7, 1.3):
@@ -271,19 +267,19 @@ def test_two_backends_are_both_named() -> None:
 
 
 @pytest.mark.parametrize(("each", "is_felt"), [(0.05, False), (0.4, True)])
-def test_a_long_wait_for_a_lock_that_is_not_saturated(each: float, is_felt: bool) -> None:
+def test_a_long_wait_for_a_lock_that_is_not_saturated(each, is_felt):
     """Between a saturated interpreter and one that uses little, it counts if users feel it."""
     of = change_workers(held(0.7, cpu=1.4, sleep=2.0), running_time=1200 * each)
     assert ("interpreter_lock_held" in findings(of)) == is_felt
 
 
-def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it() -> None:
+def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it():
     """They are all in use because they wait for its lock: no second block advises the same."""
     found = findings(of_16_threads({"cpu": 2.0, "interpreter_lock": 14.0}, cpu=0.97, lock=7.0))
     assert found["saturation"] is found["interpreter_bound"]
 
 
-def test_the_lock_is_evidence() -> None:
+def test_the_lock_is_evidence():
     """A saturated interpreter has the number of threads that wait for its lock as evidence, and so has a hot worker."""
     found = findings(of_16_threads({"cpu": 1.9, "interpreter_lock": 9.0}, cpu=0.95, lock=4.5))
     assert "at most 4.5 wait" in found["interpreter_bound"].evidence
@@ -293,7 +289,7 @@ def test_the_lock_is_evidence() -> None:
     assert "5.0 of its threads wait" in findings_by_code(story, Server(cpus=4.0))["unevenness_hurts"].evidence
 
 
-def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
+def test_a_single_thread_saturates_its_interpreter_without_waiting():
     """In prefork nothing can wait for the lock, and a worker that computes all the time is saturated."""
     rows = [worker(number, 600, each=0.095, cpu=57.0, busy=57.0, lock=0.0) for number in (1, 2)]
     found = findings_by_code(window(60, *rows, waits={"cpu": 1.9}), Server(processes=2, threads=1, cpus=8.0))
@@ -312,7 +308,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
         ({"lock": 6.0, "backend": 6.0}, 0.8, "warning", False),
     ],
 )
-def test_a_shared_connection(waits: States, shared: float, expected: str, is_cause: bool) -> None:
+def test_a_shared_connection(waits, shared, expected, is_cause):
     """Good to know while nobody uses it; the cause if requests mostly wait in it, or behind those that do."""
     of = replace(of_16_threads(waits), shared_connection_seconds=60 * shared)
     finding = findings(of, shared_connections=(SharedConnection("10.0.0.5:5432", 2),))["connection_shared"]
@@ -338,14 +334,14 @@ def write(waits: States, output: float, **changes: object) -> dict[str, Finding]
         ({"pipe": 0.5}, 0.5, False),
     ],
 )
-def test_a_pipe_that_takes_nothing(waits: States, output: float, found: bool) -> None:
+def test_a_pipe_that_takes_nothing(waits, output, found):
     """It is the cause if requests mostly wait in a write to it, or for the lock that such a thread holds."""
     codes = write(waits, output)
     assert severity(codes, "output_blocked") == ("warning" if found else None)
     assert not found or "application_lock" not in codes
 
 
-def test_a_pipe_at_which_nothing_completes() -> None:
+def test_a_pipe_at_which_nothing_completes():
     """It is critical, and comes before the requests that are stuck because of it."""
     rows = tuple(worker(number, 0, busy=240.0) for number in (1, 2))
     first, *_ = write({"lock": 6.0, "pipe": 2.0}, 2.0, workers=rows).values()
@@ -353,7 +349,7 @@ def test_a_pipe_at_which_nothing_completes() -> None:
 
 
 @pytest.mark.parametrize(("lock", "expected"), [(3.0, "info"), (9.0, "warning")])
-def test_a_pool_that_is_too_small(lock: float, expected: str) -> None:
+def test_a_pool_that_is_too_small(lock, expected):
     """It is named with its size, and nobody is sent to look for a lock."""
     found = findings(of_16_threads({"lock": lock, "backend": 5.0}), waits=Waits(pools={1: 5, 2: 5}))
     assert said(found, "pool_exhausted") == (lock_waits.POOL, expected)
@@ -363,7 +359,7 @@ def test_a_pool_that_is_too_small(lock: float, expected: str) -> None:
 
 
 @pytest.mark.parametrize(("connected", "room"), [(10.0, 1.0), (8.0, 1.25)])
-def test_a_pool_is_a_limit(connected: float, room: float) -> None:
+def test_a_pool_is_a_limit(connected, room):
     """Of two workers, each with five connections, so many are in use."""
     record = describe(the_server(), waits=Waits(pools={1: 5, 2: 5}))
     headroom = figures_of(of_16_threads({"lock": 4.0, "backend": connected}), record).headroom
@@ -373,8 +369,8 @@ def test_a_pool_is_a_limit(connected: float, room: float) -> None:
 def with_waits(waits: Window, now: Waits, ages: Mapping[int, Mapping[int, float]] | None = None) -> list[Finding]:
     """The findings of a 2x8 whose last sample is this one. ages: of the requests in service, by worker and thread."""
     record = describe(the_server(), waits=now)
-    workers = tuple(structs.replace(each, ages=(ages or {}).get(each.worker_id, {})) for each in record.workers)
-    return collect_findings(figures_of(waits, structs.replace(record, workers=workers)))
+    workers = tuple(replace(each, ages=(ages or {}).get(each.worker_id, {})) for each in record.workers)
+    return collect_findings(figures_of(waits, replace(record, workers=workers)))
 
 
 def every(findings: list[Finding]) -> dict[str, Finding]:
@@ -406,9 +402,7 @@ DEAD = {1: dict.fromkeys(range(8), 6.0)}
         (BUSY, Waits(holder=None), {}, (lock_waits.LOCK, "warning")),
     ],
 )
-def test_who_holds_what_is_awaited(
-    of: Window, now: Waits, ages: Mapping[int, Mapping[int, float]], expected: tuple[Kind, str]
-) -> None:
+def test_who_holds_what_is_awaited(of, now, ages, expected):
     """A request, a thread that serves none, or a process; threads and processes are not advised."""
     first, *_ = with_waits(of, now, ages)
     assert (first.kind, first.severity) == expected
@@ -416,7 +410,7 @@ def test_who_holds_what_is_awaited(
 
 
 @pytest.mark.parametrize(("age", "completed", "is_dead"), [(6.0, 1200, False), (61.0, 1200, True), (6.0, 0, True)])
-def test_long_polls_are_no_deadlock(age: float, completed: int, is_dead: bool) -> None:
+def test_long_polls_are_no_deadlock(age, completed, is_dead):
     """Half of a worker's threads are free, and serve others: what lasts may be meant to, up to the time of --stuck."""
     ages = {1: dict.fromkeys(range(4), age)}
     found = by_code(with_waits(change_workers(BUSY, requests=completed), Waits(holder="thread"), ages))
@@ -424,14 +418,14 @@ def test_long_polls_are_no_deadlock(age: float, completed: int, is_dead: bool) -
 
 
 @pytest.mark.parametrize(("pipe", "is_known"), [(1.9, True), (1.5, False)])
-def test_a_lock_before_a_pipe(pipe: float, is_known: bool) -> None:
+def test_a_lock_before_a_pipe(pipe, is_known):
     """What its holder waits for, each process may have to wait for."""
     first, *_ = with_waits(of_16_threads({"lock": 8.0, "pipe": pipe, "other": 2 - pipe}), Waits(holder="request"))
     assert first.kind is lock_waits.LOCK
     assert ("a pipe" in first.evidence) == ("a pipe" in first.change) == is_known
 
 
-def test_what_if_knows_nothing_of_other_threads() -> None:
+def test_what_if_knows_nothing_of_other_threads():
     """How much they do at once, in another setting, is not known; that of a lock that is known is."""
     figures = figures_of(BUSY, the_server())
     with pytest.raises(CannotPredictError, match=r"^Requests wait for a lock, or for threads that serve no request:"):
@@ -449,7 +443,7 @@ def test_what_if_knows_nothing_of_other_threads() -> None:
         (None, "Run `for pid in 101 102; do "),
     ],
 )
-def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> None:
+def test_who_holds_a_lock_of_all_processes(holder, first):
     """The process that holds a file's lock is named; the holder of any other may be in each worker."""
     found, *_ = with_waits(BUSY, Waits(holder="processes", file_lock_holder=holder))
     assert first_act(found.change).startswith(first)
@@ -457,7 +451,7 @@ def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> No
 
 
 @pytest.mark.parametrize(("lock", "name"), [(0, "`uwsgi.lock()`"), (2, "`uwsgi.lock(2)`")])
-def test_a_mule_that_holds_a_lock(lock: int, name: str) -> None:
+def test_a_mule_that_holds_a_lock(lock, name):
     """No worker holds it, so no dump of the workers shows what it does; and no request holds up another one."""
     held = Waits(holder="processes", uwsgi_lock_holder=LockHolder(7, lock, 0.89))
     found, *others = with_waits(BUSY, held, ages={1: {0: 200.0}})
@@ -469,7 +463,7 @@ def test_a_mule_that_holds_a_lock(lock: int, name: str) -> None:
 
 @pytest.mark.parametrize("router", [False, True])
 @pytest.mark.parametrize(("threads", "expected"), [(3.0, "info"), (4.0, "warning")])
-def test_requests_that_call_their_own_server(router: bool, threads: float, expected: str) -> None:
+def test_requests_that_call_their_own_server(router, threads, expected):
     """They are no requests that wait for a backend, and a warning once they hold a quarter of the threads. They may go
     through uWSGI's own router."""
     known = {"setup": Setup(Options(http=(":8000",)), 4096, "threads", None, False)} if router else {}
@@ -486,7 +480,7 @@ def test_requests_that_call_their_own_server(router: bool, threads: float, expec
         (0.4, {"interpreter_lock": 8.0, "cpu": 0.1}, "interpreter_lock_held"),
     ],
 )
-def test_a_thread_that_serves_no_request_computes(cpu: float, waits: States, code: str) -> None:
+def test_a_thread_that_serves_no_request_computes(cpu, waits, code):
     """The workers use CPU, and their request threads hardly any: another process would have such a thread, too. If the
     request threads use it, nothing else does."""
     finding = findings(of_16_threads(waits, cpu=cpu, lock=4.0))[code]
@@ -496,7 +490,7 @@ def test_a_thread_that_serves_no_request_computes(cpu: float, waits: States, cod
 
 
 @pytest.mark.parametrize(("others", "is_first"), [(0.3, True), (1.2, False)])
-def test_threads_that_serve_no_request_beside_other_programs(others: float, is_first: bool) -> None:
+def test_threads_that_serve_no_request_beside_other_programs(others, is_first):
     """Which of the two uses more of the CPUs is to be seen first, such as the threads of numpy's library."""
     busy = of_16_threads({"cpu_wait": 6.0, "cpu": 0.1}, cpu=(2.0 - others) / 2)
     busy = replace(busy, cpu=CpuWindow(60.0, 60 * (2.0 - others), 0.0, 60 * others))
@@ -508,14 +502,14 @@ def test_threads_that_serve_no_request_beside_other_programs(others: float, is_f
 @pytest.mark.parametrize(
     ("nap", "ages", "again"), [(0.1, {0: 9.0, 1: 0.1}, True), (0.1, {}, False), (float("inf"), {0: 9.0, 1: 0.1}, False)]
 )
-def test_requests_that_never_have_their_turn(nap: float, ages: dict[int, float], again: bool) -> None:
+def test_requests_that_never_have_their_turn(nap, ages, again):
     """Those that are completed had to try only once, and the mean of them says nothing of the others, which are in
     service for long."""
     first, *_ = with_waits(of_16_threads({"sleep": 14.0}), Waits(nap=nap), {1: ages})
     assert (first.code == "sleeps_again") == again
 
 
-def test_programs_may_wait_for_each_other() -> None:
+def test_programs_may_wait_for_each_other():
     """What a server with more threads serves is not known: the programs that requests start may take turns."""
     saturated = findings(of_16_threads({"pipe": 10.0, "child": 2.0, "unknown": 3.5}))["saturation"]
     assert saturated.settings

@@ -1,11 +1,7 @@
 """What requests spend their time on, from windows with known true figures."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
@@ -28,7 +24,7 @@ WAITS = WaitWindow(10, 5, {"cpu": 10.0, "backend": 30.0}, {"pg": 20.0, "b": 0.0}
 """One thread that computes and three that wait for a backend, two of them for pg."""
 
 
-def test_threads_and_seconds_per_request() -> None:
+def test_threads_and_seconds_per_request():
     """Three threads in a state at ten requests a second are 0.3 seconds of each request."""
     found = waits_of(worker(1, 100, each=0.4), WAITS)
     assert found.threads == {"cpu": 1, "backend": 3}
@@ -39,7 +35,7 @@ def test_threads_and_seconds_per_request() -> None:
 
 @pytest.mark.parametrize("stuck", [0.0, 1.0, 2.5, 3.0, 3.9])
 @pytest.mark.parametrize("static", [0, 50])
-def test_the_parts_add_up_to_the_mean_response_time(stuck: float, static: int) -> None:
+def test_the_parts_add_up_to_the_mean_response_time(stuck, static):
     """Also with static files, and beside stuck requests: the mean is uWSGI's own."""
     found = waits_of(worker(1, 100, each=0.1, static=static), WAITS, stuck=stuck)
     assert sum(found.per_request.values()) == pytest.approx(0.1)
@@ -66,9 +62,7 @@ def test_the_parts_add_up_to_the_mean_response_time(stuck: float, static: int) -
         (worker(1, 100, each=0.05), seen(client=40.0, sleep=3.0), {"old": 4}, {"client": 0, "sleep": 0.05}),
     ],
 )
-def test_what_a_mean_request_does(
-    one: WorkerWindow, waits: WaitWindow, beside: dict[str, float], per_request: Mapping[str, float] | None
-) -> None:
+def test_what_a_mean_request_does(one, waits, beside, per_request):
     """Threads that hold requests which do not end are beside it, and where too little is left, nothing is said."""
     found = waits_of(one, waits, **beside)
     assert found.per_request == (per_request and pytest.approx(per_request))
@@ -83,16 +77,14 @@ def test_what_a_mean_request_does(
         (worker(1, 100, each=0.05), seen(client=40.0, sleep=3.0), {"old": 4}, (0, 4)),
     ],
 )
-def test_threads_that_are_stuck_or_last(
-    one: WorkerWindow, waits: WaitWindow, beside: dict[str, float], expected: tuple[float, float]
-) -> None:
+def test_threads_that_are_stuck_or_last(one, waits, beside, expected):
     """They are counted."""
     found = waits_of(one, waits, **beside)
     assert (found.stuck, found.lasting) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("old", "slept"), [(0, 0.025), (2, 0.05), (9, 0.05)])
-def test_a_few_websockets_beside_many_requests(old: int, slept: float) -> None:
+def test_a_few_websockets_beside_many_requests(old, slept):
     """Two threads whose requests were in service all the time are two of four; more than Little's law has room for do
     not count. Without such requests, the same threads may be those of requests that end after the window."""
     found = waits_of(worker(1, 400, each=0.05), seen(client=20.0, sleep=19.0), old=old)
@@ -100,19 +92,19 @@ def test_a_few_websockets_beside_many_requests(old: int, slept: float) -> None:
 
 
 @pytest.mark.parametrize(("lost", "is_known"), [(0, True), (4, True), (30, False)])
-def test_requests_that_are_lost_hide_what_others_do(lost: int, is_known: bool) -> None:
+def test_requests_that_are_lost_hide_what_others_do(lost, is_known):
     """Where workers end all the time, most threads serve what is lost, or start: the rest says nothing of a request."""
     found = waits_of(worker(1, 100, each=0.05, lost=lost), seen(20.0, sleep=25.0, cpu=15.0))
     assert (found.per_request is not None) == is_known
 
 
-def test_only_sampled_time_counts() -> None:
+def test_only_sampled_time_counts():
     """With gaps, threads are per second that was sampled; the sum stays the concurrency."""
     found = waits_of(worker(1, 100, each=0.4), replace(WAITS, observed_seconds=5))
     assert (found.threads, found.total) == ({"cpu": 2, "backend": 6}, 8)
 
 
-def test_nothing_in_service_and_nothing_known() -> None:
+def test_nothing_in_service_and_nothing_known():
     """An idle server has no states and a share of 0; an unknown one has no figures."""
     found = waits_of(worker(1, 0), seen())
     assert (found.threads, found.total, found.share("cpu")) == ({}, 0, 0)
@@ -130,7 +122,7 @@ def test_nothing_in_service_and_nothing_known() -> None:
         (57.0, 360, 42.0, True),
     ],
 )
-def test_a_contended_interpreter_lock(cpu: float | None, busy: float, lock: float, contended: bool | None) -> None:
+def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
     """As many requests in service wait for it as can be told by the CPU time of the worker."""
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
     found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]

@@ -1,10 +1,7 @@
 """Workers that end: by `harakiri`, a limit, a reload or cheaper mode, or for a reason that nothing explains."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import (
     AT,
@@ -21,7 +18,6 @@ from tests.analysis.judging import (
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, recycling, workers
-from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
 
@@ -56,13 +52,13 @@ EACH_ONCE = change_workers(idle(), respawns=1)
         (change_workers(idle(), respawns=2), KNOWN, SEEN),
     ],
 )
-def test_workers_that_end(of: Window, options: dict[str, object], expected: dict[str, str]) -> None:
+def test_workers_that_end(of, options, expected):
     """One finding says it, and how bad it is follows from the requests that were lost."""
     found = findings_by_code(of, setup=setup(**options))
     assert {code: each.severity for code, each in found.items() if code != "uneven"} == expected
 
 
-def test_a_harakiri_and_its_options() -> None:
+def test_a_harakiri_and_its_options():
     """`harakiri` comes with its value if that is known; threads of a worker share one timer."""
     killed = replace(change_workers(idle(), 1, respawns=1), harakiris=1)
     known, unknown = (findings_by_code(killed, setup=setup(harakiri=value))["harakiri"] for value in (5, None))
@@ -71,7 +67,7 @@ def test_a_harakiri_and_its_options() -> None:
     assert ["one timer" in each.meaning for each in (unknown, single)] == [True, False]
 
 
-def test_a_worker_that_lives_for_seconds_is_recycled_too_early() -> None:
+def test_a_worker_that_lives_for_seconds_is_recycled_too_early():
     """With `max-requests` of 150 at 19 requests per second there is no loop, and the advice is to raise it."""
     finding = judge(change_workers(idle(), respawns=3, requests=450))["workers_respawned"]
     assert finding.severity == "info"
@@ -95,7 +91,7 @@ def recycled(respawns: int, requests: int, up: float, queue: float = 0.0) -> Win
         (5000, recycled(6, 1250, 48.0), None),  # other reasons end them
     ],
 )
-def test_recycling_that_costs(most: int, of: Window, expected: str | None) -> None:
+def test_recycling_that_costs(most, of, expected):
     """A `max-requests` that is too low is reported as the cause, before its consequences. An hour's is enough."""
     found = findings_by_code(of, setup=setup(max_requests=most, min_worker_lifetime=1, complete=True))
     if expected is None:
@@ -111,7 +107,7 @@ def test_recycling_that_costs(most: int, of: Window, expected: str | None) -> No
 
 
 @pytest.mark.parametrize(("most", "named"), [(8, True), (200, False)])
-def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
+def test_recycling_where_options_may_be_hidden(most, named):
     """Cheaper mode may be why workers are down; a worker that serves eight requests is recycled too early in any
     case."""
     found = findings_by_code(recycled(12, 12 * most, 40.0), setup=setup(max_requests=most))
@@ -123,14 +119,14 @@ def test_recycling_where_options_may_be_hidden(most: int, named: bool) -> None:
     ("seconds", "reloads", "expected"),
     [(60.0, 1, "info"), (60.0, 2, "info"), (12.0, 3, "warning"), (180.0, 3, "warning"), (181.0, 3, "info")],
 )
-def test_reloads_again_and_again(seconds: float, reloads: int, expected: str) -> None:
+def test_reloads_again_and_again(seconds, reloads, expected):
     """A deploy now and then is no harm; a reload each minute or more often is not meant."""
     of = window(seconds, *(worker(number, 500, each=0.01, busy=5.0, up=seconds) for number in (1, 2, 3, 4)))
     assert severity(judge(replace(of, reloads=reloads)), "reloaded") == expected
 
 
 @pytest.mark.parametrize(("served", "is_recycled"), [(500, True), (120, False)])
-def test_requests_that_outlive_max_requests(served: int, is_recycled: bool) -> None:
+def test_requests_that_outlive_max_requests(served, is_recycled):
     """A worker that reaches `max-requests` ends its last requests within `worker-reload-mercy`, or they are lost. It is
     no crash, unless its processes ended earlier than that."""
     server = Server()
@@ -148,7 +144,7 @@ def test_requests_that_outlive_max_requests(served: int, is_recycled: bool) -> N
         (change_workers(idle(workers=4096), respawns=9, requests=9), "Workers 1, 2, 3, 4, 5, 6, 7, 8 and 4,088 more"),
     ],
 )
-def test_several_workers_are_named_in_the_plural(of: Window, workers: str) -> None:
+def test_several_workers_are_named_in_the_plural(of, workers):
     """Of 4,096 workers a sentence lists eight."""
     assert judge(of)["respawn_loop"].title.startswith(f"{workers} keep")
 
@@ -190,7 +186,7 @@ def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **op
         ((1,), (60,)),  # the only one
     ],
 )
-def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned: tuple[int, ...]) -> None:
+def test_a_reload_that_the_window_has_a_part_of(times, spawned):
     """Workers that are replaced at once or in the order of their numbers, without a loss, are reloaded."""
     by_code = judged(ended(times), spawned, can_reload_workers=True)
     assert [finding.kind for finding in by_code.values()] == [workers.RESPAWNED]
@@ -211,13 +207,13 @@ def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned:
         ((2,), (60,), 0, True),
     ],
 )
-def test_no_reload(times: tuple[int, ...], spawned: tuple[int, ...], lost: int, can_reload_workers: bool) -> None:
+def test_no_reload(times, spawned, lost, can_reload_workers):
     """Whatever differs from a reload may be a crash."""
     by_code = judged(ended(times, lost=lost), spawned, can_reload_workers=can_reload_workers)
     assert {"workers_ended", "requests_lost"} & set(by_code)
 
 
-def test_an_option_that_ends_workers() -> None:
+def test_an_option_that_ends_workers():
     """It may be the reason, so nothing is unexplained, and it is the first thing to check."""
     known = {"ends_workers": ("reload-on-exception", "reload-on-pss")}
     assert "workers_ended" not in judged(ended((0, 1, 1, 1)), (1, 65, 60, 70), **known)
@@ -237,14 +233,14 @@ def test_an_option_that_ends_workers() -> None:
     ],
 )
 @pytest.mark.parametrize("reserve", [0, 2])
-def test_cheaper_mode_ends_workers(times: tuple[int, int], requests: int, kind: Kind | None, reserve: int) -> None:
+def test_cheaper_mode_ends_workers(times, requests, kind, reserve):
     """Also when all of its workers happen to be up at the end of the window. Those that end too often are in a loop."""
     found = judged(ended((0, 0, *times), requests=requests), reserve=reserve if kind is None else 0, cheaper=2)
     loops = [(each.kind, each.severity) for each in found.values() if each.severity != "info"]
     assert loops == [(kind, "critical")] * bool(kind)
 
 
-def test_requests_wait_for_workers_that_cannot_start() -> None:
+def test_requests_wait_for_workers_that_cannot_start():
     """More workers would not start either. That it is down at the moment is no cause of its own."""
     rows = (worker(1, 200, busy=60.0), worker(2, 0, up=0.0, respawns=35))
     server = Server(processes=2, threads=1)
@@ -256,7 +252,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     assert "workers_missing" not in found
 
 
-def test_ends_that_lost_no_request_count_as_well() -> None:
+def test_ends_that_lost_no_request_count_as_well():
     """Two requests were seen in service. If workers ended more often, the evidence says so, which the severity is
     about. A worker that ends again and again is the cause of both."""
     loop = judged(ended((0, 30, 1, 0), lost=2))["respawn_loop"]
@@ -269,7 +265,7 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
 
 
 @pytest.mark.parametrize(("requests", "severity"), [(247, "critical"), (248, "warning")])
-def test_one_request_of_a_hundred_is_critical(requests: int, severity: str) -> None:
+def test_one_request_of_a_hundred_is_critical(requests, severity):
     """Lost requests are not counted by uWSGI, so they are added to those of the four workers: 10 of 998, 10 of 1002."""
     assert judged(ended((0, 1, 0, 0), requests=requests, lost=10))["requests_lost"].severity == severity
 
@@ -278,14 +274,14 @@ def test_one_request_of_a_hundred_is_critical(requests: int, severity: str) -> N
     ("times", "kills", "found"),
     [((0, 2, 0, 1), 3, True), ((2, 2, 2, 2), 8, True), ((0, 2, 0, 1), 1, False), ((0, 2, 0, 1), 0, False)],
 )
-def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, found: bool) -> None:
+def test_workers_that_the_kernel_killed(times, kills, found):
     """If it killed about as many processes for lack of memory, that is the reason, and nothing else is guessed."""
     codes = judged(replace(ended(times, lost=2), oom_kills=kills)).keys()
     others = codes & {"requests_lost", "workers_ended", "workers_respawned", "respawn_loop"}
     assert ("out_of_memory" in codes, bool(others)) == (found, not found)
 
 
-def test_a_killed_worker_is_named() -> None:
+def test_a_killed_worker_is_named():
     """The worker, how often, and the requests that it had."""
     finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
     assert (finding.kind, finding.severity, finding.worker_id) == (workers.OUT_OF_MEMORY, "warning", 2)
@@ -342,7 +338,7 @@ def waiting(
         ({"log": CRASH}, "Check uWSGI's log for the reason"),
     ],
 )
-def test_requests_that_wait_for_workers_that_are_down(known: dict[str, object], act: str) -> None:
+def test_requests_that_wait_for_workers_that_are_down(known, act):
     """The first act is about why they are down; the log is quoted where it says that."""
     change = waiting(**known).change
     assert change.startswith(act)
@@ -350,6 +346,6 @@ def test_requests_that_wait_for_workers_that_are_down(known: dict[str, object], 
 
 
 @pytest.mark.parametrize("lazy", [True, None])
-def test_workers_that_load_before_they_serve_on_demand(lazy: bool | None) -> None:
+def test_workers_that_load_before_they_serve_on_demand(lazy):
     """Without `lazy-apps`, a start takes next to nothing."""
     assert ("`lazy-apps`" in waiting(idle=3, lazy_apps=lazy).change) == bool(lazy)

@@ -1,7 +1,5 @@
 """The demo application under real uWSGI, started as `make demo` starts it."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,18 +1,16 @@
 """A served application for tests: its responses, and uWSGI's counters."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Served:
+
+class Served(Struct, frozen=True):
     """An application that listens on `port` of 127.0.0.1, and the stats socket of its uWSGI."""
 
     port: int

@@ -1,7 +1,5 @@
 """Each route answers as promised, and refuses more than its limit."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

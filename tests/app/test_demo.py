@@ -1,7 +1,5 @@
 """`make demo` shows figures until it is stopped or killed, then leaves nothing behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -13,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import flask
 import psutil
 import pytest
+from msgspec import Struct
 
 from app import demo
 from app.loopback import get
@@ -246,8 +244,7 @@ def test_killed_demo_of_any_scene_leaves_nothing(scene):
         demo_.expect_nothing_left(within=30)
 
 
-@dataclass(frozen=True)
-class Demo:
+class Demo(Struct, frozen=True):
     """A running demo, or the `make` that runs it, with its output and its only directory for temporary files."""
 
     process: subprocess.Popen[bytes]

@@ -1,7 +1,5 @@
 """A load makes the declared requests, stays within its bounds, and stops in time."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Ports of loopback: which are free, and who has them."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

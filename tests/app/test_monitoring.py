@@ -1,7 +1,5 @@
 """Prometheus and Alertmanager listen on loopback, load their rules, find each other, and write only their directory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """The programs of a demo, and its line of figures."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Each scene of the demo shows on a real uWSGI what it promises; the tests wait for facts and verdicts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """app/uwsgi.ini starts the uWSGI that its comments describe."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import stat

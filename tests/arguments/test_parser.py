@@ -1,7 +1,5 @@
 """Arguments of the commands: rows, their parsers, and mistakes."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,11 +1,9 @@
 """Documents of servers to report on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from tests.support.captured_documents import document
 from tests.support.simulated_server import Server as SimulatedServer
@@ -31,12 +29,12 @@ def busy_server(name: str = "shop") -> Server:
         watch.reader.outcome = simulated.read(now)
         watch._record(now, watch.reader.outcome)
     server = build.build_server(watch, clock, SECONDS, (SECONDS,))
-    return msgspec.structs.replace(
+    return replace(
         server,
         status="ok",
         verdict="All is well.",
-        headroom=msgspec.structs.replace(server.headroom, factor=4.0, first="threads"),
-        flow=msgspec.structs.replace(server.flow, response_time=0.05, queue_wait=0.001, total_time=0.051),
+        headroom=replace(server.headroom, factor=4.0, first="threads"),
+        flow=replace(server.flow, response_time=0.05, queue_wait=0.001, total_time=0.051),
         findings=(),
     )
 

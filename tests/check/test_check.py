@@ -1,7 +1,5 @@
 """`uwsgi-headroom check` against real uWSGI: verdicts, exit status, formats, and targets that cannot be judged."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import itertools

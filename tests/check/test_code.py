@@ -1,11 +1,10 @@
 """`check --code` says in which line of the application the time goes."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.check.test_check import clients
@@ -47,7 +46,7 @@ def test_the_block_of_the_report():
         states=(CodeState(state="backend", share=0.09), CodeState(state="cpu", share=0.01)),
         addresses=("127.0.0.1:5432",),
     )
-    outside = msgspec.structs.replace(line, function="", file="", line=0, callee="", per_request=None)
+    outside = replace(line, function="", file="", line=0, callee="", per_request=None)
     shown = Code(why=None, samples=5, threads=100.0, lines=(outside, *[line] * 8), unread=0.1, changed=0.02)
     server = _document(shown)
     text = list(render_lines(server))
@@ -60,7 +59,7 @@ def test_the_block_of_the_report():
 
 
 def _document(code: Code) -> Server:
-    return msgspec.structs.replace(busy_server(), code=code)
+    return replace(busy_server(), code=code)
 
 
 def test_code_is_for_servers_that_check_watches():

@@ -1,7 +1,5 @@
 """`uwsgi-headroom pids`: the command that it prints, run on real uWSGI, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket
@@ -9,11 +7,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.exporter import exporter
 from tests.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_until
@@ -27,7 +24,7 @@ HERE = socket.gethostname()
 
 
 def _hot(host: str = HERE) -> Server:
-    return msgspec.structs.replace(hot(), identity=Identity(pid=77, local_pid=77, host=host))
+    return replace(hot(), identity=Identity(pid=77, local_pid=77, host=host))
 
 
 def _workers(server: Uwsgi) -> dict[int, tuple[int, int]]:
@@ -162,9 +159,9 @@ def test_what_is_lost_and_who_serves_meanwhile():
     assert "no other accepts requests: requests wait until then" in " ".join(every.split())
     assert "Choose which to restart" in "\n".join(pids.render_lines(_hot(), ()))
     server = _hot()
-    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
-    idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
-    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
+    hostile = replace(server.workers[2], pid=-1, local_pid=None)
+    idle = replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
+    server = replace(server, workers=(idle, server.workers[1], hostile))
     text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
     assert "Workers 1 and 3 have no process now." in text
     assert "kill -TERM 102\n" in text
@@ -186,15 +183,15 @@ def test_what_is_lost_and_who_serves_meanwhile():
 def test_a_server_whose_workers_nobody_restarts_is_refused(changes, why):
     """A command that is wrong is worse than none."""
     with pytest.raises(HeadroomError, match=why):
-        pids._refuse_what_has_no_workers(msgspec.structs.replace(_hot(), **changes))
+        pids._refuse_what_has_no_workers(replace(_hot(), **changes))
 
 
 def test_a_pid_that_only_the_document_names_is_in_no_command():
     """The table has uWSGI's own figures; the commands have a placeholder, and the text says why."""
     off = Unknown(what="processes", why="the stats server is on another host (10.0.0.9)", socket=None)
     server = _hot()
-    workers = tuple(msgspec.structs.replace(worker, local_pid=None) for worker in server.workers)
-    server = msgspec.structs.replace(server, identity=Identity(pid=77), workers=workers, unknown=(off,))
+    workers = tuple(replace(worker, local_pid=None) for worker in server.workers)
+    server = replace(server, identity=Identity(pid=77), workers=workers, unknown=(off,))
     text = "\n".join(pids.render_lines(server, server.workers[:2]))
     assert "       1      101  busy " in text
     assert {line for line in text.splitlines() if "kill" in line} == {

@@ -1,12 +1,11 @@
 """The report of `check`, and the line of a monitoring plugin."""
 
-from __future__ import annotations
-
 import json
 import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.check.documents import busy_server, emperor, unreadable
 from tests.support.documents_with_times import (
@@ -35,7 +34,7 @@ PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 
 
 def critical(name: str = "hot") -> Server:
-    return msgspec.structs.replace(busy_server(name), status="critical", verdict="The listen queue is full.")
+    return replace(busy_server(name), status="critical", verdict="The listen queue is full.")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +51,8 @@ def test_a_worker_that_cannot_be_compared(changes, state):
     """A worker that serves is not called down because it was down before."""
     server = busy_server()
     first, *others = server.workers
-    workers = (msgspec.structs.replace(first, **changes), *others)
-    lines = list(reports.render_lines(msgspec.structs.replace(server, workers=workers)))
+    workers = (replace(first, **changes), *others)
+    lines = list(reports.render_lines(replace(server, workers=workers)))
     assert lines[next(place for place, line in enumerate(lines) if line.startswith("  worker")) + 1].endswith(state)
     assert ("          (partly: not up all the time)" in lines) == (state == "partly")
     assert max(map(len, lines)) <= reports.WIDTH
@@ -71,9 +70,9 @@ def test_a_worker_that_cannot_be_compared(changes, state):
 def test_usable_headroom_stands_below_the_limits(usable, waiting, line):
     """It says how far load can grow until requests wait; it has no line where it is not known."""
     server = busy_server()
-    room = msgspec.structs.replace(server.headroom, usable=usable)
-    flow = msgspec.structs.replace(server.flow, waiting=waiting)
-    lines = list(reports.render_lines(msgspec.structs.replace(server, headroom=room, flow=flow)))
+    room = replace(server.headroom, usable=usable)
+    flow = replace(server.flow, waiting=waiting)
+    lines = list(reports.render_lines(replace(server, headroom=room, flow=flow)))
     assert [text for text in lines if text.startswith("  usable")] == ([line] if line else [])
     if line:
         assert lines[lines.index(line) - 1].startswith(15 * " ")
@@ -96,18 +95,18 @@ def test_the_first_eight_lines_are_enough_to_act():
         runbook=None,
         since=server.time - 240,
     )
-    flow = msgspec.structs.replace(
+    flow = replace(
         server.flow, throughput=37.0, observed=8.0, response_time=0.209, queue_wait=1.1, total_time=1.309, refused=43.0
     )
-    server = msgspec.structs.replace(
+    server = replace(
         server,
         status="critical",
         verdict=finding.title,
         findings=(finding,),
         flow=flow,
-        sockets=(msgspec.structs.replace(socket, mean_queue=40.0, full=0.98),),
-        threads=msgspec.structs.replace(server.threads, available=8, mean=8.0),
-        sampling=msgspec.structs.replace(server.sampling, observed_seconds=900.0),
+        sockets=(replace(socket, mean_queue=40.0, full=0.98),),
+        threads=replace(server.threads, available=8, mean=8.0),
+        sampling=replace(server.sampling, observed_seconds=900.0),
     )
     lines = list(reports.render_lines(server))
     assert max(map(len, lines)) <= reports.WIDTH
@@ -120,9 +119,9 @@ def test_the_first_eight_lines_are_enough_to_act():
         "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away with retries",
     ]
     assert lines[7].startswith("  time ")
-    young = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=250.0))
+    young = replace(server, sampling=replace(server.sampling, observed_seconds=250.0))
     assert next(line for line in reports.render_lines(young) if "CRITICAL" in line).startswith("CRITICAL  Clients")
-    unix = msgspec.structs.replace(server, flow=msgspec.structs.replace(flow, refused=None))
+    unix = replace(server, flow=replace(flow, refused=None))
     assert "48 at once for 8 threads; queue full 98 % of the time" in " ".join(
         " ".join(reports.render_lines(unix)).split()
     )
@@ -133,7 +132,7 @@ def test_a_server_that_is_down_says_what_to_do_first():
     error = schema.Error(
         reason="refused", message="connection refused", change="Start uWSGI. If it ends again, see why."
     )
-    down = msgspec.structs.replace(unreadable(), error=error)
+    down = replace(unreadable(), error=error)
     assert list(reports.render_lines(down))[1:] == [
         "UNKNOWN  It cannot be read: connection refused.",
         "  DO           Start uWSGI",
@@ -165,9 +164,9 @@ def test_a_full_host_is_said_once():
 
     def on_host(name, own, idle):
         server = busy_server(name)
-        host = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
+        host = replace(server.host, cpus=2.0, limited_by="host") if server.host else None
         cpu = schema.Cpu(own=own, idle=idle, others=2 - own - idle, others_follow=None)
-        return msgspec.structs.replace(server, host=host, cpu=cpu)
+        return replace(server, host=host, cpu=cpu)
 
     full = [on_host("first", 0.1, 0.04), on_host("second", 0.3, 0.06)]
     lines = list(reports.render_list(full))
@@ -186,7 +185,7 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
 
     def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
         server = busy_server(name)
-        known = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
+        known = replace(server.host, cpus=2.0, limited_by="host") if server.host else None
         finding = schema.Finding(
             code="queue_wait",
             severity="warning",
@@ -197,7 +196,7 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
             runbook=None,
             of_host=of_host,
         )
-        return msgspec.structs.replace(
+        return replace(
             server,
             status="warning",
             verdict=finding.title,
@@ -336,7 +335,7 @@ def test_names_cannot_forge_a_plugins_line():
     [
         (with_response_times(busy_server()), "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0"),
         (
-            with_response_times(busy_server(), percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))),
+            with_response_times(busy_server(), percentiles(SHORT, replace(SHORT, share=0.95))),
             "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0",
         ),
         (with_response_times(busy_server(), None), "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0"),
@@ -381,7 +380,7 @@ def test_percentiles_and_the_objective_in_the_report():
 def test_a_server_without_percentiles_has_the_mean_among_what_users_wait():
     """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
     server = with_response_times(busy_server(), None)
-    old = msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, total_time=None))
+    old = replace(server, flow=replace(server.flow, total_time=None))
     text = "\n".join(reports.render_lines(old))
     assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
     assert "  response  " not in text
@@ -395,12 +394,12 @@ def test_routes_in_the_report():
         Route(route="GET /orders/{id}", threads=1.6, share=0.2, in_service=0, oldest_seconds=None),
         Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_seconds=None),
     )
-    server = msgspec.structs.replace(busy_server(), routes=routes)
+    server = replace(busy_server(), routes=routes)
     text = "\n".join(reports.render_lines(server))
     assert (
         "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s;\n"
         "               GET /orders/{id} 20 %; 1 more\n" in text
     )
     for none in (None, ()):
-        idle = msgspec.structs.replace(server, routes=none)
+        idle = replace(server, routes=none)
         assert not any(line.startswith("  routes") for line in reports.render_lines(idle))

@@ -1,14 +1,12 @@
 """`check --since-reload` and `compare` say what a deploy changed, for pipelines and for people."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.support.exporter import exporter, run
@@ -41,7 +39,7 @@ def deployed(status: Status, at: float = 1000.0) -> Server:
         parts=(),
         routes=(),
     )
-    return msgspec.structs.replace(busy_server(), deploy=deploy)
+    return replace(busy_server(), deploy=deploy)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_the_status_of_a_deploy(status, verdict, waits):
     judged = apply_deploy(deployed(status), None)
     assert (judged.status, is_undecided([judged])) == (verdict, waits)
     assert f"It is {status}." in [finding.title for finding in judged.findings]
-    ill = msgspec.structs.replace(deployed(status), status="critical")
+    ill = replace(deployed(status), status="critical")
     assert apply_deploy(ill, None).status == "critical"
 
 

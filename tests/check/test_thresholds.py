@@ -1,9 +1,7 @@
 """The effect of the user's own thresholds on a verdict."""
 
-from __future__ import annotations
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentiles, with_response_times
@@ -15,11 +13,11 @@ from uwsgi_headroom.errors import ConfigError
 
 
 def with_flow(server: Server, **figures: object) -> Server:
-    return msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, **figures))
+    return replace(server, flow=replace(server.flow, **figures))
 
 
 def with_headroom(server: Server, **figures: object) -> Server:
-    return msgspec.structs.replace(server, headroom=msgspec.structs.replace(server.headroom, **figures))
+    return replace(server, headroom=replace(server.headroom, **figures))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +56,10 @@ def test_times_above_their_maximum():
 
 def test_the_gravest_decides():
     """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict."""
-    server = msgspec.structs.replace(busy_server(), status="critical", verdict="The listen queue is full.")
+    server = replace(busy_server(), status="critical", verdict="The listen queue is full.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
-    server = msgspec.structs.replace(busy_server(), status="warning", verdict="Worker 1 is saturated.")
+    server = replace(busy_server(), status="warning", verdict="Worker 1 is saturated.")
     judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
     assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
     assert "threshold_queue_wait" in [finding.code for finding in judged.findings]
@@ -114,7 +112,7 @@ def test_a_percentile_above_its_maximum(limits, status):
 
 def test_a_percentile_within_its_maximum_without_an_estimate():
     """`under 160 ms` is less than any maximum that is judged."""
-    section = percentiles(SHORT, msgspec.structs.replace(SHORT, share=0.95))
+    section = percentiles(SHORT, replace(SHORT, share=0.95))
     judged = apply_thresholds(with_response_times(busy_server(), section), Thresholds(max_p95=Threshold(0.4)))
     assert judged.status == "ok"
     shown = percentiles(Percentile(share=0.95, seconds=None, low=0.0, high=0.02, under=0.02))

@@ -1,14 +1,11 @@
 """Checks of a server that changes meanwhile, and Ctrl-C at any moment."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
@@ -242,4 +239,4 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys):
 
 
 def _renamed(reading: Reading) -> Reading:
-    return replace(reading, snapshot=msgspec.structs.replace(reading.snapshot, version=HOSTILE))
+    return replace(reading, snapshot=replace(reading.snapshot, version=HOSTILE))

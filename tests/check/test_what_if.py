@@ -1,12 +1,10 @@
 """`check --what-if`: the table, refusals, JSON, and arguments that are no settings."""
 
-from __future__ import annotations
-
 import json
 import re
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.check.test_check import clients
@@ -74,7 +72,7 @@ DOCUMENT = WhatIf(
 
 def test_the_table():
     """The observed setting comes first, with a mark; a load beyond the maximum has words instead of a figure."""
-    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=DOCUMENT)))
+    lines = list(reports.render_lines(replace(busy_server(), what_if=DOCUMENT)))
     start = next(place for place, line in enumerate(lines) if line.startswith("What if"))
     table = lines[start:]
     assert max(map(len, table)) <= reports.WIDTH
@@ -91,19 +89,15 @@ def test_a_table_without_figures():
     """A load that was cut off has no time; a refusal stands where the table would be."""
     unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
     known = DOCUMENT.predictions[0]
-    loads = tuple(msgspec.structs.replace(at, **unknown) for at in known.loads)
-    document = msgspec.structs.replace(
-        DOCUMENT, peak_is_floor=True, predictions=(msgspec.structs.replace(known, loads=loads),)
-    )
-    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
+    loads = tuple(replace(at, **unknown) for at in known.loads)
+    document = replace(DOCUMENT, peak_is_floor=True, predictions=(replace(known, loads=loads),))
+    lines = list(reports.render_lines(replace(busy_server(), what_if=document)))
     row = next(line.split() for line in lines if line.startswith("  8x4"))
     assert row == ["8x4", "112", "interpreters", "unknown", "unknown", "480", "MB"]
-    document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
-    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
+    document = replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
+    lines = list(reports.render_lines(replace(busy_server(), what_if=document)))
     assert sum("4x4*" in line for line in lines) == 1
-    server = msgspec.structs.replace(
-        busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
-    )
+    server = replace(busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed."))
     for lines in (reports.render_lines(server), reports.render_list([server, busy_server("other")])):
         assert "What if: not known. No request was completed." in list(lines)
 

@@ -1,7 +1,5 @@
 """Names of backends: their addresses, their number, and where they are set."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.config.test_settings import refusal, resolved

@@ -1,7 +1,5 @@
 """The HTTP client configuration of `top` and `check`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Parsing of settings from text."""
 
-from __future__ import annotations
-
 import pytest
 
 from uwsgi_headroom.config.parsers import parse_listen_address

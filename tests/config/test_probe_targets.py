@@ -1,7 +1,5 @@
 """The patterns of `probe.targets`, and which targets they allow."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

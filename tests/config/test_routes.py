@@ -1,7 +1,5 @@
 """Settings of routes: the switch, the templates, and the override for addresses beyond loopback."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.config.test_settings import refusal, resolved

@@ -1,7 +1,5 @@
 """Servers of the configuration: their names, and how many are expected."""
 
-from __future__ import annotations
-
 import fnmatch
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings from flags, variables and the file: each has its row, and the order is fixed."""
 
-from __future__ import annotations
-
 import argparse
 import operator
 import re
@@ -71,7 +69,7 @@ def test_every_setting_has_a_row_a_variable_and_a_default(tmp_path):
     rows = [setting.field for setting in SETTINGS if setting.field]
     assert sorted(rows) == sorted(ours | watching)
     servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
-    assert servers <= {field.name for field in fields(ServerConfig)}
+    assert servers <= {*ServerConfig.__struct_fields__}
     assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
     assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
     assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []

@@ -1,7 +1,5 @@
 """Service level objectives: how they are written, and which are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.config.test_settings import refusal, resolved

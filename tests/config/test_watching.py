@@ -1,7 +1,5 @@
 """The settings of what is watched and kept: sampling, history, logs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

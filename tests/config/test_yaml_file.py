@@ -1,7 +1,5 @@
 """The configuration file: its keys, and the messages for mistakes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

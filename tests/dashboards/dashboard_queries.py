@@ -1,12 +1,11 @@
 """All queries of the dashboards as Grafana would send them: from their JSON, with the variables replaced."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tools.environments import ROOT
 
@@ -14,8 +13,7 @@ OUT = ROOT / "dashboards" / "out"
 NAMES = ("fleet", "server", "affinity", "capacity")
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """A query. where: dashboard, panel and letter; kind: `instant`, `range`, or `values` of a label, with the series to
     search; step: seconds.
     """

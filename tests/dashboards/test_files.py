@@ -1,7 +1,5 @@
 """`python3 -m dashboards` writes and checks files, with the thresholds of the rules."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What panels and marks show of series, evaluated by promtool."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

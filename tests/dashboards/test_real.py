@@ -1,15 +1,14 @@
 """Runs every query of every dashboard on a real Prometheus that scrapes the real exporter of a real uWSGI."""
 
-from __future__ import annotations
-
 import math
 import random
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec import Struct
 
 from app.monitoring import JOB
 from tests.dashboards.dashboard_queries import NAMES, Query, queries
@@ -57,8 +56,7 @@ MAY_BE_EMPTY = {
 """Queries that have no result here, with the reason."""
 
 
-@dataclass(frozen=True)
-class GrafanaQueries:
+class GrafanaQueries(Struct, frozen=True):
     """A Prometheus, and the values of the dashboards' variables. now: the end of the time range."""
 
     prometheus: Prometheus
@@ -202,8 +200,7 @@ WAITS = {"cpu": 0.2, "interpreter_lock": 0.1, "backend": 0.5, "sleep": 0.15, "un
 """Parts of the time of requests, by state."""
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server. busiest: threads busy in the busiest hour of the last weekday; growth: its relative growth over all
     days."""
 

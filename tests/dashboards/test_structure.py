@@ -1,7 +1,5 @@
 """Properties of every dashboard, read from its JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

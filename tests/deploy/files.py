@@ -1,7 +1,5 @@
 """The files below deploy/ that these tests compare."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

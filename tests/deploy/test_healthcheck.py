@@ -1,7 +1,5 @@
 """The health check of the image distinguishes an exporter that answers from everything else."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """Container images, compose, and a machine without either."""
 
-from __future__ import annotations
-
 import configparser
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The Helm chart and the folder of kustomize, with their autoscaling."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings and pages of the deployment are those that the exporter and its tools understand."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -6,8 +6,6 @@ epoll: members and copies of an epoll; documents: a directory, and how many stat
 document that does not end.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import mmap

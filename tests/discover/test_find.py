@@ -1,7 +1,5 @@
 """What `discover` finds, its document, and its report."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

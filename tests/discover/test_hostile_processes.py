@@ -1,7 +1,5 @@
 """Discovery beside processes of a hostile local user. Each part was an attack that succeeded."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The steps that turn on stats, followed to the letter on a real uWSGI; and what keeps discovery from proposing any."""
 
-from __future__ import annotations
-
 import asyncio
 import grp
 import os
@@ -14,11 +12,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
 from tests.support.other_namespaces import NOBODY, as_root
 from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
@@ -61,7 +59,7 @@ def without_stats(ini: str = INI, *options: str) -> Iterator[Uwsgi]:
     port = free_port()
     words = options or ("--ini", "shop.ini")
     with bare(*words, f"--http-socket=127.0.0.1:{port}", files={"shop.ini": ini}, ready=("127.0.0.1", port)) as server:
-        object.__setattr__(server, "http", port)
+        force_setattr(server, "http", port)
         wait_until(lambda: found(server).role == "master", what="the workers")
         yield server
 

@@ -1,12 +1,9 @@
 """The document of a server, with and without figures."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from tests.support.captured_documents import NAMES, kind
 from tests.support.scripted_watch import ScriptedWatch, replayed
@@ -291,7 +288,7 @@ def test_the_list_begins_with_what_needs_attention():
 def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.Server:
     """A document with these advices, each of the host or not, on a host of two CPUs of which none is idle."""
     document = loaded(Server()).document()
-    host = structs.replace(document.host, cpus=2.0, limited_by="host")
+    host = replace(document.host, cpus=2.0, limited_by="host")
     found = [
         schema.Finding(
             code=f"code_{place}",
@@ -305,14 +302,14 @@ def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: f
         )
         for place, (change, of_host) in enumerate(findings)
     ]
-    return structs.replace(
+    return replace(
         document,
         name=name,
         status=status,
         findings=tuple(found),
         host=host,
         cpu=schema.Cpu(own=own, idle=0.02, others=1.0, others_follow=None),
-        identity=structs.replace(document.identity, host="web1"),
+        identity=replace(document.identity, host="web1"),
     )
 
 
@@ -337,7 +334,7 @@ def test_the_list_sorts_by_what_can_be_changed():
         "programs 0.8. Add CPUs, or move load to another host."
     )
     room = documents[3].headroom
-    idle = structs.replace(documents[3], headroom=structs.replace(room, factor=1.1, first="cpu"))
+    idle = replace(documents[3], headroom=replace(room, factor=1.1, first="cpu"))
     assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
 
 
@@ -364,10 +361,10 @@ def identified(reading: Reading, *mountpoints: str, options: Options | None = No
     assert isinstance(snapshot, Snapshot)
     apps = tuple(App(mountpoint=mountpoint) for mountpoint in mountpoints)
     first, *others = snapshot.workers
-    workers = (structs.replace(first, apps=apps), *others)
+    workers = (replace(first, apps=apps), *others)
     setup = Setup(options or Options(), 4096, "threads", None, None)
     host = replace(reading.host, identity=FACTS, setup=setup)
-    changed = replace(reading, snapshot=structs.replace(snapshot, workers=workers), host=host)
+    changed = replace(reading, snapshot=replace(snapshot, workers=workers), host=host)
     identity = ScriptedWatch().read(changed).document().identity
     assert identity
     return identity

@@ -1,15 +1,13 @@
 """The documents of a history, in memory and in a file."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.store.test_codec import full_record
 from tests.store.test_database import minute

@@ -1,7 +1,5 @@
 """A journal comes in pages: those in memory first, then those of the history file, each event once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sqlite3

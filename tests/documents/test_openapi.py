@@ -1,7 +1,5 @@
 """The API description is compared with the code and with sent documents."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents about response times: percentiles, requests compared, their words, the parts of a request's time."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable
@@ -10,6 +8,7 @@ from random import Random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.documents_with_times import (
     KNOWN_WAITS,
@@ -307,7 +306,7 @@ def test_the_parts_add_up():
     assert (time.whole.size, time.unit) == ("4.0", "threads, and uWSGI does not time static files")
     flow = Flow(requests=36, throughput=3.0, response_time=0.05, littles_law=0.15, observed=14.2, queue_wait=0.0)
     section = waits({"client": 14.0, "sleep": 0.2}, throughput=None)
-    time = split_request_time(msgspec.structs.replace(section, lasting=14.05), flow)
+    time = split_request_time(replace(section, lasting=14.05), flow)
     assert (time.whole.size, time.unit) == ("14.2", "threads, mostly of requests that last")
 
 
@@ -326,7 +325,7 @@ def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.
         )
         for state, name, address, number in found
     ]
-    return msgspec.structs.replace(section, destinations=tuple(destinations))
+    return replace(section, destinations=tuple(destinations))
 
 
 POSTGRES, REDIS = ("backend", "postgres", "10.0.0.5:5432"), ("backend", "redis", "10.0.0.6:6379")

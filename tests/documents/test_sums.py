@@ -1,14 +1,12 @@
 """Every sum adds up: the parts of a document, and the figures that `check` and `top` write beside their sum."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
@@ -24,8 +22,7 @@ POSTGRES = Destination("backend", ("10.0.0.5:5432",))
 UNNAMED = Destination("backend", ("10.0.0.6:80",))
 
 
-@dataclass(frozen=True)
-class Second:
+class Second(Struct, frozen=True):
     """What a server does in a second. requests: of each of two workers, with the seconds that each takes."""
 
     requests: tuple[int, int]

@@ -1,11 +1,8 @@
 """Documents about what requests wait for, and on which routes."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server

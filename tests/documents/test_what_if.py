@@ -1,7 +1,5 @@
 """Predictions of a watched server as documents, with the model's error in words; refusals."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

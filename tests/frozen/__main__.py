@@ -5,8 +5,6 @@ python -m tests.frozen accept "REASON"       everything that is judged otherwise
 python -m tests.frozen pages                 what rows say about windows
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

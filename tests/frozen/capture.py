@@ -4,8 +4,6 @@ scenarios: runs the rows and twins that are named, or those without a frozen win
 all hostile servers. tests: runs the tests of the judge. `python -m tests.frozen write FOLDER...` freezes the windows.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

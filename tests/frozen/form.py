@@ -4,8 +4,6 @@ A field with its default value is left out. A field that no longer exists is ign
 default, or is empty.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

@@ -1,14 +1,13 @@
 """Judges frozen windows: reads the input of the judge from JSON, and says in short what is judged of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.frozen.form import decode, encode, type_hints
 from uwsgi_headroom.analysis.backends import ALL, Saturation

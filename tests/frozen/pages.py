@@ -1,8 +1,6 @@
 """Pages of what rows say: a file for each module of rules, with what each of its rows says about frozen windows: one
 for each first word of an act."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Frozen windows are judged as on the day on which they were captured, or otherwise for a reason that is written."""
 
-from __future__ import annotations
-
 import json
 from itertools import chain
 from typing import Any
@@ -19,7 +17,7 @@ MOST_SHOWN = 20
 LONGEST_ACT, LONGEST_LABEL = 100, 200
 
 
-def test_every_window_is_judged_as_before() -> None:
+def test_every_window_is_judged_as_before():
     """Codes, severities, harms, causes in their order, headroom, usable headroom and advised numbers are the same."""
     different = find_different()
     shown = [
@@ -34,20 +32,20 @@ def test_every_window_is_judged_as_before() -> None:
 """
 
 
-def test_rows_say_what_their_pages_show() -> None:
+def test_rows_say_what_their_pages_show():
     """`python -m tests.frozen pages` writes them: read the difference as an operator at night would."""
     pages = {path.name: path.read_text() for path in PAGES.iterdir()}
     assert render() == pages, "python -m tests.frozen pages"
 
 
-def test_acts_are_short() -> None:
+def test_acts_are_short():
     """What a person reads at once has at most 100 characters, and what /metrics shows 200 bytes."""
     for name, finding in chain.from_iterable(find_examples().values()):
         assert len(finding.public.act) <= LONGEST_ACT, (name, finding.public.act)
         assert max(len(text.encode()) for text in finding.public) <= LONGEST_LABEL, (name, finding.public)
 
 
-def test_expected_differences_have_reasons() -> None:
+def test_expected_differences_have_reasons():
     """Each has a sentence, and differs from what was frozen."""
     frozen = {line["name"]: line["judged"] for line in read_lines(WINDOWS)}
     for line in read_lines(DIFFERENCES):
@@ -56,7 +54,7 @@ def test_expected_differences_have_reasons() -> None:
         assert line["judged"].keys() <= frozen.keys()
 
 
-def test_every_scenario_and_twin_is_there() -> None:
+def test_every_scenario_and_twin_is_there():
     """One without a window was added since: `python -m tests.frozen.capture scenarios FOLDER` captures it."""
     names = [line["name"] for line in read_lines(WINDOWS)]
     assert len(set(names)) == len(names)
@@ -65,14 +63,14 @@ def test_every_scenario_and_twin_is_there() -> None:
     assert sum(name.startswith("hostile: ") for name in names) > 10
 
 
-def test_windows_show_every_finding_that_scenarios_expect() -> None:
+def test_windows_show_every_finding_that_scenarios_expect():
     """Each code that a scenario expects is found in a window, or is a harm that a cause explains."""
     found = [finding for line in read_lines(WINDOWS) for finding in line["judged"]["findings"]]
     codes = {code for each in found for code in (each["code"], *(harm for harm, _ in each.get("harms", ())))}
     assert {code for row in ROWS if not row.server.bare for code in row.expected.first} <= codes
 
 
-def test_forms_are_read_back() -> None:
+def test_forms_are_read_back():
     """Records of all three kinds, keys that are no texts, infinity, lists of zeros and what has its default."""
     for line in list(read_lines(WINDOWS))[::5]:
         form = {name: each for name, each in line["given"].items() if name != "backends"}
@@ -80,7 +78,7 @@ def test_forms_are_read_back() -> None:
         assert json.loads(json.dumps(again)) == form, line["name"]
 
 
-def test_a_form_outlives_its_fields() -> None:
+def test_a_form_outlives_its_fields():
     """A field that no longer exists is ignored, and one that is missing has its default or is empty."""
     form: dict[str, Any] = encode(the_example())
     assert decode(Window, form | {"gone": {"also": 1}}) == decode(Window, form)

@@ -4,8 +4,6 @@ As a plugin of pytest (`-p tests.frozen.watched`, with FROZEN_FOLDER set), it ke
 writes a file of its own, with one line of JSON for each judgement.
 """
 
-from __future__ import annotations
-
 import atexit
 import inspect
 import json

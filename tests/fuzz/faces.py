@@ -4,10 +4,10 @@ import json
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -77,7 +77,7 @@ class Story:
         self.readable += 1
         own = os.getpid() if self._random.random() < 0.2 else None
         if own and isinstance(snapshot, Snapshot):
-            snapshot = msgspec.structs.replace(snapshot, pid=own)
+            snapshot = replace(snapshot, pid=own)
         host = self._host.read_facts(snapshot, Answer(b"", peer_pid=own))
         routes = self._routes.find_routes(snapshot, self._now) if self._routes else None
         reading = Reading(self._now, self._clock.epoch(), 0.001, 0.001, len(body), snapshot, host, routes)

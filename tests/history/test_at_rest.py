@@ -2,11 +2,10 @@
 
 import json
 from copy import copy
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.support.captured_documents import document
 from uwsgi_headroom import stats
@@ -78,11 +77,9 @@ def process_of(pid: int, seconds: float) -> WorkerProcess:
 def without_shared_objects(reading: Reading) -> Reading:
     """An equal reading that shares no snapshot, worker or process with another."""
     snapshot, host = reading.snapshot, reading.host
-    workers = tuple([structs.replace(worker) for worker in snapshot.workers])
+    workers = tuple([replace(worker) for worker in snapshot.workers])
     processes = {pid: copy(process) for pid, process in host.processes.items()}
-    return replace(
-        reading, snapshot=structs.replace(snapshot, workers=workers), host=replace(host, processes=processes)
-    )
+    return replace(reading, snapshot=replace(snapshot, workers=workers), host=replace(host, processes=processes))
 
 
 def integrate(story: list[Reading]) -> tuple[list[Totals], tuple[Event, ...]]:

@@ -1,10 +1,9 @@
 """How the CPU that a server could use is divided, from readings whose true figures the test sets."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.history.derived import MOST_WAITING

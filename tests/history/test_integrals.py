@@ -2,10 +2,9 @@
 
 import math
 import random
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.history.integrals import Integrals, is_reload
@@ -403,7 +402,7 @@ class TestLevels:
         server = Server()
         server.busy(8, 8, 8, 8)
         sample = server.read(10.2)
-        empty = replace(sample, at=10.0, snapshot=msgspec.structs.replace(sample.snapshot, workers=()))
+        empty = replace(sample, at=10.0, snapshot=replace(sample.snapshot, workers=()))
         totals = totals_of(empty, sample, server.read(10.4))
         assert [total.busy_seconds for total in totals.workers] == [pytest.approx(8 * 0.2)] * 4
         assert totals.gap_seconds == pytest.approx(0.2)

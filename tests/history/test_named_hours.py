@@ -1,10 +1,10 @@
 """Integrals of the busy threads by route, and an hour of what they waited for, by address."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from tests.support.windows import window

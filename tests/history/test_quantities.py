@@ -1,8 +1,7 @@
 """The table of quantities agrees with the totals that it names and with the windows that are made by it."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from uwsgi_headroom.history.totals import (
     CPU,

@@ -1,9 +1,9 @@
 """Running time is counted in full up to what is possible, whatever uWSGI's wall clock does."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.captured_documents import NAMES, document, kind
 from tests.support.simulated_server import EPOCH, Server, reading

@@ -5,9 +5,9 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.test_findings import findings_by_code, idle
 from tests.analysis.test_log_findings import judged

@@ -1,9 +1,9 @@
 """Integrals of what threads wait for, and windows of them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.store.test_codec import EARLIER, Texts, full_record
 from tests.support.simulated_server import Server

@@ -1,10 +1,10 @@
 """A history of totals, and windows of it, at times that the test sets."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS

@@ -2,10 +2,9 @@
 
 import socket
 import struct
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.history.test_window import Watched, watch
 from tests.store.test_codec import EARLIER, Texts
@@ -114,7 +113,7 @@ def test_a_client_that_leaves():
 
         def sample() -> int | None:
             snapshot = stats.decode(server.document())
-            snapshots.append(msgspec.structs.replace(snapshot, sockets=()))  # uWSGI adds their queues after a second
+            snapshots.append(replace(snapshot, sockets=()))  # uWSGI adds their queues after a second
             return snapshot.workers[0].write_errors
 
         assert sample() == 0

@@ -6,9 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import psutil
+from msgspec import Struct
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -36,8 +36,7 @@ SETTLED_SECONDS = 60.0
 """Seconds after which every server has shown its state, even on a busy machine: retries are five seconds apart."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """sampling: reads of the good server, as a part of those of the control exporter; descriptors: those open at the
     end; resident_bytes: the peak; log: its lines; status: that of its process after SIGTERM; left_over: whether another
     process of its group outlives it."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.hostile.run import GOOD, Run, failures, is_up, run_beside_all, was_read, was_up
+from tests.hostile.run import GOOD, failures, is_up, run_beside_all, was_read, was_up
 from tests.support.hostile.cases import CASES
 from uwsgi_headroom.stats.bounds import MOST
 from uwsgi_headroom.watch.reader import LINES, SECONDS
@@ -33,7 +33,7 @@ GROWING = (
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
+def run():
     """One run, whose results all tests share."""
     return run_beside_all()
 

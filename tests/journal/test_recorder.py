@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tests.support.scripted_watch import ScriptedWatch
@@ -85,7 +84,7 @@ class TestConfiguration:
 
     def reading(self, at: float, options: Options | None = None, **snapshot: object) -> Reading:
         reading = Server(born=at - 1.0).read(at)
-        changed = msgspec.structs.replace(reading.snapshot, **snapshot)
+        changed = replace(reading.snapshot, **snapshot)
         setup = None if options is None else Setup(options, None, None, None, None)
         return replace(reading, snapshot=changed, host=replace(reading.host, setup=setup))
 

@@ -1,10 +1,9 @@
 """Events of workers: the causes of their ends, returns, and reloads that replace all of them."""
 
 import subprocess
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
@@ -183,7 +182,7 @@ def test_another_uwsgi_at_the_same_address():
             server[worker_id].pid = master + worker_id
         reading = server.read(at)
         facts = replace(reading.host, master_pid=master, identity=read_identity(master))
-        snapshot = msgspec.structs.replace(reading.snapshot, pid=master)
+        snapshot = replace(reading.snapshot, pid=master)
         return replace(reading, snapshot=snapshot, host=facts)
 
     def happened(watch: ScriptedWatch) -> list[str]:

@@ -7,5 +7,5 @@ from uwsgi_headroom.kernel.aside import Direct
 
 
 @pytest.fixture(autouse=True)
-def answers_at_once(monkeypatch) -> None:
+def answers_at_once(monkeypatch):
     monkeypatch.setattr(host, "Questions", lambda _clock: Direct())

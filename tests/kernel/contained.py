@@ -6,9 +6,10 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tests.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom import stats
@@ -46,8 +47,7 @@ def cgroup(folder: Path, setting: str, value: int) -> Iterator[Path]:
         folder.rmdir()
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """A stand-in for a master with workers. master: its pid here; workers: theirs."""
 
     master: int

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -19,7 +19,7 @@ from uwsgi_headroom.kernel.aside import Aside, NotYetError, PausedError, Questio
 
 
 @pytest.fixture
-def child() -> Iterator[Aside]:
+def child():
     one = Aside()
     one.start()
     yield one
@@ -27,7 +27,7 @@ def child() -> Iterator[Aside]:
 
 
 @pytest.fixture
-def never(tmp_path) -> str:
+def never(tmp_path):
     """A file that is never read: a FIFO without a writer, in place of one in a locked address space."""
     os.mkfifo(tmp_path / "cmdline")
     return str(tmp_path / "cmdline")

@@ -271,7 +271,7 @@ def test_forbidden_netlink():
 
 
 @pytest.fixture
-def asked(monkeypatch) -> list[str]:
+def asked(monkeypatch):
     """The families that the kernel was asked for; each list takes a millisecond of the test's clock."""
     families = []
 
@@ -343,7 +343,7 @@ def test_no_privilege_is_needed():
 
 
 @pytest.fixture
-def opened() -> Iterator[list[socket.socket]]:
+def opened():
     sockets: list[socket.socket] = []
     yield sockets
     for each in sockets:

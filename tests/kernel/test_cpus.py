@@ -217,7 +217,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path) -> Machine:
+def machine(tmp_path):
     return Machine(tmp_path)
 
 

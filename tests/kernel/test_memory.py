@@ -4,7 +4,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -438,7 +438,7 @@ OTHER_BYTES = 16_000_000
 
 
 @pytest.fixture(scope="module")
-def large_workers() -> Iterator[Uwsgi]:
+def large_workers():
     app = Path(__file__).with_name("large_workers_app.py")
     with uwsgi("--processes", "2", app=app) as server:
         wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")

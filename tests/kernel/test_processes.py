@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import NoReturn
 
 import msgspec
@@ -27,7 +26,7 @@ from uwsgi_headroom.kernel.procfs import (
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[str]]:
+def sleeper():
     with started("sleep", "60") as process:
         yield process
 

@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -29,7 +28,7 @@ def document(address: tuple[str, int]) -> bytes:
 
 
 @pytest.fixture
-def address() -> Iterator[tuple[str, int]]:
+def address():
     """A TCP address on which this process listens."""
     with listening(("127.0.0.1", 0)) as server:
         yield server.getsockname()

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def _count(server: Uwsgi) -> dict[Role, int]:
 
 
 @pytest.fixture(scope="module", params=["", "--auto-procname"])
-def server(request, tmp_path_factory) -> Iterator[Uwsgi]:
+def server(request, tmp_path_factory):
     """A uWSGI with a process of each role, with names of its own or without."""
     spool = tmp_path_factory.mktemp("spool")
     options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100; true"]

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ def test_somaxconn():
 
 
 @pytest.fixture(scope="module")
-def mapped() -> Iterator[real_uwsgi.Uwsgi]:
+def mapped():
     """Four workers of eight threads each; the first has a UNIX socket for itself."""
     sockets = ["--http-socket", "web", "--socket", "127.0.0.1:0", "--map-socket", "0:1", "--map-socket", "1:2,3,4"]
     shape = ["--master", "--processes", "4", "--threads", "8", "--wsgi-file", str(real_uwsgi.APP), "--stats", "stats"]

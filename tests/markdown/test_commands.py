@@ -1,7 +1,5 @@
 """Commands and configuration that documents show are understood by what they are for."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 

@@ -1,7 +1,5 @@
 """The commands that docs/start.md shows print what stands there, on real uWSGIs, with other figures."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Facts and tables of the documents are those of the program."""
 
-from __future__ import annotations
-
 import configparser
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Links lead somewhere, and every claim about safety to a test."""
 
-from __future__ import annotations
-
 import re
 import urllib.parse
 

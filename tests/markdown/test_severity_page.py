@@ -1,7 +1,5 @@
 """docs/severity.md has every finding that warns, with the numbers of the code, and no other page repeats them."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -6,11 +6,10 @@ import os
 import re
 import subprocess
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
@@ -66,8 +65,8 @@ def test_event_streams_do_not_count_as_stuck_while_async_cores_are_free():
     coroutines = replace(threads, outcome=replace(threads.reading, host=host))
     counts = [series(server)['uwsgi_threads_stuck{server="gevent"}'] for server in (threads, coroutines)]
     assert counts == [5, 0]
-    workers = [structs.replace(worker, threads=len(worker.ages)) for worker in coroutines.server.workers if worker.ages]
-    assert count_harmful_now(structs.replace(coroutines.server, workers=tuple(workers)), -1e9) == 5
+    workers = [replace(worker, threads=len(worker.ages)) for worker in coroutines.server.workers if worker.ages]
+    assert count_harmful_now(replace(coroutines.server, workers=tuple(workers)), -1e9) == 5
 
 
 def test_websockets_do_not_count_as_stuck():

@@ -1,8 +1,7 @@
 """The histogram of response times, the percentiles over windows, and the figures of the objective."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 

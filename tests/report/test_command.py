@@ -6,7 +6,7 @@ import pty
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ class Written:
 
 
 @pytest.fixture
-def written(monkeypatch, tmp_path) -> Iterator[Written]:
+def written(monkeypatch, tmp_path):
     """Reviews are kept as their data, not computed and drawn. The working directory is empty."""
     kept = Written()
     review, render = types.ModuleType("review"), types.ModuleType("render")
@@ -65,7 +65,7 @@ def _forget_write() -> None:
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory) -> str:
+def history(tmp_path_factory):
     """A history file with an hour of a server."""
     path = tmp_path_factory.mktemp("history") / "history.db"
     write_history_file(History(services=(stories.STORY,), days=1 / 24), path, 0)

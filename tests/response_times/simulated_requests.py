@@ -3,9 +3,9 @@
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support.simulated_server import EPOCH, Slot, read_worker, reading
@@ -22,8 +22,7 @@ NOTHING = EmperorSnapshot("2.0.31", 1, (), ())
 """A snapshot of no server: workers are passed beside the reading."""
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """A load. idle: mean seconds that a thread is idle between two requests. silent, static: the shares of clients that
     send nothing, whom uWSGI never counts, and of static files, which it counts without their time. Both occupy a thread
     for some `held` seconds. deaths: of each worker in a second; its requests are lost, its threads look busy until its
@@ -42,8 +41,7 @@ class Load:
     logged: float = 0.0
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What was recorded, and the true response times, ascending: in total, and in a window after the estimate has
     settled. before: the totals at the start of the window."""
 

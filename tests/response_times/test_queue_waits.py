@@ -3,11 +3,11 @@
 import random
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.percentiles import Percentile, compute_percentiles
 from uwsgi_headroom.record import Backlog, Waiting
@@ -25,8 +25,7 @@ INTERVAL = 0.2
 BINS = Bins()
 
 
-@dataclass
-class Queue:
+class Queue(Struct):
     """What a FIFO queue in front of some threads did: for each request, when it came and when a thread took it."""
 
     came: list[float] = field(default_factory=list)

@@ -1,7 +1,5 @@
 """The advice is followed on a real uWSGI under the same load: the harm ends, and the promise is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from tools.scenarios.apply import BESIDE, ROWS, run_rows, set_options

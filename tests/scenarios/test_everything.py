@@ -1,7 +1,5 @@
 """Each sick row has a healthy twin, each complaint its rows, and one table shows them with their variations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tools.scenarios.checking import Seen

@@ -1,7 +1,5 @@
 """The quick scenarios: `check` reaches the expected verdict on a real uWSGI in each of these situations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

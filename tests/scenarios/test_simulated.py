@@ -1,14 +1,13 @@
 """Twenty random variations of each scenario whose requests only wait, simulated: the expected verdict still holds."""
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.load import RETRY
 from tests.support.simulated_server import Server
@@ -27,8 +26,7 @@ SOCKET = "app.sock"
 QUEUE = 100
 
 
-@dataclass
-class _Areas:
+class _Areas(Struct):
     """Integrals over the window, and the requests that ended in it."""
 
     busy: float = 0.0

@@ -1,15 +1,14 @@
 """A stand-in for systemd: a notification socket that keeps every message, and descriptors passed to a program."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tests.support.real_uwsgi import wait_until
 
@@ -24,8 +23,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
-@dataclass(frozen=True)
-class Manager:
+class Manager(Struct, frozen=True):
     """A notification socket. address: for NOTIFY_SOCKET; messages: those received, in order, as assignments."""
 
     address: str

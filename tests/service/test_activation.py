@@ -1,7 +1,5 @@
 """Sockets from systemd are taken if they are listening stream sockets; others are refused with advice."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

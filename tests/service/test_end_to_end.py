@@ -1,7 +1,5 @@
 """The real exporter under a stand-in for systemd: notification, reload, and sockets that were opened before it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """SIGHUP reloads a service or an exporter with a configuration file, and ends one whose terminal is closed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

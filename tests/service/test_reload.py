@@ -1,7 +1,5 @@
 """A reload applies what can be applied, names what needs a restart, and changes nothing if it fails."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -1,7 +1,5 @@
 """The shipped units: what systemd thinks of them, and what must or must not be in them."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shutil

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -127,7 +126,7 @@ class _Resolver:
 
 
 @pytest.fixture
-def resolver(monkeypatch) -> Iterator[_Resolver]:
+def resolver(monkeypatch):
     """A resolver that hangs and is released at the end of the test."""
     hung = _Resolver()
     monkeypatch.setattr(socket, "getaddrinfo", hung)

@@ -32,7 +32,7 @@ both = pytest.mark.parametrize("where", ["unix", "tcp"])
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_open() -> Iterator[None]:
+def _nothing_stays_open():
     """No test of a reader leaves a descriptor behind."""
     before = len(os.listdir("/proc/self/fd"))
     yield

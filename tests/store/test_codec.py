@@ -1,11 +1,11 @@
 """A record survives its bytes, records merge, and bytes that are not a record are refused."""
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo

@@ -6,11 +6,11 @@ import random
 import sqlite3
 import zlib
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.store.test_database import NOON, minute, opened
 from tests.support import stored_days
@@ -34,7 +34,7 @@ DAYS = 4 / 24
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> bytes:
+def whole(tmp_path_factory):
     """A file of four hours."""
     path = tmp_path_factory.mktemp("whole") / "history.sqlite"
     stored_days.write(path, "shop", END, DAYS)
@@ -44,7 +44,7 @@ def whole(tmp_path_factory) -> bytes:
 
 
 @pytest.fixture
-def path(tmp_path, whole: bytes) -> Path:
+def path(tmp_path, whole):
     """A file of four hours for a test to damage."""
     path = tmp_path / "history.sqlite"
     path.write_bytes(whole)

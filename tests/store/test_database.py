@@ -1,9 +1,9 @@
 """What a history file contains after writes: tiers, what is forgotten, and what a wrong clock has left."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support import windows
 from uwsgi_headroom.history.window import RouteWindow
@@ -28,7 +28,7 @@ def opened(path: Path, max_size: int = 10**9) -> Database:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "history.sqlite"
 
 

@@ -3,7 +3,6 @@
 import os
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,7 +107,7 @@ def test_a_line_break_is_no_part_of_a_name(tmp_path):
 
 
 @pytest.fixture
-def written(tmp_path) -> Iterator[Path]:
+def written(tmp_path):
     """A history file of the server `shop`, to which a writer has a connection."""
     path = tmp_path / "history.sqlite"
     stored_days.write(path, "shop", time.time() - 600, days=0.02)

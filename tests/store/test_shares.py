@@ -2,10 +2,10 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.store.test_database import NOON, opened
 from tests.support import windows

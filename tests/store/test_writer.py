@@ -5,10 +5,10 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 
 from tests.store.test_database import NOON, minute, requests
 from tests.support.other_namespaces import NOBODY, as_root, in_child
@@ -21,19 +21,19 @@ from uwsgi_headroom.store.writer import HistoryWriter
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "history.sqlite"
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch) -> None:
+def soon(monkeypatch):
     """Attempts follow each other at once."""
     monkeypatch.setattr(writer_module, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(writer_module, "_TOGETHER_SECONDS", 0.0)
 
 
 @pytest.fixture
-def begin() -> Iterator[object]:
+def begin():
     """Begins writers, and closes them at the end."""
     writers: list[HistoryWriter] = []
 
@@ -205,7 +205,7 @@ def test_a_file_that_is_moved_away(path, begin):
 def test_a_record_that_cannot_be_stored(path, begin):
     """It is dropped and counted, and others are written."""
     bad = minute(1)
-    object.__setattr__(bad.record.window, "seconds", float("nan"))
+    force_setattr(bad.record.window, "seconds", float("nan"))
     writer = begin(path)
     writer.put(bad)
     writer.put(minute(2))

@@ -3,8 +3,6 @@
 Each is a context manager that takes the server's port on loopback, and ends with its block.
 """
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import socket

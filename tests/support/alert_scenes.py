@@ -1,15 +1,14 @@
 """Scenes on a real uWSGI for the end-to-end tests of the alerts: each is reliable, and ends with its block."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from tests.support import real_uwsgi
 from tools.bench.accuracy.generator import APP, Load, generator
@@ -45,8 +44,7 @@ def mortal(*options: str) -> Iterator[Mortal]:
             yield server
 
 
-@dataclass(frozen=True)
-class Mapped:
+class Mapped(Struct, frozen=True):
     """A uWSGI with `map-socket`: only worker 1 serves the socket `hot`, the others serve `calm`."""
 
     stats: str
@@ -73,8 +71,7 @@ def mapped(processes: int = 3, threads: int = 8) -> Iterator[Mapped]:
         yield Mapped(server.stats, str(server.directory / "hot"), str(server.directory / "calm"))
 
 
-@dataclass(frozen=True)
-class Short:
+class Short(Struct, frozen=True):
     """A uWSGI with two threads and a listen queue of 20, at the UNIX socket `web`."""
 
     stats: str

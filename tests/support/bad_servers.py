@@ -14,9 +14,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from tests.support.captured_documents import document
 from tests.support.real_uwsgi import wait_until
@@ -206,8 +207,7 @@ def never_accepts(where: Where) -> Iterator[str]:
         yield address
 
 
-@dataclass(frozen=True)
-class CountedServer:
+class CountedServer(Struct, frozen=True):
     """`address` is a UNIX path; `reads` are the monotonic times of all reads so far."""
 
     address: str

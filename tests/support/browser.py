@@ -1,14 +1,12 @@
 """A real Chromium, with tabs that record every error."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
 from playwright.sync_api import Browser, Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
@@ -53,8 +51,7 @@ DRAWN = """((all) => all.length > 0 && all.every((each) => !each.offsetParent ||
 """Whether every chart over time that can be seen is drawn."""
 
 
-@dataclass
-class Tab:
+class Tab(Struct):
     """A tab. problems: errors of the console and of scripts, violations of the policy, requests to other hosts."""
 
     page: Page

@@ -1,18 +1,16 @@
 """Cancels a coroutine at every place where it waits: most faults of asynchronous code are in the cleanup after that."""
 
-from __future__ import annotations
-
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass
-class Cancellation:
+
+class Cancellation(Struct):
     """Whether a task was cancelled."""
 
     happened: bool = False

@@ -1,7 +1,5 @@
 """The documents captured from real uWSGI, by name."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

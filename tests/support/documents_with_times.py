@@ -1,10 +1,8 @@
 """Documents of servers whose waits, percentiles of response times and objective are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.schema import Server, Unknown
@@ -43,17 +41,17 @@ def objective(*windows: Burn, **others: object) -> Objective:
         load_multiple=None,
         load_multiple_reached=None,
     )
-    return msgspec.structs.replace(whole, **others)
+    return replace(whole, **others)
 
 
 def with_response_times(server: Server, section: ResponseTimes | None = RESPONSE_TIMES) -> Server:
     """A copy of a document with this section."""
-    return msgspec.structs.replace(server, response_times=section)
+    return replace(server, response_times=section)
 
 
 def with_objective(server: Server, section: Objective) -> Server:
     """A copy of a document with this objective."""
-    return msgspec.structs.replace(server, objective=section)
+    return replace(server, objective=section)
 
 
 def waits(
@@ -87,14 +85,13 @@ KNOWN_WAITS = waits(
 def with_waits(server: Server, section: Waits = KNOWN_WAITS, lock_waiters: Sequence[float | None] = ()) -> Server:
     """A copy of a document with this section, and with these threads for the interpreter lock, by worker."""
     workers = [
-        msgspec.structs.replace(worker, lock_waiters=waiters)
-        for worker, waiters in zip(server.workers, lock_waiters, strict=False)
+        replace(worker, lock_waiters=waiters) for worker, waiters in zip(server.workers, lock_waiters, strict=False)
     ]
-    return msgspec.structs.replace(server, waits=section, workers=(*workers, *server.workers[len(workers) :]))
+    return replace(server, waits=section, workers=(*workers, *server.workers[len(workers) :]))
 
 
 def with_reason(server: Server, why: str) -> Server:
     """A copy of a document whose waits are not known, for this reason."""
     others = tuple(unknown for unknown in server.unknown if unknown.what != "waits")
     reason = Unknown(what="waits", why=why, socket=None)
-    return msgspec.structs.replace(server, waits=None, unknown=(*others, reason))
+    return replace(server, waits=None, unknown=(*others, reason))

@@ -1,7 +1,5 @@
 """Drives `uwsgi-headroom top` in a pseudo-terminal: sends keys, and reads the screen."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -12,9 +10,9 @@ import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import pyte
+from msgspec import Struct, field
 
 from tests.support.exporter import COMMAND, clean_environment
 
@@ -22,8 +20,7 @@ LEFT = b"\x1b[?25h\x1b[?1049l"
 """The last output to a terminal: shows the cursor, and restores the earlier screen."""
 
 
-@dataclass
-class Driven:
+class Driven(Struct):
     """A program in a terminal. written: all its output; path: the path of the terminal."""
 
     process: subprocess.Popen[bytes]

@@ -1,7 +1,5 @@
 """The exporter as its users run it: a process, its flags, its log, its HTTP."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -11,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tests.support.real_uwsgi import accepts, free_port, wait_until
 from tools.environments import ROOT
@@ -22,8 +21,7 @@ STOPPABLE_COMMAND = (sys.executable, "-m", "tests.support.stoppable_exporter")
 """The exporter, extended so that signals stop or kill it in the middle of a read."""
 
 
-@dataclass(frozen=True)
-class Exporter:
+class Exporter(Struct, frozen=True):
     """A running exporter that serves on a port of 127.0.0.1. `log` is the file of its output and standard error."""
 
     process: subprocess.Popen[bytes]

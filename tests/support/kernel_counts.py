@@ -1,7 +1,5 @@
 """Reads the kernel's figures of a process: its peak memory, and how long it waited for a CPU."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,12 +1,11 @@
 """The Markdown documents of the repository: which there are, and their links, anchors, code and commands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tools.environments import ROOT
 
@@ -18,8 +17,7 @@ _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _OPERATORS = frozenset("|&;<>()")
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A fenced block of code. language: as written behind the fence, or empty."""
 
     language: str

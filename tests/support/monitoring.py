@@ -1,7 +1,5 @@
 """Runs a real Prometheus and a real Alertmanager for tests, on loopback with short intervals, and queries them."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

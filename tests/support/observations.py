@@ -1,11 +1,8 @@
 """Observations to render: captured documents as readings at a fixed time, and a server that is down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document
@@ -193,9 +190,7 @@ def watched(observation: Observation) -> Observation:
     assert isinstance(reading, Reading)
     assert isinstance(reading.snapshot, Snapshot)
     workers = tuple(
-        msgspec.structs.replace(
-            worker, requests=(worker.requests or 0) + 1000, running_time=(worker.running_time or 0.0) + 100.0
-        )
+        replace(worker, requests=(worker.requests or 0) + 1000, running_time=(worker.running_time or 0.0) + 100.0)
         for worker in reading.snapshot.workers
     )
     # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
@@ -205,7 +200,7 @@ def watched(observation: Observation) -> Observation:
         threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes},
         backlogs={name: replace(backlog, queue=0) for name, backlog in reading.host.backlogs.items()},
     )
-    later = msgspec.structs.replace(reading.snapshot, workers=workers)
+    later = replace(reading.snapshot, workers=workers)
     slo = observation.slo
     integrals, history = Integrals((slo.threshold,), slo.threshold) if slo else Integrals(), History()
     for place in range(61):

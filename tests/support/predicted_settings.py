@@ -1,8 +1,6 @@
 """A what-if document of a made-up server, for the page."""
 
-from __future__ import annotations
-
-import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
 
@@ -81,10 +79,10 @@ def cut_off() -> WhatIf:
     whole = document()
     assert whole.today is not None
     today, *predictions = (_without_times(each) for each in (whole.today, *whole.predictions))
-    return msgspec.structs.replace(whole, peak_is_floor=True, today=today, predictions=tuple(predictions))
+    return replace(whole, peak_is_floor=True, today=today, predictions=tuple(predictions))
 
 
 def _without_times(prediction: PredictedSetting) -> PredictedSetting:
     unknown = dict.fromkeys(("response_time", "queue_wait", "total_time"))
-    loads = tuple(msgspec.structs.replace(at, **unknown) for at in prediction.loads)
-    return msgspec.structs.replace(prediction, loads=loads)
+    loads = tuple(replace(at, **unknown) for at in prediction.loads)
+    return replace(prediction, loads=loads)

@@ -1,7 +1,5 @@
 """PromQL's own computations, in Python."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Runs promtool's tests of rules from Python: given series, an expression must have no value."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

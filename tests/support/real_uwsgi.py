@@ -1,7 +1,5 @@
 """Runs real uWSGI servers for tests, on loopback and UNIX sockets, and ends each by its pid."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -14,10 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from app import loopback
 from tools.environments import ROOT
@@ -99,8 +98,7 @@ def peer_pid(path: str) -> int:
         return int(struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
-@dataclass(frozen=True)
-class Uwsgi:
+class Uwsgi(Struct, frozen=True):
     """A running uWSGI master. `stats` and `socket` are paths of UNIX sockets, `http` a loopback port."""
 
     process: subprocess.Popen[bytes]
@@ -214,7 +212,7 @@ def _started(uwsgi: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> 
     """Runs `command` until the block ends. The block begins when something listens at `ready`."""
     try:
         with running(command, lambda: accepts(ready), "uWSGI", cwd=uwsgi.directory, log=uwsgi.log) as process:
-            object.__setattr__(uwsgi, "process", process)
+            force_setattr(uwsgi, "process", process)
             try:
                 yield
             finally:

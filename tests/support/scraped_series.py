@@ -1,7 +1,5 @@
 """The series of a watched server, as one scrape returns them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.metrics_core import Metric

@@ -5,8 +5,11 @@ Times are monotonic seconds, chosen by the test; uWSGI's own timestamps are EPOC
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -20,8 +23,7 @@ from uwsgi_headroom.stats.server import Socket, State, Worker
 EPOCH = 1_700_000_000
 
 
-@dataclass
-class Slot:
+class Slot(Struct):
     """One worker slot and the process in it. silent_requests: those of `requests` that brought no answer; calls:
     of its application, None if it has loaded none."""
 

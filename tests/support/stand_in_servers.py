@@ -7,8 +7,6 @@ requested. A server at rest always answers the same bytes, as a real one does. A
 a second that take half a second each. The kernel knows no processes of these servers, so there are no facts of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy

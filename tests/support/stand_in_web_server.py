@@ -1,23 +1,21 @@
 """A web server that answers as a test says: like a Prometheus, like what was taken for one, or a webhook's receiver."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socketserver
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from msgspec import Struct, field
+
 JSON = {"Content-Type": "application/json"}
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request. headers: by name in small letters."""
 
     path: str
@@ -30,8 +28,7 @@ class Request:
         return {name: found[0] for name, found in parse_qs(self.body.decode()).items()}
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer. length: of the body according to the header; longer than the body, the connection ends early."""
 
     body: bytes
@@ -40,8 +37,7 @@ class Reply:
     length: int | None = None
 
 
-@dataclass
-class StandIn:
+class StandIn(Struct):
     """A running stand-in. requests: those so far."""
 
     port: int

@@ -8,8 +8,6 @@ With `NAME=NUMBER... -- ARGUMENTS` it sets constants of `uwsgi_headroom.web.boun
 how many descriptors it may open.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,16 +1,13 @@
 """Writes a history file with days of one synthetic server: busy by day, calm at night and at weekends, with an outage,
 a change of its workers, of a backend's name and of its socket, and events."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
@@ -107,7 +104,7 @@ def _worker(place: int, workers: int, requests: int, each: float, length: float)
     share = (2 if place == 0 else 1) / (workers + 1)
     busy = share * requests * each
     row = worker(place + 1, int(share * requests), each=None, cpu=0.3 * busy, busy=busy, up=length, lock=0.15 * busy)
-    return msgspec.structs.replace(row, running_time=busy, resident_bytes=150 * 10**6, resident_growth=0)
+    return replace(row, running_time=busy, resident_bytes=150 * 10**6, resident_growth=0)
 
 
 def _occupancy(part: float) -> tuple[int, ...]:

@@ -1,7 +1,5 @@
 """A coroutine is cancelled once at every place where it waits."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from tests.support.cancellation import cancelled_everywhere
 
 
-def test_each_place_is_cancelled_once() -> None:
+def test_each_place_is_cancelled_once():
     """Before the first step, at each await, and then not at all; `check` comes after each."""
     ended: list[str] = []
 
@@ -30,7 +28,7 @@ def test_each_place_is_cancelled_once() -> None:
     assert ended == ["checked", "begun", "checked", "slept", "checked", "done", "checked"]
 
 
-def test_one_that_takes_no_notice_is_still_tried_everywhere() -> None:
+def test_one_that_takes_no_notice_is_still_tried_everywhere():
     """A coroutine that continues after a cancellation is cancelled at its later places as well."""
     caught: list[int] = []
 
@@ -45,7 +43,7 @@ def test_one_that_takes_no_notice_is_still_tried_everywhere() -> None:
     assert caught == [1, 2]
 
 
-def test_what_it_raises_is_raised() -> None:
+def test_what_it_raises_is_raised():
     """An error of the coroutine is raised, not taken for its end."""
 
     async def work() -> None:

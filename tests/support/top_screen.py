@@ -1,7 +1,5 @@
 """Screen models for the tests of `top`."""
 
-from __future__ import annotations
-
 import functools
 
 from tests.support.scripted_watch import ScriptedWatch

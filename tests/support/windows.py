@@ -1,7 +1,5 @@
 """Builds windows for tests from a length and the work of each worker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow

@@ -1,7 +1,5 @@
 """Reads durations that were written for people, and compares sums of them as far as they are rounded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What benchmarks conclude from figures."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

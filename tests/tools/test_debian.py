@@ -1,7 +1,5 @@
 """Debian's packages and roots, or why there are none."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The environments that development needs, and how they are made."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The containers of a bare machine and of one that runs systemd."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mutants: what is changed in a module, what is left alone, and which tests are run first."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The progress and the repetition of test runs."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

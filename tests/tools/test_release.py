@@ -1,7 +1,5 @@
 """What a release packs: archives, the chart, Debian's package, and what their metadata says."""
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import os

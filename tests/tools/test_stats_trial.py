@@ -1,7 +1,5 @@
 """The trial of `discover`: its steps followed in a container, and what it makes of them."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What `top` reads, by its arguments; and one snapshot of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """The terminal of `top`: what is sent to it, its keys, and how it is restored."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

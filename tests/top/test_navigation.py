@@ -1,11 +1,7 @@
 """The effect of each key, the selected server as servers come and go, and the order of the list."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot, lines, screen_model
@@ -174,7 +170,7 @@ def summary():
 
 
 def entry(summary: Summary, name: str, **changes: object) -> ServerEntry:
-    return ServerEntry((0, name), msgspec.structs.replace(summary, name=name, **changes))
+    return ServerEntry((0, name), replace(summary, name=name, **changes))
 
 
 def names(entries: list[ServerEntry]) -> list[str]:
@@ -230,17 +226,17 @@ def vassal(name: str, pid: int) -> Vassal:
 
 
 def emperor(name: str, *vassals: Vassal, throttled: tuple[Throttled, ...] = ()) -> Server:
-    watched = msgspec.structs.replace(ScriptedWatch(name).document(), state="up", status="ok", kind="emperor")
-    return msgspec.structs.replace(watched, emperor=Emperor(vassals=vassals, throttled=throttled))
+    watched = replace(ScriptedWatch(name).document(), state="up", status="ok", kind="emperor")
+    return replace(watched, emperor=Emperor(vassals=vassals, throttled=throttled))
 
 
 def model(*members: tuple[Server, Identity | None]) -> ScreenModel:
-    identified = [msgspec.structs.replace(server, identity=identity) for server, identity in members]
+    identified = [replace(server, identity=identity) for server, identity in members]
     return replace(screen_model(*identified), family={(0, server.name): server for server in identified})
 
 
 def server(name: str) -> Server:
-    return msgspec.structs.replace(hot(), name=name)
+    return replace(hot(), name=name)
 
 
 def shape(of: ScreenModel) -> list[tuple[int, str, str]]:

@@ -1,11 +1,9 @@
 """Feeds are polled independently: one that hangs delays no other, and its last answer stays."""
 
-from __future__ import annotations
-
 import asyncio
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.cancellation import cancelled_everywhere
 from tests.support.scripted_watch import ScriptedWatch
@@ -27,7 +25,7 @@ class FakeFeed:
 
     def __init__(self, name: str, *, hangs: bool = False, problem: str = "") -> None:
         self.where = f"http://{name}:9238"
-        self.document: Server = msgspec.structs.replace(hot(), name=name)
+        self.document: Server = replace(hot(), name=name)
         self.problem = problem
         self.asked = 0
         self.answers = asyncio.Event()

@@ -1,7 +1,5 @@
 """`uwsgi-headroom top` in a terminal, over real uWSGI: its screen, its keys, and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -12,10 +10,10 @@ import subprocess
 import sys
 import termios
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from tests.support import bad_servers, real_uwsgi
 from tests.support.captured_documents import document
@@ -464,8 +462,7 @@ def test_an_http_stats_server_is_not_taken_for_an_exporter():
 # ---------------------------------------------------------------- it holds no one up
 
 
-@dataclass
-class Stats:
+class Stats(Struct):
     """A stats server that counts its readers. While it `holds`, it sends nothing; `left`: one reader has hung up."""
 
     address: str = ""

@@ -1,5 +1,6 @@
 """The command `tune`: what it asks, writes and says, with simulated runs; and with a real uWSGI."""
 
+import dataclasses
 import io
 import os
 import re
@@ -9,11 +10,10 @@ import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.real_uwsgi import uwsgi_binary, wait_until
 from tests.tune.simulated import Application
@@ -41,7 +41,7 @@ http-socket = :8000
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A working directory with an ini file and a uWSGI that is never started. Nothing is guarded."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.ini").write_text(INI)
@@ -54,7 +54,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def server(monkeypatch) -> Application:
+def server(monkeypatch):
     """In place of a real one: its requests wait, and the present setting has too few threads."""
     application = Application(cpu=0.0005, waiting=0.05)
     monkeypatch.setattr(Runs, "measure", lambda _, setting: application.measure(setting))
@@ -116,7 +116,7 @@ def test_redirects_and_errors_are_no_pages(place, server, status, is_said, capsy
     def redirect(setting: Setting) -> Run:
         run = measure(setting)
         counts = {number: round(share * run.tally.answered) for number, share in status.items()}
-        return replace(run, tally=replace(run.tally, unsuccessful=Counter(counts)))
+        return replace(run, tally=dataclasses.replace(run.tally, unsuccessful=Counter(counts)))
 
     server.measure = redirect
     command.run(request())
@@ -232,7 +232,7 @@ stats = {place}/stats
 
 
 @pytest.fixture
-def real(tmp_path_factory, monkeypatch) -> Iterator[Path]:
+def real(tmp_path_factory, monkeypatch):
     """A directory with an application, whose ini file would leave a trace of each kind, and a short TMPDIR."""
     place = tmp_path_factory.mktemp("r")
     (place / "app.py").write_text(APPLICATION)

@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.procfs import read_begin
@@ -36,8 +36,7 @@ except KeyboardInterrupt:
 """
 
 
-@dataclass(frozen=True)
-class Guarded:
+class Guarded(Struct, frozen=True):
     process: subprocess.Popen[str]
     runner: int
     guard: int

@@ -1,8 +1,7 @@
 """Which settings are proposed, and which one is recommended, for applications whose best setting is known."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.tune.simulated import CLIENTS, CPUS, Application, task
 from uwsgi_headroom.analysis.sizing import Model

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -23,7 +22,7 @@ UWSGI = (
 
 
 @pytest.fixture
-def place(tmp_path_factory) -> Path:
+def place(tmp_path_factory):
     """A directory with a short name, for the path of a UNIX socket."""
     return tmp_path_factory.mktemp("s")
 

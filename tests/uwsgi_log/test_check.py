@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def app(tmp_path) -> Path:
+def app(tmp_path):
     path = tmp_path / "shop.py"
     path.write_text(APP)
     return path

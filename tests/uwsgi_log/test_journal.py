@@ -66,7 +66,7 @@ class StandIn:
 
 
 @pytest.fixture
-def stand_in(tmp_path, monkeypatch) -> StandIn:
+def stand_in(tmp_path, monkeypatch):
     made = StandIn(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     with_journal(tmp_path, monkeypatch)
@@ -83,7 +83,7 @@ def with_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def journal() -> Iterator[Journal]:
+def journal():
     made = Journal("shop.service")
     yield made
     made.stop()

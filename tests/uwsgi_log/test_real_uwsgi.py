@@ -22,7 +22,7 @@ def wait_for(log: Path, *codes: str, seconds: float = 20.0) -> None:
 
 
 @pytest.fixture
-def app(tmp_path) -> Path:
+def app(tmp_path):
     path = tmp_path / "shop.py"
     path.write_text(APP)
     return path

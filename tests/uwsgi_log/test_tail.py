@@ -35,17 +35,17 @@ class Read:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "shop.log"
 
 
 @pytest.fixture
-def read(path: Path) -> Read:
+def read(path):
     return Read(path)
 
 
 @pytest.fixture
-def follow(path: Path, read: Read) -> Read:
+def follow(path, read):
     """One that has seen the log when it was empty."""
     path.touch()
     read()

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,7 +19,7 @@ NAMES = ["shop", "api"]
 
 
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[list[str]]:
+def addresses():
     """Two servers that answer."""
     with (
         bad_servers.answers("unix", document("minified")) as first,

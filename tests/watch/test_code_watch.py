@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import CodeLook, CodeSight, Line

@@ -8,10 +8,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support import bad_servers, real_uwsgi, stored_days
 from tests.support.captured_documents import document
@@ -49,7 +49,7 @@ LATER = 1e10
 
 
 @pytest.fixture
-def folder(monkeypatch) -> Iterator[Path]:
+def folder(monkeypatch):
     """A directory with a short path, in which real stats servers have directories of their own."""
     with tempfile.TemporaryDirectory(prefix="globs-") as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -401,7 +401,7 @@ UNTIL = 1.75e9 // DAY * DAY
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory) -> Path:
+def history(tmp_path_factory):
     """The history of a server that ran for two days."""
     path = tmp_path_factory.mktemp("history") / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)

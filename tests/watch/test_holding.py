@@ -2,7 +2,8 @@
 
 import random
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.analysis.test_diagnosis import full
 from tests.analysis.test_findings import AT

@@ -5,7 +5,7 @@ import itertools
 import random
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
@@ -29,7 +29,7 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 @pytest.fixture
-def judged_at(monkeypatch) -> list[float]:
+def judged_at(monkeypatch):
     """The times of all judgements, in seconds since the start of the simulated server."""
     times: list[float] = []
 
@@ -211,7 +211,7 @@ FLOW = Flow(
 
 
 def judge(watch: ObjectiveWatch, *, threads_known: bool = True, **flow: float) -> ObjectiveFigures:
-    return watch.judge(structs.replace(FLOW, **flow), 0.2, threads_known=threads_known)
+    return watch.judge(replace(FLOW, **flow), 0.2, threads_known=threads_known)
 
 
 def test_without_data_it_is_not_judged():

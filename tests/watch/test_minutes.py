@@ -1,9 +1,10 @@
 """The minutes of a server: where they end, that they add up to the totals, and what they say."""
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
@@ -16,8 +17,7 @@ from uwsgi_headroom.watch.kept_history import find_levels
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
 
 
-@dataclass
-class Written:
+class Written(Struct):
     """Takes the place of a writer, and keeps what it gets."""
 
     minutes: list[Minute] = field(default_factory=list)
@@ -110,7 +110,7 @@ def test_another_number_of_workers():
 def test_a_clock_that_is_set_back():
     """A minute never ends before it began, and no time is lost."""
     watch = Watched(110)
-    object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
+    force_setattr(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
     watch.go_on(120)
     watch.watch.finish_minute()
     records = watch.writer.records

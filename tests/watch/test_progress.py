@@ -160,7 +160,7 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
 
 
 @pytest.fixture
-def hasty(monkeypatch) -> None:
+def hasty(monkeypatch):
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
 
 

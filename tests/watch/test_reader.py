@@ -12,11 +12,11 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
+from msgspec import Struct, field
 
 from tests.support import bad_servers
 from tests.support.captured_documents import NAMES, document
@@ -35,8 +35,7 @@ from uwsgi_headroom.watch.watch import Watch
 DOCUMENT = document("minified")
 
 
-@dataclass
-class Counted:
+class Counted(Struct):
     """A server that counts its clients, and answers each one while `may_answer` is set."""
 
     address: str = ""
@@ -419,7 +418,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path) -> Watched:
+def watched(tmp_path):
     return Watched(tmp_path / "document")
 
 

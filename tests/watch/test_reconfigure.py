@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
@@ -72,8 +73,8 @@ def test_only_what_changed_is_replaced():
 
 def test_another_line_of_the_file_is_no_change():
     """An entry that moves to another line, with its objective, keeps its server."""
-    entry = replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
-    moved = replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
+    entry = structs.replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
+    moved = structs.replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
     first, then, counts = reconfigured([entry], [moved])
     assert then["shop"] is first["shop"]
     assert counts == (0, 0)
@@ -94,7 +95,7 @@ def test_limits_change_in_place():
 
 def test_an_objective_changes_its_servers():
     """A changed default objective replaces the servers that have none of their own."""
-    own = replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
+    own = structs.replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
     servers = [own, make_server("/run/shop", name="shop")]
     first, then, counts = reconfigured(servers, servers, new=replace(DEFAULT_SETTINGS, slo=Slo(1.0, 0.99)))
     assert then["own"] is first["own"]

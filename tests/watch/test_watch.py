@@ -1,9 +1,7 @@
 """Outcomes become totals, history and figures of one server, and an outage ends a window."""
 
-from dataclasses import replace
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.support.captured_documents import path
 from tests.support.clock import MovableClock
@@ -161,7 +159,7 @@ class TestState:
 
 
 def of_master(reading: Reading, pid: int) -> Reading:
-    snapshot = msgspec.structs.replace(reading.snapshot, pid=pid)
+    snapshot = replace(reading.snapshot, pid=pid)
     return replace(reading, snapshot=snapshot, host=replace(reading.host, master_pid=pid))
 
 

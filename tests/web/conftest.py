@@ -1,7 +1,5 @@
 """The page in a browser for the tests of its modules, and an event loop for tests that are coroutines."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 

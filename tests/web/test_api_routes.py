@@ -1,7 +1,5 @@
 """The JSON API over HTTP: paths, parameters and refusals."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from urllib.parse import quote

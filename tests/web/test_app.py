@@ -1,7 +1,5 @@
 """The exporter's HTTP responses, for servers in any state."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

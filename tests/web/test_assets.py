@@ -1,7 +1,5 @@
 """The files of the page: how they are served, the script that its modules become, and its colours."""
 
-from __future__ import annotations
-
 import gzip
 import re
 

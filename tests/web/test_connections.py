@@ -1,7 +1,5 @@
 """The HTTP server's connections: how many there are, and which one is closed for another."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import socket

@@ -4,8 +4,6 @@ No timer of the exporter runs out during these tests, and Python's garbage colle
 of references holds would stay.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -14,10 +12,10 @@ import ssl
 import struct
 import weakref
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -96,8 +94,7 @@ def _application() -> Starlette:
     return Starlette(routes=[Route(path, endpoint, methods=["GET", "POST"]) for path, endpoint in routes.items()])
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A running server. trust: of a client, None without TLS."""
 
     server: HttpServer

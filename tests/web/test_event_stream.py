@@ -1,7 +1,5 @@
 """Server-Sent Events: their content, their number, and listeners that are slow or leave."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

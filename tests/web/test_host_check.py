@@ -1,7 +1,5 @@
 """Who may ask: names of hosts, pages of other sites (DNS rebinding), and listeners that other machines can reach."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

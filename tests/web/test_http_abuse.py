@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import psutil
 import pytest
+from msgspec import Struct
 
 from tests.support.abusive_clients import HEAD, endless, many, slow
 from tests.support.bad_servers import CountedServer, counted_server
@@ -45,8 +45,7 @@ print(waited, text.decode(), sep="\\n", end="")
 """A scrape; prints how long it waited for a CPU until its request was sent (seconds), and the answer."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """An exporter that is the only client of a stats server."""
 
     exporter: Exporter

@@ -1,7 +1,5 @@
 """Scrapes when something is wrong with one server, or with the exporter."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import re

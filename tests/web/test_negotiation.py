@@ -1,7 +1,5 @@
 """The formats and encodings that a client accepts."""
 
-from __future__ import annotations
-
 import pytest
 
 from uwsgi_headroom.web import bounds

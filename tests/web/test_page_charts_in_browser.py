@@ -1,7 +1,5 @@
 """The charts over time in a real browser: pointer, zoom, events, limits, days and weeks, requests that fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The page for its readers in a real browser: the first screen, a keyboard, a screen reader, paper."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

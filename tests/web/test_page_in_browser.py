@@ -3,8 +3,6 @@
 Pictures are left in the directory that $PICTURES names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

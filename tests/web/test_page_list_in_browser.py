@@ -1,12 +1,11 @@
 """The list of servers in a real browser: what comes first, states, filter, order, URL, keyboard, narrow screens."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser
 
 from tests.support import real_uwsgi
@@ -58,7 +57,7 @@ def summary(name: str, status: schema.Status = "ok", **changes: object) -> schem
         queue_wait=0.0,
         waiting="none",
     )
-    return msgspec.structs.replace(of, **changes)
+    return replace(of, **changes)
 
 
 @contextlib.contextmanager

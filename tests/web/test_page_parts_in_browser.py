@@ -1,7 +1,5 @@
 """Parts of the page by themselves in a real browser, for documents that are hard to provoke."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,11 +1,10 @@
 """The page's figures about response times and the objective by themselves in a real browser."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.web.test_page_parts_in_browser import part
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
@@ -43,7 +42,7 @@ def objective(*windows: Burn, **changes: object) -> str:
         load_multiple=None,
         load_multiple_reached=None,
     )
-    return encode(msgspec.structs.replace(plain, **changes))
+    return encode(replace(plain, **changes))
 
 
 def encode(section: object) -> str:

@@ -1,7 +1,5 @@
 """The page's modules about time by themselves in a real browser: ranges, dates, gaps, steps, marks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

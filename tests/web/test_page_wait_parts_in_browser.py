@@ -1,7 +1,5 @@
 """The page's parts about what requests wait for, by state, route and line of code, by themselves in a real browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

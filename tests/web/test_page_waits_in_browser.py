@@ -1,8 +1,6 @@
 """The page of a server whose requests wait for many things, on many routes, in a real browser: what is drawn, at any
 width."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,11 +1,10 @@
 """The page's predictions of other settings in a real browser."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Route as Intercepted
 
 from tests.support import predicted_settings
@@ -117,8 +116,8 @@ def test_no_setting_is_better_by_more_than_the_error(chromium, port):
     with tab(chromium, port, width=1280) as shown:
         # At 1.5 times the peak, the present setting is overloaded: then any other is better. Here it is not.
         known = predicted_settings.document(error=0.9)
-        calm = tuple(msgspec.structs.replace(each, loads=each.loads[:1]) for each in (*known.predictions,))
-        opened(shown, msgspec.structs.replace(known, predictions=calm))
+        calm = tuple(replace(each, loads=each.loads[:1]) for each in (*known.predictions,))
+        opened(shown, replace(known, predictions=calm))
         shown.page.locator(".settings").wait_for()
         assert "No setting is better than 4x8" in shown.text(".prediction")
         assert "best" in cells(shown)["4x8"]

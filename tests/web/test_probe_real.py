@@ -1,7 +1,5 @@
 """The Prometheus configuration of docs/api.md, with a real Prometheus, the shipped rules and two loaded uWSGI."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """`/probe`: what it answers, and what it never connects to."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

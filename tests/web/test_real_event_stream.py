@@ -1,7 +1,5 @@
 """Streams of the real exporter: beside a real uWSGI, with stalled clients, and at shutdown."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

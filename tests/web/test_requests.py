@@ -1,7 +1,5 @@
 """The HTTP server's requests: their heads, those that are too large, too slow or too many, and their turns."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Runbooks on the exporter's page: their Markdown, the values that replace placeholders, and their routes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Answers are built once for all requests that want them, given up when all have left, and bounded."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

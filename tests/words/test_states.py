@@ -1,7 +1,5 @@
 """States, texts and formats of every face."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import get_args

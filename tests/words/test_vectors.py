@@ -1,7 +1,5 @@
 """The same figure reads the same in Python and in a browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from tools.bench import table
 from tools.bench.clients import Kind, Plan, finish, prefix, running
 from tools.bench.exporters import serving, watch
@@ -143,7 +145,7 @@ def _steady(workload: Workload, rate: float) -> Plan:
 
 
 def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
-    server = replace(calibrate(measured), others=truth.other_programs, others_per_request=0.0)
+    server = structs.replace(calibrate(measured), others=truth.other_programs, others_per_request=0.0)
     return predict_setting(server, setting, (truth.throughput / measured.window.throughput,))
 
 

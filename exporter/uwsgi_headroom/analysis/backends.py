@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import fsum, inf, sqrt
 from statistics import fmean, variance
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, main_backend
@@ -70,8 +71,7 @@ ALL = ""
 """Stands for all backends together, in the place of a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saturation:
+class Saturation(Struct, frozen=True):
     """How a saturated backend answered at a low and at a high rate of requests. few, many: the mean number of requests
     in it at once; few_seconds, many_seconds: how long each was in it; low, high: requests per second of the server."""
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, judge_waiting, ratio, shows_a_limit
 from uwsgi_headroom.history.totals import sum_if_all_known
@@ -35,8 +37,7 @@ RETRY_SECONDS = 1.0
 timeout of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SocketDemand:
+class SocketDemand(Struct, frozen=True):
     """The offered work of one socket that only some of the workers serve (`map-socket`)."""
 
     socket: str
@@ -62,8 +63,7 @@ class SocketDemand:
         return self.busy + (self.waiting or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """The offered work of a server in a window."""
 
     at_once: float | None

@@ -11,8 +11,9 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.record import Destination, State
@@ -74,8 +75,7 @@ ITSELF = "this uWSGI itself"
 """The name of a socket of the server whose threads wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class DestinationFigures:
+class DestinationFigures(Struct, frozen=True):
     """What the threads of a server waited for outside of it, in a window."""
 
     state: Literal["backend", "dns"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
@@ -32,8 +33,7 @@ LEAST_SERVING = 0.05
 """Threads that serve at least, however much time handlers of uWSGI's signals take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """The figures of one window.
 
     configured, available: threads; None if uWSGI omits them. cpu, waits: None if the kernel does not report them.

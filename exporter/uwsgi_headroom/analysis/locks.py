@@ -14,9 +14,10 @@ al., "Fundamentals of Queueing Theory", 2008, chapters 2 and 5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
@@ -35,8 +36,7 @@ _ROUNDS = 30
 Scope = Literal["worker", "file"]
 
 
-@dataclass(frozen=True, slots=True)
-class LockFigures:
+class LockFigures(Struct, frozen=True):
     """The lock that is closest to its limit in a window. scope: whether each worker process has its own, or all use
     the lock of one file."""
 

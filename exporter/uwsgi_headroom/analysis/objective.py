@@ -8,8 +8,9 @@ bad, and counts them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
@@ -33,8 +34,7 @@ _LEAST_VARIATION = 1.25
 _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Burn:
+class Burn(Struct, frozen=True):
     """The use of the error budget over a window. slow, waited, lost, refused: bad requests, the first two as expected
     numbers. Requests that waited were quick enough in service, but not with the wait in the listen queue before."""
 
@@ -51,8 +51,7 @@ class Burn:
     """The burn rate; None with too few requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadLimit:
+class LoadLimit(Struct, frozen=True):
     """The load at which the 95th percentile crosses the threshold, as a multiple of the present load."""
 
     multiple: float
@@ -60,8 +59,7 @@ class LoadLimit:
     """Whether it was seen; otherwise it did not cross up to this multiple."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveFigures:
+class ObjectiveFigures(Struct, frozen=True):
     """How an objective is kept."""
 
     slo: Slo

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import add, sub
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.response_times.bins import END
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -42,8 +43,7 @@ _SPREAD = 1.96 * math.sqrt(6.0)
 estimate as certain is too small by a factor of 2 to 6, by simulation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Percentile:
+class Percentile(Struct, frozen=True):
     """A percentile of response times in seconds.
 
     low, high: the interval around the estimate; low is 0 if it is below what samples show.
@@ -69,8 +69,7 @@ class Slow(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseTimes:
+class ResponseTimes(Struct, frozen=True):
     """Percentiles of a window, by share; those for which there were too few requests are missing."""
 
     requests: int

@@ -9,10 +9,9 @@ time is no limit of the load then, and is known only once cores are free.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.window import Window, WorkerWindow
@@ -55,5 +54,5 @@ def without_cpu(window: Window, workers: Mapping[int, float]) -> Window:
     """The window without the CPU time of these workers, which is not known: they would use it with any load."""
     if not workers:
         return window
-    known = [structs.replace(each, cpu_seconds=None) if each.worker_id in workers else each for each in window.workers]
+    known = [replace(each, cpu_seconds=None) if each.worker_id in workers else each for each in window.workers]
     return replace(window, workers=tuple(known), cpu=None)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import exp, fsum, inf, log
 from operator import add, mul
 from typing import NamedTuple
+
+from msgspec import Struct
 
 
 class Times(NamedTuple):
@@ -33,8 +34,7 @@ class Times(NamedTuple):
     """The factor by which computing takes longer than alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """What a mean request asks for, in seconds, and what its server has."""
 
     computing: float

@@ -6,7 +6,8 @@ The share of the *requests* by route is unknown: a sample sees long requests mor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
@@ -14,8 +15,7 @@ from uwsgi_headroom.routes.book import OTHER_ROUTE
 from uwsgi_headroom.words.formats import duration, percent
 
 
-@dataclass(frozen=True, slots=True)
-class RouteFigures:
+class RouteFigures(Struct, frozen=True):
     """Which routes hold the busy threads in a window."""
 
     threads: Mapping[str, float]

@@ -11,10 +11,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, AdviceSeverity, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
@@ -54,8 +56,7 @@ _LONG_WITHOUT_LIMITS = 60
 """Seconds of `min-worker-lifetime` above which a worker may outgrow its limits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone.
 
     threads: of each worker; mounted: how many applications a worker has; extensions: names of loaded modules in C that
@@ -111,8 +112,7 @@ def review_server(server: ServerRecord) -> Sequence[Advice] | None:
     return _review_once(_Same(options), seen)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
+class _Same(Struct, frozen=True, eq=False):
     """Options, equal to themselves alone: an exporter reads them rarely, and each scrape asks what the rules say."""
 
     options: Options
@@ -253,8 +253,7 @@ _LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
 _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Struct, frozen=True, kw_only=True):
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
     In a rule, which is a row, reason, lines and seen are templates. rule: a stable name; when: whether it speaks;

@@ -12,10 +12,12 @@ idle.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, sqrt
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
@@ -59,8 +61,7 @@ Stop = Literal["memory", "cpu", "interpreters", "size", "step"]
 """What keeps a step below the offered work. size: no larger setting is sensible; step: LARGEST_STEP."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The advised setting."""
 
     processes: int

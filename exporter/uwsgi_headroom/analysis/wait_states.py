@@ -8,7 +8,8 @@ time. That is wrong for work that a library does without the lock.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
@@ -18,8 +19,7 @@ from uwsgi_headroom.record import Destination, ServerRecord, State, Waits
 from uwsgi_headroom.words.formats import duration
 
 
-@dataclass(frozen=True, slots=True)
-class WaitFigures:
+class WaitFigures(Struct, frozen=True):
     """What requests spend their time on in a window."""
 
     threads: Mapping[State, float]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from time import localtime, strftime
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
 from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
@@ -34,12 +34,12 @@ def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
         return server
     passed = sorted(_passed(server, thresholds), key=lambda finding: SEVERITIES.index(finding.severity))
     findings = tuple(sorted((*server.findings, *passed), key=lambda finding: SEVERITIES.index(finding.severity)))
-    server = msgspec.structs.replace(server, findings=findings)
+    server = replace(server, findings=findings)
     if passed and _GRAVITY[passed[0].severity] > _GRAVITY[server.status]:
-        return msgspec.structs.replace(server, status=passed[0].severity, verdict=passed[0].title)
+        return replace(server, status=passed[0].severity, verdict=passed[0].title)
     unknown = _unknown_figure(server, thresholds)
     if unknown and server.status == "ok":
-        return msgspec.structs.replace(server, status="unknown", verdict=unknown)
+        return replace(server, status="unknown", verdict=unknown)
     return server
 
 
@@ -122,8 +122,7 @@ _SLACK = 0.9
 """Sampling is never exactly as fast as configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A percentile and its limits. percentile: None if it is not known; unknown: why it cannot be judged, as the end of
     a sentence, or empty."""
 
@@ -234,9 +233,9 @@ def is_undecided(servers: Iterable[Server]) -> bool:
 def _add(server: Server, severity: Severity, title: str, *, unknown: bool = False) -> Server:
     finding = Finding(code=CODE, severity=severity, title=title, evidence="", meaning="", change="", runbook=None)
     findings = tuple(sorted((*server.findings, finding), key=lambda each: SEVERITIES.index(each.severity)))
-    server = msgspec.structs.replace(server, findings=findings)
+    server = replace(server, findings=findings)
     if severity == "critical" and server.status != "critical":
-        return msgspec.structs.replace(server, status="critical", verdict=title)
+        return replace(server, status="critical", verdict=title)
     if unknown and server.status == "ok":
-        return msgspec.structs.replace(server, status="unknown", verdict=title)
+        return replace(server, status="unknown", verdict=title)
     return server

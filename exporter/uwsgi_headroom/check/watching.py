@@ -11,10 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from os.path import isfile
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting
@@ -103,7 +103,7 @@ async def judge(
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:
     """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
     change: what to do."""
-    return msgspec.structs.replace(
+    return replace(
         build.build_server(watch, clock, 1.0, ()),
         state="down",
         status="unknown",
@@ -196,7 +196,7 @@ async def _add_prediction(base: Http, document: Server, settings: Sequence[Setti
     except ApiError as error:
         sentence = f"The exporter made no prediction ({error}): it may be busy, or of an earlier version."
         predicted = WhatIf(name=document.name, time=document.time, refusal=sentence)
-    return msgspec.structs.replace(document, what_if=predicted)
+    return replace(document, what_if=predicted)
 
 
 def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
@@ -211,8 +211,7 @@ def _describe_failure(base: Http, name: str, error: ApiError) -> Server:
     return describe_unread(name, base, error.reason, f"{error}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Struct, frozen=True):
     """The targets of a check.
 
     watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
@@ -349,7 +348,7 @@ async def _judge_and_predict(
         what_if = await predict_what_if(watch, clock, seconds, settings)
     except asyncio.CancelledError:
         what_if = WhatIf(name=watch.name, time=clock.epoch(), refusal="It was interrupted.")
-    return msgspec.structs.replace(document, what_if=what_if)
+    return replace(document, what_if=what_if)
 
 
 def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
@@ -359,7 +358,7 @@ def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
 
 def _name_exporter(document: Server, page: ExporterPage) -> Server:
     """Add the exporter to the server's name: servers of several exporters may have the same name."""
-    return msgspec.structs.replace(document, name=f"{document.name}@{page.base.netloc}")
+    return replace(document, name=f"{document.name}@{page.base.netloc}")
 
 
 def _finds_nothing(glob: ServerConfig) -> bool:

@@ -12,8 +12,9 @@ import ipaddress
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, count, takewhile
+
+from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.parsers import NAMED
@@ -29,8 +30,7 @@ _APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/stats")
 """Where Debian's uWSGI keeps the sockets of an application, and where `discover` proposes a stats socket."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(Struct, frozen=True):
     """One server, or a glob of UNIX sockets, each of which is named after its file."""
 
     name: str
@@ -245,8 +245,7 @@ _LABEL = re.compile(r"[a-z0-9_*]([a-z0-9_*-]{0,61}[a-z0-9_*])?")
 _NAME_LENGTH = 253
 
 
-@dataclass(frozen=True, slots=True)
-class TargetPattern:
+class TargetPattern(Struct, frozen=True):
     """A pattern of addresses. place: the host, or the path of a socket; port: 0 for a socket.
 
     A target has exactly one form for each address, and everything else is refused before any pattern is tried: no user,

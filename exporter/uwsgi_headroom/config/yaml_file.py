@@ -14,12 +14,12 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import yaml
+from msgspec.structs import replace
 from yaml.reader import ReaderError
 
 from uwsgi_headroom.config.defaults import MOST_SERVERS_RANGE

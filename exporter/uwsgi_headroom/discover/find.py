@@ -19,10 +19,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
@@ -89,8 +91,7 @@ Python 3.14, a worker's first thread, and so its process, has the name that uWSG
 _EPOLL_SOCKET = re.compile(rb"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMaster:
+class FoundMaster(Struct, frozen=True):
     """A uWSGI master or emperor; role is "process" for a uWSGI that runs without a master.
 
     address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot

@@ -12,10 +12,10 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
 from uwsgi_headroom.discover.find import FoundMaster, ask_in_time
 from uwsgi_headroom.kernel import procfs
@@ -41,8 +41,7 @@ class LaunchError(Exception):
     """Why nothing is tried for a process; the message completes "No steps are proposed: ..."."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ids:
+class Ids(Struct, frozen=True):
     """What the kernel checks when a process opens a file: user, group and supplementary groups."""
 
     uid: int
@@ -50,8 +49,7 @@ class Ids:
     groups: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A systemd service. main_pid: its main process, 0 if unknown; can_reload: whether it has a reload command;
     user: as which it starts its processes, empty for root."""
 
@@ -61,8 +59,7 @@ class Unit:
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How one master was started."""
 
     master: FoundMaster
@@ -79,7 +76,7 @@ class Launch:
 
     unit: Unit | None = None
     """The service that it belongs to."""
-    options: Options = Options()  # noqa: RUF009 - frozen
+    options: Options = Options()
     """What is known of them."""
     option_names: tuple[str, ...] = ()
     """The names of those that command line, environment and file set, as far as they are visible."""

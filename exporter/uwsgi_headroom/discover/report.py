@@ -11,9 +11,10 @@ import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import count
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.discover.find import (

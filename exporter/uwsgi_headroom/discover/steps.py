@@ -20,8 +20,10 @@ import shlex
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, list_runtime_directories, show_properties
@@ -71,16 +73,14 @@ _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILIN
 _TMPFILES_LINE = "d {directory} 2750 {owner} {group} -"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One thing to do. lines: to be pasted, into the file that the heading names or into a shell."""
 
     heading: str
     lines: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """The user that runs the exporter. unit: whether it is the systemd unit, whose groups a drop-in sets; else its
     groups are those of the user."""
 
@@ -89,8 +89,7 @@ class Reader:
     unit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps for one uWSGI, and what was tried; or why there are none."""
 
     steps: Sequence[Step] = ()
@@ -99,8 +98,7 @@ class Plan:
     why_none: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A directory for the socket. make: the step that makes it, None if it exists. exists: for how long."""
 
     directory: Path

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
@@ -63,7 +64,7 @@ def build_server(
         return _build_server(watch, watch.reading, clock, window, windows, also)
     except Exception as error:  # noqa: BLE001 - one server's failure must not affect others
         fault = watch.reader.fault(error)
-        return msgspec.structs.replace(
+        return replace(
             _build_server(watch, None, clock, window, windows),
             state="down",
             error=_build_error(fault, watch.name),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import localtime, strftime
 
@@ -155,8 +154,7 @@ def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """What is compared: `before` seconds before a moment (epoch seconds), and `after` seconds after it."""
 
     around: float

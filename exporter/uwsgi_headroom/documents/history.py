@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import LIMITS, compute_headroom, compute_shares
@@ -284,7 +284,7 @@ def _begin(
 ) -> History:
     """Add the columns of these backends, routes, sockets and workers (by worker_id) to an empty history."""
     backend_names, route_names = tuple(backends), tuple(routes)
-    return structs.replace(
+    return replace(
         history,
         waits=WaitHistory(backend_names=backend_names, backends=[[] for _ in backend_names]),
         routes=RouteHistory(routes=route_names, threads=[[] for _ in route_names]) if route_names else None,

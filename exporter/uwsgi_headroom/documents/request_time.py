@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.documents.schema import Flow
@@ -17,8 +19,7 @@ _LEAST_SHARE, _NEGLIGIBLE = 0.03, 0.001
 """Parts below the first are summed as "other"; parts below the second, such as rounding errors, are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimePart:
+class TimePart(Struct, frozen=True):
     """A part of the time of requests. backend: what it waits for, or None; threads: the mean number; per_request:
     seconds, None without completed requests."""
 
@@ -33,8 +34,7 @@ class TimePart:
         return mean_count(self.threads) if self.per_request is None else duration(self.per_request)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTime:
+class RequestTime(Struct, frozen=True):
     """What requests spend their time on. whole: the sum of all parts; unit: of what its size is; parts: largest first,
     the sum of small ones last. why: why there is no time of a request."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
@@ -51,7 +52,7 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
 def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
     flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(
+    return replace(
         flow,
         waiting=judge_waiting(figures.longest_wait[0]),
         refused=count_refused(figures.window, figures.server.queues),

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LineUse, LockedLine
@@ -27,8 +28,7 @@ LEAST_SECONDS = 1.0
 """Fewer are not long."""
 
 
-@dataclass(slots=True)
-class LockCounts:
+class LockCounts(Struct):
     """What was seen at one line at which threads wait for a lock: see `LockedLine`.
 
     A lock of Python has no owner that could be read. But where threads wait in a function, at `with lock:`, the one
@@ -185,8 +185,7 @@ class _Key(NamedTuple):
     address: str
 
 
-@dataclass(slots=True)
-class CodeTotals:
+class CodeTotals(Struct):
     """Seconds of busy threads by place, since it has its counter. They never decrease, but a place may lose its
     counter."""
 
@@ -199,8 +198,7 @@ class CodeTotals:
         return CodeTotals(dict(self.seconds), self.observed_seconds)
 
 
-@dataclass(slots=True)
-class _Slice:
+class _Slice(Struct):
     began: float
     looks: int = 0
     with_threads: int = 0

@@ -12,8 +12,9 @@ import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
@@ -130,8 +131,7 @@ _BLOCK_ROWS = 30
 _PLAIN_ROWS = 65
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """Rows of one size."""
 
     step: float

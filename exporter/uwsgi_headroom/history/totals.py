@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
@@ -207,8 +207,7 @@ class WorkerTotals(Struct):
     """The part of `cpu_seconds` in which the kernel worked for it."""
 
 
-@dataclass(slots=True)
-class WaitTotals:
+class WaitTotals(Struct):
     """What the request threads of a server have waited for (`kernel.waits`), in seconds summed over the threads."""
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * len(STATES))
@@ -224,8 +223,7 @@ class WaitTotals:
     """The monotonic time since which it has always been known; None while unknown."""
 
 
-@dataclass(slots=True)
-class CpuTotals:
+class CpuTotals(Struct):
     """CPU seconds that a server could use (`kernel.server_cpu`), over measured_seconds. The three parts add up to the
     capacity.
 
@@ -244,8 +242,7 @@ class CpuTotals:
     others_since: float | None = None
 
 
-@dataclass(slots=True)
-class RouteTotals:
+class RouteTotals(Struct):
     """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
 
     names, generations: as in the last sample.
@@ -265,8 +262,7 @@ class RouteTotals:
         return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Totals of one server since the exporter's first attempt to read it. Workers and sockets are those that uWSGI
     lists now.
 

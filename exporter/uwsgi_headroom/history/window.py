@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -67,8 +66,7 @@ class WorkerWindow(Struct, frozen=True, gc=False):
     """The part of `cpu_seconds` in which the kernel worked for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitWindow:
+class WaitWindow(Struct, frozen=True):
     """What the request threads waited for, in seconds summed over the threads."""
 
     observed_seconds: float
@@ -81,8 +79,7 @@ class WaitWindow:
     """By name, of those that are configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuWindow:
+class CpuWindow(Struct, frozen=True):
     """CPU seconds that the server could use: own, idle, and of others (None unless known for the whole window)."""
 
     measured_seconds: float
@@ -92,8 +89,7 @@ class CpuWindow:
     others_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The growth of a server's totals between two instants of its history.
 
     observed_seconds, gap_seconds: time with and without samples. configured, available: threads at the end of the
@@ -184,8 +180,7 @@ class Window:
     """Time in which a listen queue held one connection more than its limit; None if no queue is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteWindow:
+class RouteWindow(Struct, frozen=True):
     """Busy thread seconds by route in a window, of which observed_seconds were sampled. Time of routes that have been
     forgotten since counts as `other`."""
 
@@ -193,8 +188,7 @@ class RouteWindow:
     seconds: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class LineUse:
+class LineUse(Struct, frozen=True):
     """How the busy threads that were seen in a line of code spend their time. looks: at such threads; states: the same
     by what they wait for; addresses: the same by backend or name server, as far as those are known."""
 
@@ -204,8 +198,7 @@ class LineUse:
     addresses: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class LockedLine:
+class LockedLine(Struct, frozen=True):
     """A line at which threads wait for a lock of the application.
 
     waited: the line. looks: at workers of which a thread waited there. several: those that saw more than one thread
@@ -229,8 +222,7 @@ class Lasting(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CodeWindow:
+class CodeWindow(Struct, frozen=True):
     """In which lines of code the busy threads were in a window."""
 
     off: str | None = None

@@ -6,8 +6,9 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from time import localtime, strftime
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.findings import Finding, Hold, find_harm
 from uwsgi_headroom.analysis.verdict import Status
@@ -222,8 +223,7 @@ AFTER_RELOAD_SECONDS = 900.0
 """The longest time from a reload to a finding that may be due to it: a cache fills, and load comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A verdict that findings hold. status: `unknown` until there is one; code: of the finding that it is about, None
     if all is well; since: when the status began (epoch seconds), None if it was the first; harm: the code of the worst
     harm of waiting that this finding explains, None without one."""

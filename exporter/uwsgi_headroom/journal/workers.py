@@ -7,8 +7,9 @@ worker has reached a configured limit, and the kernel counts the processes that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from uwsgi_headroom.history.integrals import is_reload
 from uwsgi_headroom.journal.events import Cause, Journal
@@ -39,8 +40,7 @@ _TITLES: dict[Cause, str] = {
 }
 
 
-@dataclass(slots=True)
-class _End:
+class _End(Struct):
     """The end of a worker's process, noticed at `time` (epoch seconds).
 
     then, resident_bytes, kills: its slot, its memory and the count of OOM kills at the reading before.
@@ -222,8 +222,7 @@ REACHED_REQUESTS = 0.7
 """The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedProcess:
+class EndedProcess(Struct, frozen=True):
     """A worker's process that ended between two samples. then, now: its slot at both."""
 
     then: Worker

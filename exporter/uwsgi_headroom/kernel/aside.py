@@ -30,6 +30,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from uwsgi_headroom.kernel import answering, procfs
 from uwsgi_headroom.kernel.answering import ANSWER, REQUEST
 
@@ -68,8 +70,7 @@ class PausedError(OSError):
     """The server is asked nothing now; the message is the reason, for an operator."""
 
 
-@dataclass(eq=False)
-class _Ticket:
+class _Ticket(Struct, eq=False):
     """A question in the queue, and its answer. asked: what `Questions` asked it for; module: of the question; cost:
     seconds that the answer took, waiting for a CPU apart."""
 

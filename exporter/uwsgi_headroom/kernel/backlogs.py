@@ -21,10 +21,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
@@ -148,8 +149,7 @@ class Backlogs:
         return inodes <= sockets.held
 
 
-@dataclass(frozen=True, slots=True)
-class _Sockets:
+class _Sockets(Struct, frozen=True):
     """The inodes of the sockets that a master holds, None if they are hidden; and whether the master is in another
     network namespace, None if that is hidden."""
 
@@ -162,8 +162,7 @@ def _is_elsewhere(master_pid: int) -> bool | None:
     return None if same is None else not same
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
+class _Address(Struct, frozen=True):
     """How to find the listener of one of uWSGI's names: by the first of `spellings` that exists, or by its port."""
 
     family: Family
@@ -342,8 +341,7 @@ def are_mapped(options: Options, holders: SocketHolders | None, workers: int) ->
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ListenOverflows:
+class ListenOverflows(Struct, frozen=True):
     """Counts of all TCP listeners of a network namespace since its creation; UNIX sockets are not counted.
 
     `overflows`: how often a handshake, at its first or last packet, found the queue full (TcpExt ListenOverflows);

@@ -16,10 +16,11 @@ import select
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import Tasks
@@ -28,8 +29,7 @@ ROOT = Path("/")
 """The parent directory of `/proc` and `/sys`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cgroups:
+class Cgroups(Struct, frozen=True):
     """The cgroups of one process for one controller.
 
     version: the cgroup version that the controller belongs to, 0 for none.

@@ -11,9 +11,12 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups, name_levels
@@ -231,8 +234,7 @@ LEAST_ACCOUNTED = 0.5
 mean that the CPUs are saturated."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuTimes:
+class CpuTimes(Struct, frozen=True):
     """Totals since the first reading: the measured time in seconds, and the CPU seconds idle and used at the tightest
     level."""
 
@@ -311,8 +313,7 @@ def _step_of_cpus(then: MachineTimes, now: MachineTimes, allowed: Collection[int
     return (idle, used) if cpus and believable else None
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(Struct, frozen=True):
     """Totals since the first reading, of the level that throttled most in each step: the periods in which a process of
     the cgroup could run, those in which they were stopped, and the seconds for which they were, summed over the CPUs.
     quota: that of the level which throttled last; before any did, the tightest."""

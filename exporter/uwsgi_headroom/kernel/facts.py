@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
@@ -46,16 +47,14 @@ def read_table_once(_period: int) -> TrackedConnections | None:
     return read_table()
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The memory of a server's workers, and the memory available for more workers. None: unknown."""
 
     worker: WorkerMemory | None
     available: AvailableMemory | None
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """The kernel's facts about a server. If the master's PID is not proven, only `off` and `backlogs` are set.
 
     Processes have the PIDs of the stats document: those in uWSGI's own PID namespace.

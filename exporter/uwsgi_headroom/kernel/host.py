@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import Asks, Questions
@@ -222,8 +224,7 @@ class Host:
 _NOT_ASKED = Proof(None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _SlowFacts:
+class _SlowFacts(Struct, frozen=True):
     """Facts about a master that change slowly, read at the monotonic time `at`."""
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None

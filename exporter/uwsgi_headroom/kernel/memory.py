@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
@@ -22,8 +23,7 @@ UNLIMITED = 1 << 62
 """A version 1 limit of at least this means no limit: the kernel then writes the last page below 2 ** 63."""
 
 
-@dataclass(frozen=True, slots=True)
-class AvailableMemory:
+class AvailableMemory(Struct, frozen=True):
     """Available bytes, never negative, and whether the host or a cgroup limits them."""
 
     byte_count: int
@@ -93,8 +93,7 @@ _PRIVATE = (b"Private_Clean:", b"Private_Dirty:")
 _PRIVATE_HUGE = b"Private_Hugetlb:"  # not in every kernel
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerMemory:
+class WorkerMemory(Struct, frozen=True):
     """The memory of a server's workers, in bytes.
 
     largest: the largest value of any living worker so far: exact if `source` is `uss`, an upper bound if `anonymous`.
@@ -189,8 +188,7 @@ def read_unique_bytes(pid: int, root: Path = ROOT) -> int:
     return 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
 
 
-@dataclass(frozen=True, slots=True)
-class OomKills:
+class OomKills(Struct, frozen=True):
     """OOM kills since the creation of the cgroup and the boot of the host; None if the kernel does not count them."""
 
     cgroup: int | None

@@ -18,8 +18,9 @@ import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path
+
+from msgspec.structs import fields
 
 from uwsgi_headroom.ini_syntax import (
     LOADS,

@@ -13,12 +13,13 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 
@@ -39,8 +40,7 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that mean a lack of resources in the exporter itself, and say nothing about the worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerProcess:
+class WorkerProcess(Struct, frozen=True):
     """One worker process at one instant. A figure is None if this user may not read it."""
 
     pid: int

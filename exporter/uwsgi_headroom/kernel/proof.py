@@ -16,7 +16,8 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
@@ -29,8 +30,7 @@ Search = Callable[[int, Collection[int]], "int | None"]
 """Finds the process that holds one of these socket inodes and has this PID in its own PID namespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """The proven PID of the master here; or None, with the `reason` and what to do about it. depth: how many PID
     namespaces the master is in, as seen from here; 1 if its PIDs are ours."""
 

@@ -15,10 +15,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
@@ -41,8 +42,7 @@ _NAMED = re.compile(rb"uWSGI (?:(mule|spooler|master)|(http|fastrouter|rawrouter
 """The names that `auto-procname` gives."""
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """A process as of the last look. start: in ticks since boot, which tells processes of one PID apart. is_sure:
     whether two looks saw the same role: between fork and exec a daemon looks like a mule."""
 

@@ -7,11 +7,12 @@ import os
 import re
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
@@ -23,8 +24,7 @@ from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The identity of a proven master. A field is None if it is hidden or does not exist.
 
     host: the name of this host.

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
-import msgspec
 import psutil
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
@@ -47,10 +46,8 @@ class WorkersHere:
             return snapshot
         self._find([worker.pid for worker in snapshot.workers if worker.pid], again)
         if self._snapshots is None or self._snapshots[0] is not snapshot:
-            workers = [
-                msgspec.structs.replace(worker, pid=self._here.get(worker.pid or 0)) for worker in snapshot.workers
-            ]
-            here = msgspec.structs.replace(snapshot, pid=self.master_pid, workers=tuple(workers))
+            workers = [replace(worker, pid=self._here.get(worker.pid or 0)) for worker in snapshot.workers]
+            here = replace(snapshot, pid=self.master_pid, workers=tuple(workers))
             self._snapshots = snapshot, here
         return self._snapshots[1]
 

@@ -4,10 +4,10 @@ checks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
+from msgspec import Struct
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
@@ -159,8 +159,7 @@ def label_each(observation: Observation, label: str, values: tuple[str, ...], **
     return label_sets(label, values, server=observation.name, **more)
 
 
-@dataclass(frozen=True)
-class ObservedServer:
+class ObservedServer(Struct, frozen=True):
     """An observation whose document is a uWSGI server's. record: as it is judged."""
 
     observation: Observation
@@ -176,8 +175,7 @@ class ObservedServer:
         return zip((labels for labels, _ in self.workers), self.observation.totals.workers, strict=False)
 
 
-@dataclass(frozen=True)
-class Scrape:
+class Scrape(Struct, frozen=True):
     """All observations of one scrape, with their labels, and grouped by kind of document."""
 
     observations: Sequence[tuple[LabelSet, Observation]]

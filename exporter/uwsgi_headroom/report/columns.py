@@ -7,9 +7,9 @@ source. In a column, nan is "not known": a sum or a mean is of the known values,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from uwsgi_headroom.config.slo import Slo
@@ -26,8 +26,7 @@ LEAST_COVERED = 0.5
 PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerColumns:
+class WorkerColumns(Struct, frozen=True, kw_only=True):
     """One worker slot. requests: completed per second; busy: mean threads in service; running: seconds in service of
     completed requests, per second; cpu: CPU seconds per second; accepting: share of the time; lock: mean threads that
     wait for the interpreter lock."""
@@ -41,8 +40,7 @@ class WorkerColumns:
     lock: Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventMark:
+class EventMark(Struct, frozen=True, kw_only=True):
     """Something that happened to a server, at `time` (epoch seconds). kind: as in the journal."""
 
     time: float
@@ -50,8 +48,7 @@ class EventMark:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerData:
+class ServerData(Struct, frozen=True, kw_only=True):
     """One uWSGI server. All columns are as long as `time`, which has the ends of consecutive quarters of an hour in
     epoch seconds, multiples of STEP, without gaps. All but `covered` is unknown in a quarter of which less than
     LEAST_COVERED was sampled.
@@ -129,8 +126,7 @@ class ServerData:
         return timed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     """A question to the source, for the appendix. seconds: how long its answers took together; answers: how many."""
 
     text: str
@@ -138,8 +134,7 @@ class Query:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewData:
+class ReviewData(Struct, frozen=True, kw_only=True):
     """What a source has about a range. since, until: of the range that was asked for, in epoch seconds, multiples of
     STEP. source: one line that says where the data is from. time_zone: an IANA name, in which days and hours are
     counted. problems: sentences about what is missing or doubtful; with `partial`, the source failed halfway and the

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, repeat
 from operator import mul
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
@@ -60,8 +61,7 @@ _ANOTHER = 0.1
 """The part of requests of another kind that is taken to be spread evenly, before they are fitted to their time."""
 
 
-@dataclass(slots=True)
-class Division:
+class Division(Struct):
     """The requests of a batch by bin."""
 
     counts: Sequence[float]
@@ -70,8 +70,7 @@ class Division:
     """The variance of the number of requests in the bin and all below it, given the estimate."""
 
 
-@dataclass(slots=True)
-class _Memory:
+class _Memory(Struct):
     """Requests of the last minutes, the earlier ones with less weight."""
 
     groups: dict[Kind, tuple[float, Group]]
@@ -242,8 +241,7 @@ class Estimator:
         return divided
 
 
-@dataclass(slots=True)
-class _Divided:
+class _Divided(Struct):
     """A number of requests alike, divided among the bins from the first one on in these parts, whose sum is 1. means:
     the mean response time in each bin."""
 

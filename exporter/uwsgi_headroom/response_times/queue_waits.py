@@ -19,9 +19,10 @@ any other socket waits for the same threads, and would be seen.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.response_times.bins import Bins

@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:  # `analysis` takes windows of response times, and loads nothing that reads a server
     from uwsgi_headroom.reading import Reading
@@ -51,8 +52,7 @@ class Kind(NamedTuple):
         return Kind(between, max(1, round(self.gap / grain)) * grain)
 
 
-@dataclass(slots=True)
-class Sightings:
+class Sightings(Struct):
     """Completed requests of some time, without static ones."""
 
     exact: list[float] = field(default_factory=list)
@@ -61,8 +61,7 @@ class Sightings:
     """The number of those that are known to within an interval."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Began:
+class _Began(Struct, frozen=True, eq=False):
     """When a request in service began: after `after`, which is -inf if that is unknown, and before `before`, the first
     sample that saw it. Requests that began between the same two samples share it, so that they are counted together
     when they end."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import add
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.response_times.bins import Bins
@@ -116,8 +118,7 @@ class MissCounter:
         return sum(counts[self._bins.find(left) + 1 :])
 
 
-@dataclass(slots=True)
-class ResponseTimeTotals:
+class ResponseTimeTotals(Struct):
     """Requests without static ones since the first sample, until the end of the last batch."""
 
     bins: Bins
@@ -178,8 +179,7 @@ class Batch(NamedTuple):
         return self.values[len(self.values) // 2 :]
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseTimeWindow:
+class ResponseTimeWindow(Struct, frozen=True):
     """The requests of the batches that ended in some time."""
 
     bins: Bins

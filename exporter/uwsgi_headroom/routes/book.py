@@ -17,8 +17,9 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
+
+from msgspec import Struct
 
 from uwsgi_headroom.routes.shape import (
     ANY,
@@ -259,8 +260,7 @@ class RouteBook:
         self.names = tuple(names)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedRoutes:
+class ServedRoutes(Struct, frozen=True):
     """The routes in service at one sample.
 
     names, generations: as in `RouteBook`, at the time of the sample. numbers: of the route in each busy thread, by

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from msgspec import structs
+
 from uwsgi_headroom import logs
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.servers import ServerConfig
@@ -91,7 +93,7 @@ class Reloader:
         return ""
 
     def _fail(self, reason: str) -> str:
-        self._fleet.reload = replace(self._fleet.reload, is_successful=False)
+        self._fleet.reload = structs.replace(self._fleet.reload, is_successful=False)
         fields_of_line = {"reason": reason}
         _log.error("the configuration is not reloaded; the previous one stays in use", extra={"fields": fields_of_line})
         return reason

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from uwsgi_headroom.errors import AddressError
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ _HOST = re.compile(r"[A-Za-z0-9._%:-]+")
 _FORMS = "unix:///path, unix:@abstract, tcp://host:port, http://host:port or file:///path"
 
 
-@dataclass(frozen=True, slots=True)
-class Unix:
+class Unix(Struct, frozen=True):
     """A UNIX stream socket. An abstract name begins with `@`, as uWSGI writes it."""
 
     path: str
@@ -38,8 +39,7 @@ class Unix:
         return f"unix:{self.path}" if self.path.startswith("@") else f"unix://{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tcp:
+class Tcp(Struct, frozen=True):
     """A raw TCP stats server. is_guarded: whether its name must not lead to what `resolve.refuse_local` refuses."""
 
     host: str
@@ -74,8 +74,7 @@ class Http:
         return f"{'https' if self.tls else 'http'}://{self.netloc}{'' if shown == '/' else shown}"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file that holds a stats document to replay."""
 
     path: str

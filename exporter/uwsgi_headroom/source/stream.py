@@ -18,16 +18,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
 from uwsgi_headroom.source.room import NoRoomError, Share
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One document.
 
     transfer_seconds: time from the first byte of the document to its last.

@@ -16,11 +16,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from heapq import nlargest
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError

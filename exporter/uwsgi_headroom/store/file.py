@@ -14,13 +14,13 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
+from msgspec import Struct
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
@@ -249,8 +249,7 @@ def explain(path: Path, error: Exception) -> str:
 _ROWS = 200  # at a time
 
 
-@dataclass(frozen=True, slots=True)
-class StoredServer:
+class StoredServer(Struct, frozen=True):
     """A server of a history file. first, last: the ends of its first and last records, in epoch seconds."""
 
     name: str

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import add, attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity, sum_if_all_known
@@ -22,8 +24,7 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 _Name = TypeVar("_Name", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
+class Levels(Struct, frozen=True):
     """What held at the end of a record; None for unknown. cpus: usable by the server; memory_available,
     memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
     thunder_lock: whether it is on; slo: the objective, without its origin; socket_holders: the workers that take
@@ -42,8 +43,7 @@ class Levels:
     limited_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A server over `window.seconds` until `until` (epoch seconds, also `window.until`). response_times: of requests
     completed in that time, None if there were none; routes: None while they are off."""
 

@@ -7,9 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.top import start
 from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all

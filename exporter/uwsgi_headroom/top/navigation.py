@@ -6,8 +6,10 @@ A handler of a key takes the key, the state, and the servers in the order shown,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.top.servers import SERVER_SORTS, Key
 from uwsgi_headroom.top.view.worker_table import SORTS
@@ -29,8 +31,7 @@ _COMMANDS: Mapping[str, Command] = {"q": "quit", "d": "dump"}
 _ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " ": "space", "J": "d"}
 
 
-@dataclass(frozen=True, slots=True)
-class Navigation:
+class Navigation(Struct, frozen=True):
     """The state of the screen. What begins with `fleet` is of the lists of servers."""
 
     view: View = "servers"

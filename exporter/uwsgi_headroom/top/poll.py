@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend

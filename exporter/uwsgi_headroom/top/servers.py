@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.emperor_router import Vassal
@@ -22,8 +23,7 @@ Family = Mapping[Key, Server]
 """The documents for the tree of emperors and vassals."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEntry:
+class ServerEntry(Struct, frozen=True):
     """A server in the list, as of `seen_at` (epoch seconds)."""
 
     key: Key
@@ -31,8 +31,7 @@ class ServerEntry:
     seen_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenModel:
+class ScreenModel(Struct, frozen=True):
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
     server: Server | None = None
@@ -104,8 +103,7 @@ def matches(summary: Summary, text: str) -> bool:
     return text.casefold() in words.casefold()
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     entry: ServerEntry | None
     """The server; None for a vassal whose stats are not read."""
     name: str

@@ -18,9 +18,9 @@ import re
 import termios
 import tty
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+from msgspec import Struct
 from rich.console import Console
 from rich.text import Span, Text
 
@@ -33,8 +33,7 @@ _LAST_WORDS_SECONDS = 1.0
 _REST_OF_A_KEY_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """Features of a terminal."""
 
     addressable: bool

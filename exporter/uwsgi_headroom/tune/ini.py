@@ -10,8 +10,9 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from uwsgi_headroom import ini_syntax
 from uwsgi_headroom.analysis.what_if.measured import Setting
@@ -49,8 +50,7 @@ def is_kept(option: str) -> bool:
     return bool(_KEPT.fullmatch(option) or ini_syntax.begins_block(option) or ini_syntax.ends_block(option))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ini:
+class Ini(Struct, frozen=True, kw_only=True):
     """text: of the file itself. kept: the options that are measured, with their values; left_out: the names of the
     others. cheaper: the value of that option, else 0."""
 

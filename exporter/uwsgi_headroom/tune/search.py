@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from math import ceil, exp, fsum, inf, log, sqrt
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.repairman import Model
 from uwsgi_headroom.analysis.what_if.measured import Setting
@@ -34,8 +35,7 @@ SIZE = attrgetter("in_all", "processes")
 _QUANTILES = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """What a run of a setting measured. CPU in CPUs; memory in bytes of all processes together, 0 if unknown."""
 
     tally: Tally
@@ -45,8 +45,7 @@ class Run:
     memory: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """What the server may use: CPUs, bytes of memory. fewest: processes, because `cheaper` needs more than it keeps."""
 
     present: Setting
@@ -63,8 +62,7 @@ class Comparison(NamedTuple):
     noise: float
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The runs so far, by setting and round; the present setting first."""
 
     task: Task

@@ -10,10 +10,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
@@ -31,8 +31,7 @@ class RunError(HeadroomError):
     """A server cannot be measured: why, as a sentence. The details are the end of its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     name: str
     process: subprocess.Popen[bytes]
     address: tuple[str, int]

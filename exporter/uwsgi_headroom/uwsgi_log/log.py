@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from time import thread_time
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
@@ -35,8 +37,7 @@ NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_fini
 _MOST_NAMED = 20
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct):
     """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
 
     seen: Counter[Seen] = field(default_factory=Counter)
@@ -44,8 +45,7 @@ class Batch:
     requests: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LogTotals:
+class LogTotals(Struct, frozen=True):
     """The counters of one log since the exporter started. messages: by code; is_read: whether it is read now."""
 
     messages: Mapping[str, int]
@@ -54,8 +54,7 @@ class LogTotals:
     is_read: bool
 
 
-@dataclass(slots=True)
-class _Bin:
+class _Bin(Struct):
     """One message in BIN_SECONDS from `at` on, without PIDs and numbers of requests."""
 
     at: float

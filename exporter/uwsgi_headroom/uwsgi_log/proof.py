@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -47,8 +48,7 @@ class Facts(NamedTuple):
     states: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A kind of line that was read at `at`, `count` times."""
 
     at: float

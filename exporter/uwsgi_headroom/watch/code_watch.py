@@ -10,8 +10,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.code_time import CodeHistory
@@ -50,8 +51,7 @@ _SILENT = "the memory of a worker is not readable: it answers too late, or not a
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSetting:
+class CodeSetting(Struct, frozen=True):
     """How the code of a server is looked at."""
 
     prefixes: tuple[str, ...] = ()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from operator import itemgetter
 from time import localtime, strftime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
@@ -168,8 +170,7 @@ class Start:
         return False
 
 
-@dataclass
-class Deploy:
+class Deploy(Struct):
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
@@ -367,8 +368,7 @@ class DeployWatch:
         return {subject: subject in worse for subject in SUBJECTS}
 
 
-@dataclass(frozen=True, slots=True)
-class _Sums:
+class _Sums(Struct, frozen=True):
     """What batches are the growth of."""
 
     requests: int

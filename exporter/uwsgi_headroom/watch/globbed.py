@@ -21,8 +21,9 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from uwsgi_headroom import source
 from uwsgi_headroom.clock import Clock
@@ -325,8 +326,7 @@ class GlobbedServers:
                 _log.info("every socket is watched again")
 
 
-@dataclass
-class _Server:
+class _Server(Struct):
     """A server of a pattern. seen_at: when its socket was last there (monotonic); up_at: when it was last up, or added;
     up_seconds: how long it was up, as far as it counts for being expected; emperor, configuration: as a vassal;
     absent_since: how long its Emperor has been without it."""
@@ -437,8 +437,7 @@ PAST_SECONDS = 7 * 86_400.0
 week."""
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What an exporter remembers of earlier runs. up_seconds: by server, how long it was up in the last days, since it
     was retired; read_retired: reads the epoch time of each server's retirement."""
 

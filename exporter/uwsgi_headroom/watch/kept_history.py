@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.clock import Clock

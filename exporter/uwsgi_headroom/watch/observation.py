@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.deploys.judgement import Subject
 from uwsgi_headroom.analysis.figures import Figures
@@ -22,8 +23,7 @@ from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.pace import Pace
 
 
-@dataclass(frozen=True)
-class HistoryHealth:
+class HistoryHealth(Struct, frozen=True):
     """The health of the history file. is_written: whether the last attempt succeeded; size: bytes in use; dropped:
     minutes of servers that could not be written."""
 
@@ -32,8 +32,7 @@ class HistoryHealth:
     dropped: int
 
 
-@dataclass(frozen=True)
-class LastReload:
+class LastReload(Struct, frozen=True):
     """The last reload of the configuration; the start counts as the first. is_successful: whether it was applied;
     succeeded_at: when a reload was last applied, in seconds since the epoch."""
 
@@ -41,8 +40,7 @@ class LastReload:
     succeeded_at: float
 
 
-@dataclass(frozen=True)
-class PatternServers:
+class PatternServers(Struct, frozen=True):
     """The servers of one pattern. found: sockets that match and are watched; expected: how many there should be;
     missing: expected servers, each watched by its name, whose socket is not there; left_out: sockets that match and are
     not watched, because there are too many."""
@@ -54,8 +52,7 @@ class PatternServers:
     left_out: int = 0
 
 
-@dataclass(frozen=True)
-class ExporterHealth:
+class ExporterHealth(Struct, frozen=True):
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
     restarts of each background task; history: None without a history file; reload: None if nothing serves; patterns: of
     the configuration, in its order."""
@@ -71,8 +68,7 @@ WELL = ExporterHealth()
 """No lag, no restarts."""
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True, dict=True):
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
+
+from msgspec import Struct
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import TargetPattern, find_allowed
@@ -26,8 +27,7 @@ class NoPlaceError(HeadroomError):
     """No further address can be sampled now."""
 
 
-@dataclass
-class _Probed:
+class _Probed(Struct):
     watch: Watch
     sampling: asyncio.Task[NoReturn]
     probed_at: float

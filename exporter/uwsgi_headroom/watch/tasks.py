@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
+
+from msgspec import Struct
 
 from uwsgi_headroom.watch.pace import JITTER, RETRY_SECONDS
 from uwsgi_headroom.watch.watch import Watch
@@ -50,8 +51,7 @@ SLACK_SECONDS = 10.0
 """How much longer than planned an attempt and its pause may take."""
 
 
-@dataclass
-class _Attempts:
+class _Attempts(Struct):
     """A server's number of attempts, and since when (monotonic) it is unchanged. allowed: seconds of a restart."""
 
     number: int

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
@@ -288,7 +287,7 @@ class Watch:
             log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
         else:
             return server
-        return msgspec.structs.replace(server, log=log)
+        return replace(server, log=log)
 
     def judged(self, figures: Figures, reading: Reading) -> list[Finding]:
         """Return the findings about a window that ends with this reading. Of the window that alerts are about, those

@@ -19,9 +19,9 @@ import resource
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
@@ -107,8 +107,7 @@ class ConnectionSlots:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """Numbers of connections kept open, of connections that are accepted at once, and of event streams."""
 
     connections: int

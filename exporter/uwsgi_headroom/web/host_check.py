@@ -14,9 +14,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -38,8 +38,7 @@ _REFUSAL = (
 _HOSTS_FILE = Path("/etc/hosts")
 
 
-@dataclass(frozen=True, slots=True)
-class HostPolicy:
+class HostPolicy(Struct, frozen=True):
     """The host names that are allowed besides IP addresses and localhost, in lower case.
 
     everywhere: whether all connections are checked, or only those that arrive at a loopback address.

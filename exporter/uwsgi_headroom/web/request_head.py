@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import httptools
+from msgspec import Struct
 
 from uwsgi_headroom.web import bounds
 
@@ -27,8 +27,7 @@ class RefusedHeadError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The head of a request. headers: with names in lower case. path: decoded, raw_path: as it was sent."""
 
     method: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from html import escape
+
+from msgspec import Struct
 
 _FENCE = re.compile(r"```(sh|promql)")
 _ITEM = {"ul": re.compile(r"\* +"), "ol": re.compile(r"[1-9][0-9]?\. +")}
@@ -24,8 +25,7 @@ class UnknownMarkdownError(ValueError):
     """A runbook contains Markdown that this renderer does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runbook:
+class Runbook(Struct, frozen=True):
     """The parts of a runbook. summary: what is wrong, and the effect on users."""
 
     title: str
@@ -33,8 +33,7 @@ class Runbook:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """Functions that write code and links. code: turns a snippet and its language ("" for inline code) into safe HTML;
     address: turns the name of a runbook into its URL, unescaped."""
 

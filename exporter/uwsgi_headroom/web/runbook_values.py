@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from unicodedata import bidirectional
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.setup import find_systemd_unit
@@ -74,8 +75,7 @@ def used_placeholders(text: str) -> set[str]:
     return set(PLACEHOLDER.findall(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The server for which a runbook is filled in. workers: those with a process; chosen: the one that the commands
     mean, None if none is chosen; doubt: why the kernel does not prove its PIDs, if they are not known for that."""
 

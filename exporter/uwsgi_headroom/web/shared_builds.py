@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
@@ -39,8 +39,7 @@ Build = Callable[[], Awaitable[bytes]]
 """Builds the body of an answer. Raises RefusedError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of answers, whose builds take turns.
 
     rest: how long the kind rests after a build, as a multiple of the time that it took. most: builds that run or wait.
@@ -88,8 +87,7 @@ class Answer:
         return len(self.plain) + (len(self._compressed.result()) if self._compressed and is_compressed else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     answer: Answer
     state: object
     again_until: float

@@ -1,13 +1,11 @@
 """Predictions from one observed setting: against simulated servers whose demands are known, and for bad input."""
 
-from __future__ import annotations
-
-from dataclasses import replace
 from functools import lru_cache
 from math import inf, nan
 from statistics import fmean
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
 from tests.support.windows import window, worker
@@ -90,7 +88,7 @@ def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatI
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("setting", [Setting(1, 16), Setting(8, 1)])
-def test_a_server_with_known_demands(setting: Setting, *, waits: bool) -> None:
+def test_a_server_with_known_demands(setting, *, waits):
     """Throughput and times of another setting are those of the same server in that setting."""
     measured = _measured(waits=waits)
     most = _real(WORK, setting, None).throughput
@@ -106,7 +104,7 @@ def test_a_server_with_known_demands(setting: Setting, *, waits: bool) -> None:
 
 
 @pytest.mark.parametrize(("rate", "throughput_error"), [(60.0, None), (None, 0)])
-def test_today_is_checked_against_the_observation(rate: float | None, throughput_error: float | None) -> None:
+def test_today_is_checked_against_the_observation(rate, throughput_error):
     """With wait states, the response time of the observed setting is a prediction as well, and its error is given. If
     all threads were busy, the observed throughput was the most."""
     check = _predict(_measured(rate=rate), Setting(8, 2)).check
@@ -114,7 +112,7 @@ def test_today_is_checked_against_the_observation(rate: float | None, throughput
     assert check.throughput_error == (throughput_error if throughput_error is None else pytest.approx(0, abs=0.05))
 
 
-def test_a_fitted_model_claims_no_error() -> None:
+def test_a_fitted_model_claims_no_error():
     """Without wait states the response time is fitted, so agreement proves nothing; a peak was not fitted."""
     measured = _measured(waits=False)
     result = _predict(measured, Setting(8, 2))
@@ -130,7 +128,7 @@ def test_a_fitted_model_claims_no_error() -> None:
     assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
 
 
-def test_computing_outside_the_lock_is_found() -> None:
+def test_computing_outside_the_lock_is_found():
     """If threads wait little for the lock although they compute a lot, another number of threads helps as well as of
     processes."""
     work = Work(locked=0.01, unlocked=0.03, waiting=0.02)
@@ -142,7 +140,7 @@ def test_computing_outside_the_lock_is_found() -> None:
 
 
 @pytest.mark.parametrize("locked", [0.01, 0.02])
-def test_the_part_under_the_lock_is_measured(locked: float) -> None:
+def test_the_part_under_the_lock_is_measured(locked):
     """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
     work = Work(locked=locked, unlocked=0.04 - locked, waiting=0.02, factors=exponential_factors())
     measured = _measured(work, Setting(1, 8), 40.0)
@@ -161,7 +159,7 @@ def test_the_part_under_the_lock_is_measured(locked: float) -> None:
         (Setting(64, 64), "cpu", 2 / 0.012),
     ],
 )
-def test_what_limits_a_setting(setting: Setting, limit: str, most: float) -> None:
+def test_what_limits_a_setting(setting, limit, most):
     """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves. No times are given
     where the queue would grow without end, and no figure is infinite."""
     (prediction,) = _predict(_measured(), setting, load=1.2).predictions
@@ -175,14 +173,14 @@ def test_what_limits_a_setting(setting: Setting, limit: str, most: float) -> Non
     ("available", "exact", "processes", "fits"),
     [(1e9, True, 8, True), (3e8, True, 8, False), (3e8, False, 8, None), (0.0, True, 4, True), (None, True, 8, None)],
 )
-def test_memory(available: float | None, processes: int, fits: bool | None, *, exact: bool) -> None:
+def test_memory(available, processes, fits, *, exact):
     """More workers must fit into the available memory; with an upper bound for one, they may fit all the same."""
     measured = replace(_measured(), memory_per_worker=1e8, memory_available=available, memory_is_exact=exact)
     (prediction,) = _predict(measured, Setting(processes, 1)).predictions
     assert (prediction.memory, prediction.fits) == (processes * 1e8, fits)
 
 
-def test_cheaper() -> None:
+def test_cheaper():
     """The check is made with the workers that were up, the prediction with all of the setting."""
     measured = replace(_measured(), setting=Setting(16, 4), workers_up=4.2, cheaper=True)
     result = _predict(measured, Setting(16, 4))
@@ -203,7 +201,7 @@ def test_cheaper() -> None:
         ({"cpus": 0.0}, "CPU time"),
     ],
 )
-def test_refused(change: dict[str, object], why: str) -> None:
+def test_refused(change, why):
     """Without what a request needs, there is a reason instead of a figure."""
     with pytest.raises(CannotPredictError, match=why):
         predict_settings(replace(PLAIN, **change), [Setting(1, 1)])
@@ -225,7 +223,7 @@ def test_refused(change: dict[str, object], why: str) -> None:
         {"setting": Setting(1, 1)},
     ],
 )
-def test_strange_measurements_give_finite_figures(change: dict[str, object]) -> None:
+def test_strange_measurements_give_finite_figures(change):
     """Whatever was measured, a prediction is positive and finite, and ends."""
     result = predict_settings(replace(PLAIN, **change), [Setting(4, 1)])
     for prediction in (result.today, *result.predictions):
@@ -244,7 +242,7 @@ def test_strange_measurements_give_finite_figures(change: dict[str, object]) -> 
         (None, "What requests wait for is not measured"),
     ],
 )
-def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: str) -> None:
+def test_what_the_model_cannot_know(waits, sentence):
     """A saturated backend, a lock of the application, a lock that is held without computing: the words say so."""
     measured = replace(PLAIN, setting=Setting(2, 1), waits=waits, mapped=True, shares=(0.7, 0.3))
     measured = replace(measured, window=Observed(throughput=2.0, response_time=0.1, requests=60))
@@ -254,14 +252,14 @@ def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: st
         assert any(said in caution for caution in cautions), said
 
 
-def test_no_wait_for_the_lock_is_no_caution() -> None:
+def test_no_wait_for_the_lock_is_no_caution():
     """If no request was seen waiting for the interpreter lock, nothing is said to hold it."""
     cautions = _predict(replace(PLAIN, waits={"cpu": 0.01, "backend": 0.09}), Setting(2, 4)).cautions
     assert not any("interpreter lock" in caution for caution in cautions)
 
 
 @pytest.mark.parametrize("other_programs", [0.001, 0.01, 0.04, 0.2])
-def test_other_programs_that_grow_with_the_requests(other_programs: float) -> None:
+def test_other_programs_that_grow_with_the_requests(other_programs):
     """The most throughput uses up the CPUs together with them, also if they take more than the server itself."""
     window = Observed(throughput=1.0, response_time=0.03, concurrency=0.03)
     measured = replace(PLAIN, setting=Setting(4, 8), window=window, cpu_per_request=0.02)
@@ -271,7 +269,7 @@ def test_other_programs_that_grow_with_the_requests(other_programs: float) -> No
     assert today.limit == "cpu"
 
 
-def test_requests_without_cpu_time() -> None:
+def test_requests_without_cpu_time():
     """The kernel counts CPU time in ticks, so a short measurement of requests that only wait may have none."""
     window = Observed(throughput=80.0, response_time=0.1, concurrency=8.0)
     waits = {"sleep": 0.1, "interpreter_lock": 0.0}
@@ -281,7 +279,7 @@ def test_requests_without_cpu_time() -> None:
     assert found.limit == "threads"
 
 
-def test_the_most_promising_settings_come_first() -> None:
+def test_the_most_promising_settings_come_first():
     """Of the settings that serve more than today's peak, those with the shortest time, then with fewer threads."""
     measured = replace(_measured(), memory_per_worker=1e8, memory_available=4.5e8)
     found = propose(measured)
@@ -292,7 +290,7 @@ def test_the_most_promising_settings_come_first() -> None:
     assert not any(each.at[0].sustained for each in found[len(times) :])
 
 
-def test_without_a_load_the_most_throughput_counts() -> None:
+def test_without_a_load_the_most_throughput_counts():
     """Clients that repeat their request without a pause ask for as much as there is."""
     most = [each.most_throughput for each in propose(_measured(), 3, None)]
     assert most[0] > 0.97 * max(most)
@@ -321,7 +319,7 @@ def _locked(*, shared: bool = False) -> Measured:
     )
 
 
-def test_a_lock_of_each_process() -> None:
+def test_a_lock_of_each_process():
     """More threads serve nothing more, more processes do in proportion, and single threads do best."""
     found = _predict(_locked(), Setting(4, 16), Setting(8, 4), Setting(32, 1))
     most = {str(each.setting): each.most_throughput for each in found.predictions}
@@ -334,7 +332,7 @@ def test_a_lock_of_each_process() -> None:
     assert not any("this wait stays the same" in caution for caution in found.cautions)
 
 
-def test_a_lock_that_all_processes_share() -> None:
+def test_a_lock_that_all_processes_share():
     """Neither threads nor processes serve more."""
     found = _predict(_locked(shared=True), Setting(4, 16), Setting(8, 4), Setting(32, 1))
     assert [each.most_throughput for each in found.predictions] == pytest.approx([1 / 0.048] * 3, rel=0.03)
@@ -342,7 +340,7 @@ def test_a_lock_that_all_processes_share() -> None:
     assert any("neither threads nor processes" in caution for caution in found.cautions)
 
 
-def test_a_lock_of_which_less_is_known() -> None:
+def test_a_lock_of_which_less_is_known():
     """A file's lock is known without the right to see threads: what the response time leaves is waiting. A limit that
     may not be read has a range."""
     shared, measured = replace(_locked(shared=True), waits=None), _locked()
@@ -362,7 +360,7 @@ EVEN = replace(
 )
 
 
-def test_the_present_setting_has_its_shares() -> None:
+def test_the_present_setting_has_its_shares():
     """It is slower than with even workers; another setting is the same, and a sentence says which is which."""
     even, uneven = (_predict(replace(EVEN, shares=shares), Setting(8, 4)) for shares in ((), (0.55, 0.15, 0.15, 0.15)))
     assert uneven.today.at[0].response_time > 1.03 * even.today.at[0].response_time
@@ -380,13 +378,13 @@ def test_the_present_setting_has_its_shares() -> None:
         ((10, 0, 0, 0), (1.0, 0.0, 0.0, 0.0)),
     ],
 )
-def test_only_shares_beyond_chance_count(requests: tuple[int, ...], shares: tuple[float, ...]) -> None:
+def test_only_shares_beyond_chance_count(requests, shares):
     """Differences that chance explains are none."""
     workers = [worker(number, count) for number, count in enumerate(requests, 1)]
     assert find_uneven_shares(compute_balance(window(60.0, *workers))) == pytest.approx(shares)
 
 
-def test_shares_of_workers_that_come_and_go() -> None:
+def test_shares_of_workers_that_come_and_go():
     """With cheaper mode, workers have small shares because they were up for a part of the time."""
     workers = [worker(1, 4000, up=60.0), worker(2, 4000, up=60.0), worker(3, 500, up=10.0)]
     assert find_uneven_shares(compute_balance(window(60.0, *workers))) == ()
@@ -403,7 +401,7 @@ def _sleeping(window: Observed, peak: Observed | None = None) -> Measured:
 
 
 @pytest.mark.parametrize(("window", "peak"), [(CUT_OFF, None), (CUT_OFF, CALM), (CALM, CUT_OFF), (CALM, None)])
-def test_no_time_is_promised_at_a_load_that_was_cut_off(window: Observed, peak: Observed | None) -> None:
+def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
     """A full queue, or busy threads with a queue, cut demand off. Whether the window was full or the peak: the most
     throughput is all that is known."""
     is_floor = CUT_OFF in (window, peak)
@@ -418,12 +416,12 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window: Observed, peak: 
     assert build_what_if("shop", 0.0, 60.0, result).peak_is_floor is is_floor
 
 
-def test_a_load_beyond_the_most_is_still_not_sustained() -> None:
+def test_a_load_beyond_the_most_is_still_not_sustained():
     """The present setting does not serve what it was offered: that needs no time."""
     assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.at] == [False, False]
 
 
-def test_a_floor_of_unknown_size_has_no_number() -> None:
+def test_a_floor_of_unknown_size_has_no_number():
     """A queue was full, but the busy threads are not known."""
     result = predict_settings(_sleeping(replace(CUT_OFF, offered_at_least=0.0)), [Setting(2, 8)])
     assert "a listen queue was full. So it is not known" in result.cautions[0]
@@ -432,7 +430,7 @@ def test_a_floor_of_unknown_size_has_no_number() -> None:
 @pytest.mark.parametrize(
     ("text", "setting"), [("8x4", Setting(8, 4)), (" 1X16 ", Setting(1, 16)), ("64x64", Setting(64, 64))]
 )
-def test_a_setting_is_read(text: str, setting: Setting) -> None:
+def test_a_setting_is_read(text, setting):
     """Processes come first, then threads per process."""
     assert parse_setting(text) == parse_setting(str(setting)) == setting
 
@@ -456,14 +454,14 @@ REFUSED += ["\uff11x\uff11", "8\u00d74", "1025x1", "1x1025", "128x64", "nanxnan"
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_setting_is_refused(text: str) -> None:
+def test_a_setting_is_refused(text):
     """Anything else is refused in one short sentence."""
     with pytest.raises(SettingError) as refused:
         parse_setting(text)
     assert len(str(refused.value)) < 160
 
 
-def test_several_settings() -> None:
+def test_several_settings():
     """Each is predicted once, in the order of the request, and at most twelve."""
     assert parse_settings(["8x4", "4x8", "8X4"]) == (Setting(8, 4), Setting(4, 8))
     with pytest.raises(SettingError, match="at most 12"):
@@ -471,7 +469,7 @@ def test_several_settings() -> None:
 
 
 @pytest.mark.parametrize("observed", ["1x1", "4x8", "8x1", "1x64", "64x64", "1024x1", "1x1024", "3x5"])
-def test_the_grid(observed: str) -> None:
+def test_the_grid(observed):
     """The grid has the observed setting, smaller and larger ones, and none twice."""
     setting = parse_setting(observed)
     chosen = choose_settings(setting, cpus=2)
@@ -481,6 +479,6 @@ def test_the_grid(observed: str) -> None:
     assert all(min(each.processes, each.threads) >= 1 and each.in_all <= MOST_IN_ALL for each in chosen)
 
 
-def test_the_grid_has_the_obvious_questions() -> None:
+def test_the_grid_has_the_obvious_questions():
     """Somebody with 4x8 asks for 8x4."""
     assert {Setting(8, 4), Setting(2, 16), Setting(8, 8), Setting(4, 16)} <= set(choose_settings(Setting(4, 8), cpus=8))

@@ -1,7 +1,5 @@
 """Outcomes of runs that never took place."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

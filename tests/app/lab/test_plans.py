@@ -1,7 +1,5 @@
 """What the lab plans, and runs in a series."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """What the lab concludes from figures, and writes on its page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

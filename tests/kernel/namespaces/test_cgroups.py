@@ -4,7 +4,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def groups() -> Iterator[tuple[Path, Path]]:
+def groups():
     """A cgroup for a server, with a quota of half a CPU, and one for an exporter beside it."""
     made = [CPU / f"headroom-{os.getpid()}-{name}" for name in ("server", "exporter")]
     for group in made:

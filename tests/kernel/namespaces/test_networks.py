@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ IN_A_NETWORK = "unshare --net --pid --fork --kill-child"
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory) -> Iterator[tuple[Uwsgi, int]]:
+def there(tmp_path_factory):
     """A uWSGI in another network namespace, with its pid here."""
     with contained(tmp_path_factory.mktemp("there"), "--listen", "20") as (server, master):
         yield server, master

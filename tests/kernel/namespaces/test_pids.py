@@ -4,10 +4,10 @@ import json
 import os
 import socket
 import subprocess
-from dataclasses import replace
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from tests.kernel.contained import Family, contained, family, read_children, snapshot_of, started
 from tests.support.clock import MovableClock

@@ -23,7 +23,7 @@ OWN_PIDS = "--pid --mount-proc" if os.geteuid() == 0 else "--user --map-root-use
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_pids() -> None:
+def own_pids():
     """Skips the tests where this user may not create PID namespaces."""
     tried = subprocess.run(
         ["unshare", *OWN_PIDS.split(), "--fork", "test", "-w", LAST_PID], capture_output=True, text=True, check=False

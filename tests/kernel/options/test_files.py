@@ -11,7 +11,7 @@ from uwsgi_headroom.kernel.options import MasterFiles
 
 
 @pytest.fixture
-def files(tmp_path) -> MasterFiles:
+def files(tmp_path):
     """The files of a process: its root directory holds one file, and another lies outside of it."""
     proc = make_tree(tmp_path, "uwsgi", files={"/etc/app.ini": "inside"})
     (tmp_path / "outside").write_text("outside")

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ def _last_values(text: str) -> dict[str, Value | None]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[real_uwsgi.Uwsgi]:
+def server():
     """Options from a command line, a section of a file and an included file; some are set twice."""
     files = {
         "app.ini": "[uwsgi]\nprocesses = 9\n[shop]\nmaster = 1\nprocesses = 2\nlisten = 7 ; seven\nthunder-lock = off\n"

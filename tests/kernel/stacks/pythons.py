@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from tests.support.real_uwsgi import wait_until
 
@@ -37,8 +38,7 @@ def find_python(minor: int) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Planted:
+class Planted(Struct, frozen=True):
     """The running program."""
 
     process: subprocess.Popen[str]

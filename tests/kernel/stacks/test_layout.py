@@ -1,16 +1,14 @@
 """Where CPython keeps things is as its headers, or the process, say; anything else is refused."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from tests.kernel.stacks.pythons import find_python, planted_stacks
 from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, LAYOUTS, Layout, Version, find_runtime, read_debug_offsets
@@ -94,7 +92,7 @@ def _question(name: str, version: Version) -> str | None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_table_is_that_of_the_headers(version: Version) -> None:
+def test_the_table_is_that_of_the_headers(version):
     """The committed offsets are those that the C compiler finds."""
     path = find_python(version[1])
     headers = path and Path(
@@ -107,7 +105,7 @@ def test_the_table_is_that_of_the_headers(version: Version) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("minor", [13, 14])
-def test_the_table_of_a_process(minor: int) -> None:
+def test_the_table_of_a_process(minor):
     """It is believed with its cookie, its version, an interpreter lock and offsets of a possible size only."""
     path = find_python(minor)
     if path is None:

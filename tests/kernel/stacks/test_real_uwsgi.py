@@ -11,11 +11,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.check.test_check import clients
 from tests.kernel.contained import contained
@@ -52,8 +52,7 @@ FUNCTIONS: Mapping[str, State] = {
 """Those of the application, in the order of its record, with the state that each was written for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
     states: parts of the looks at it."""
 

@@ -83,7 +83,7 @@ def test_threads_that_hide_for_what_they_poll(known, threads, found):
 
 
 @pytest.fixture
-def peers() -> SlowPeers:
+def peers():
     peers = SlowPeers()
     peers.all = {1: POSTGRES}
     return peers

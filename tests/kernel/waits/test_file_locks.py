@@ -40,7 +40,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(monkeypatch) -> Kernel:
+def kernel(monkeypatch):
     return Kernel(monkeypatch)
 
 

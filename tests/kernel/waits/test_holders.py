@@ -10,7 +10,6 @@ from uwsgi_headroom.kernel.waits.holders import LEAST_WAITS, Holders
 from uwsgi_headroom.kernel.waits.pools import LEAST_SAMPLES, Pools
 from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
 from uwsgi_headroom.record import LockHolder
-from uwsgi_headroom.stats import Snapshot
 
 LOCK = 0x7F00_1000
 
@@ -141,7 +140,7 @@ MASTER, MULE = 99, 200
 
 
 @pytest.fixture
-def snapshot(monkeypatch) -> Snapshot:
+def snapshot(monkeypatch):
     """Of two workers, 101 and 102."""
     monkeypatch.setattr(uwsgi_locks, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
     return Server(processes=2).read(1.0).snapshot

@@ -39,7 +39,7 @@ class Worker:
 
 
 @pytest.fixture
-def worker() -> Worker:
+def worker():
     return Worker()
 
 

@@ -64,7 +64,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch) -> Watched:
+def watched(monkeypatch):
     return Watched(monkeypatch)
 
 

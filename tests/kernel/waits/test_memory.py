@@ -288,7 +288,7 @@ def read(path: Path, content: bytes) -> Elf:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "file"
 
 

@@ -7,7 +7,6 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -24,13 +23,13 @@ from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 
 
 @pytest.fixture
-def opened() -> Iterator[ExitStack]:
+def opened():
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch) -> None:
+def patient(monkeypatch):
     """On a busy machine a list takes longer than it may."""
     monkeypatch.setattr(peers, "MOST_SECONDS", 30.0)
 
@@ -293,7 +292,7 @@ def test_all_lists_end_together(monkeypatch):
 
 
 @pytest.fixture
-def refused(monkeypatch) -> None:
+def refused(monkeypatch):
     """The kernel does not answer over netlink."""
 
     def refuse(*_: object, **__: object) -> None:

@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from tests.kernel.contained import snapshot_of
 from tests.kernel.waits.test_sampler import needs_known_calls
@@ -179,8 +179,7 @@ def test_another_user_may_not_know():
     assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in (waits.off or "")
 
 
-@dataclass
-class Clients:
+class Clients(Struct):
     """Clients that ask again and again, each after a time of its own. held: for how many seconds each request held the
     lock, as the application says."""
 

@@ -67,7 +67,7 @@ def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableC
 
 
 @pytest.fixture
-def machine(monkeypatch) -> Callable[[Callable[[int, int], object]], None]:
+def machine(monkeypatch):
     """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
     1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
@@ -431,7 +431,7 @@ def test_an_array_that_cannot_be_read(machine):
 
 
 @pytest.fixture
-def refused(monkeypatch) -> list[int]:
+def refused(monkeypatch):
     """The processes whose memory was asked for, which a filter of system calls refuses."""
     asked: list[int] = []
 

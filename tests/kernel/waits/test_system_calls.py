@@ -89,7 +89,7 @@ def test_a_real_thread():
 
 
 @pytest.fixture
-def end() -> Iterator[threading.Event]:
+def end():
     """Ends the threads of a test."""
     end = threading.Event()
     yield end

@@ -5,7 +5,6 @@ import os
 import select
 import socket
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -246,7 +245,7 @@ def test_sockets_in_an_epoll_set():
 
 
 @pytest.fixture
-def opened() -> Iterator[list[int]]:
+def opened():
     """A hundred descriptors of a socket."""
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(socket.socket())

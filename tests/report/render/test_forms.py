@@ -8,10 +8,10 @@ import os
 import re
 import stat
 import tempfile
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.render import RenderError, write_review

@@ -1,10 +1,10 @@
 """The HTML and PDF forms: without scripts, names are only text, charts are legible, page one is one page."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from tests.report.render.conftest import HOSTILE
 from tests.support.browser import browser

@@ -1,9 +1,8 @@
 """Sections without data say why, and the others are as before."""
 
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
+from msgspec.structs import fields, replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
@@ -17,7 +16,7 @@ PLAIN = Service(name="plain", servers=2, peak=16.0, contention=False, backends={
 
 
 @pytest.fixture(scope="module")
-def data() -> ReviewData:
+def data():
     """Two days of two servers without backends, routes and an objective."""
     return make_review_data(History(services=(PLAIN,), days=2, until=stories.UNTIL))
 

@@ -1,10 +1,10 @@
 """The busiest quarter hours: which one counts, and that it is judged as `check` judges."""
 
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.support import windows
 from tests.support.synthetic import stories

@@ -1,10 +1,10 @@
 """What the review recommends from a long range, with figures computed by hand, and what it asks the model."""
 
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service

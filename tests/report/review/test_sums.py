@@ -1,9 +1,9 @@
 """Every sum of a capacity review adds up, also where samples and uWSGI's own times differ."""
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History
@@ -11,11 +11,11 @@ from tests.support.synthetic.server import make_review_data
 from tests.support.written_durations import check_sum, read_durations
 from uwsgi_headroom.report.render.markdown import render_markdown
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.sections import Absent, ServiceReview, Users
+from uwsgi_headroom.report.review.sections import Absent, Users
 
 
 @pytest.fixture(scope="module")
-def reviewed() -> tuple[ServiceReview, str]:
+def reviewed():
     """The review of three days, and its text, of servers with a queue of two requests. A fifth of the threads' time is
     of requests that were not completed, and every tenth request is a static file."""
     service = replace(stories.STORY, servers=2, peak=27.7)

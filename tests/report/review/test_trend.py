@@ -1,18 +1,18 @@
 """The date in the verdict: right where the answer is known, refused with its reason where history is too short."""
 
 import re
-from dataclasses import replace
 from datetime import datetime, timezone
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import DAY, History, Service
 from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.sections import Absent, LimitForecast, Review, Trend
+from uwsgi_headroom.report.review.sections import Absent, LimitForecast, Trend
 
 GROWING = Service(
     name="growing", servers=2, peak=52.0, contention=False, wait=0.19, growth=0.15, weekdays=(1.0,) * 7, noise=0.02
@@ -21,7 +21,7 @@ GROWING = Service(
 
 
 @pytest.fixture(scope="module")
-def two() -> Review:
+def two():
     """A service that grows, and one that does not and is idle."""
     idle = Service(name="idle", peak=0.1, contention=False, weekdays=(1.0,) * 7)
     return build_review(make_review_data(History(services=(idle, GROWING), days=56, until=stories.UNTIL)))

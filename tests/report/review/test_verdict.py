@@ -1,9 +1,9 @@
 """The verdict on a service, from what the other sections found."""
 
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
@@ -16,7 +16,7 @@ CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0
 
 
 @pytest.fixture(scope="module")
-def calm() -> Review:
+def calm():
     """Two servers with 4 of 32 threads in service each, for which nothing is recommended."""
     return build_review(make_review_data(History(services=(CALM,), days=8, until=stories.UNTIL)))
 

@@ -1,9 +1,9 @@
 """The series that an exporter of a synthetic server would expose, minute by minute."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from tests.support.synthetic.plan import DAY, History, Service
 from tests.support.synthetic.server import make_server
@@ -21,8 +21,7 @@ UWSGIS_OWN = (
 """Counters that a full reload resets."""
 
 
-@dataclass(frozen=True)
-class Exposed:
+class Exposed(Struct, frozen=True):
     """A series. values: at the start of the history and at the end of each of its minutes; counter: whether they are a
     total, or a level."""
 

@@ -1,11 +1,10 @@
 """A synthetic history as the records of a history file, minute by minute."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from scipy.special import ndtr
 
 from tests.report.sources.exposed import MINUTE, SAMPLES_PER_SECOND
@@ -93,7 +92,7 @@ def _window(columns: ServerData, row: int, until: float, requests: list[int], oc
 
     reloads = int(columns.reloads[row])
     rows = (
-        msgspec.structs.replace(
+        replace(
             worker(
                 each.worker_id,
                 number,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from itertools import chain
 
 import numpy as np
 import pytest
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from tests.report.sources.exposed import MINUTE, Exposed, expose
 from tests.report.sources.records import write_history_file
@@ -50,8 +51,7 @@ RARELY = 0.1
 SUM, MAXIMUM = 0.01, 0.05
 
 
-@dataclass(frozen=True)
-class Both:
+class Both(Struct, frozen=True):
     """The same history by each source. api: of the Prometheus, while it runs."""
 
     api: PrometheusApi
@@ -60,7 +60,7 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory) -> Iterator[Both]:
+def both(tmp_path_factory):
     """The history in a Prometheus that scraped once a minute, and in one history file for each of the machines."""
     paths = [tmp_path_factory.mktemp("history") / f"web{machine + 1}.db" for machine in range(2)]
     for machine, path in enumerate(paths):
@@ -150,8 +150,7 @@ def test_a_range_without_data(both):
         load_prometheus(both.api, lambda _now: early)
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Relative differences of a column: of its sum, and of its largest quarter of an hour. missing: quarters that only
     one of both has; largest: the largest value."""
 

@@ -4,11 +4,11 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.report.sources.records import make_minutes, write_history_file
 from tests.support.synthetic import stories
@@ -28,7 +28,7 @@ NAME = "shop-1"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory) -> Path:
+def written(tmp_path_factory):
     """A file with three hours of a server."""
     path = tmp_path_factory.mktemp("history") / "history.db"
     write_history_file(HISTORY, path)
@@ -36,7 +36,7 @@ def written(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def path(written: Path, tmp_path) -> Path:
+def path(written, tmp_path):
     """A copy of it."""
     copy = tmp_path / "history.db"
     shutil.copy(written, copy)

@@ -1,12 +1,13 @@
 """Which servers and quarters of an hour a review covers, and sentences about what is doubtful in them."""
 
 import argparse
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.support.synthetic import stories
 from tests.support.synthetic.server import make_review_data
@@ -23,8 +24,7 @@ from uwsgi_headroom.report.sources.selection import (
 )
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Struct, frozen=True):
     """A server."""
 
     name: str

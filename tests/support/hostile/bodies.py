@@ -1,7 +1,5 @@
 """Hostile documents: modified captured ones, and documents that change with every read."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,14 +1,13 @@
 """The table of hostile stats servers: the name of each, what is at its address, and the state that the exporter must
 report."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tests.support.captured_documents import document
 from tests.support.hostile.bodies import (
@@ -67,8 +66,7 @@ from uwsgi_headroom.errors import Reason
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """The expected state of a server: whether reads succeed, and the reasons if they fail. With both, reads of both
     kinds happen, and `uwsgi_up` depends on the last ones."""
 
@@ -89,8 +87,7 @@ def sometimes(*reasons: Reason) -> Expected:
     return Expected(True, reasons)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A case. settings: its settings in the configuration file."""
 
     name: str

@@ -3,8 +3,6 @@
 It writes the addresses of the cases as one line of JSON when all of them exist, and ends when its standard input ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,8 +1,6 @@
 """What a hostile server does on a connection, and what is at its address: listeners that serve, accept nothing, or come
 and go; files, folders, links and sockets of another kind; nothing."""
 
-from __future__ import annotations
-
 import array
 import asyncio
 import contextlib
@@ -11,8 +9,9 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tests.support.hostile.bodies import GOOD, Body
 
@@ -125,8 +124,7 @@ def response(status: str, *headers: str, body: bytes = GOOD) -> Behaviour:
     return sends(head(status, *headers) + body)
 
 
-@dataclass
-class Site:
+class Site(Struct):
     """The site of one case: its path, the tasks of its listeners, and the resources to close at the end."""
 
     path: Path

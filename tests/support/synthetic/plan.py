@@ -1,9 +1,8 @@
 """What happens in a synthetic history: its services, and the changes of their load."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 DAY = 86400.0
 UNTIL = 1_790_553_600.0
@@ -12,8 +11,7 @@ WORKDAYS = (1.0, 1.0, 1.0, 1.0, 1.0, 0.45, 0.4)
 """Load by day of the week from Monday on, relative to the busiest."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """From `day` on (days since the start), the load is `factor` times what it was. kind, title: of the event at its
     time; no event without a title."""
 
@@ -23,8 +21,7 @@ class Step:
     title: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True):
     """Servers that share the requests of one service.
 
     servers: their number. weights: their parts of the requests, even if empty. workers, threads: of each server, and
@@ -83,8 +80,7 @@ class Service:
         return self.weights or [1 / self.servers] * self.servers
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
+class History(Struct, frozen=True, kw_only=True):
     """Services over `days` days before `until` (epoch seconds, a multiple of 900). zone: an IANA name, for hours and
     days of the week."""
 

@@ -3,13 +3,11 @@
 The load of a service over time has a day's and a week's pattern, growth, steps, holidays and noise.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
 from scipy.special import ndtr, ndtri
 
 from tests.support.synthetic.plan import DAY, History, Service
@@ -51,8 +49,7 @@ def make_review_data(history: History, *, partial: bool = False, problems: tuple
     )
 
 
-@dataclass(frozen=True)
-class WorkerLoad:
+class WorkerLoad(Struct, frozen=True):
     """One worker: requests per second; threads that run, that wait for the interpreter, and that wait for something
     else."""
 
@@ -224,8 +221,7 @@ def _events(history: History, service: Service) -> tuple[EventMark, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(Struct, frozen=True):
     """The load of a service, in which 1 is the largest of all quarters of an hour of the history."""
 
     history: History

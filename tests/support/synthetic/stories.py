@@ -1,8 +1,6 @@
 """Synthetic histories with a name: each has one thing that a review has to find."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.support.synthetic.plan import UNTIL, History, Service, Step
 
@@ -67,4 +65,4 @@ def quarter() -> History:
 
 def _proportional(name: str, **changes: object) -> Service:
     base = Service(name=name, servers=2, peak=40.0, contention=False, wait=0.19, noise=0.03)
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)

@@ -1,7 +1,5 @@
 """What the judge of scenarios accepts, and how it is checked."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

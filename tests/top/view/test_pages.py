@@ -1,13 +1,10 @@
 """The pages of `top`, with events and plots."""
 
-from __future__ import annotations
-
 import re
 import time
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.support import simulated_server
@@ -31,7 +28,7 @@ PAGE = Navigation(view="routes", server=(0, "shop"))
 
 
 def with_routes(*routes: Route) -> Server:
-    return msgspec.structs.replace(HOT, routes=routes)
+    return replace(HOT, routes=routes)
 
 
 def test_the_page_has_every_route():
@@ -84,7 +81,7 @@ def test_the_head_names_the_routes_that_fit():
 @pytest.mark.parametrize("name", ["GET /\x1b[31mred\u202e", "GET /データベース/" * 20, "x" * 300])
 def test_any_route_fits(name):
     """Paths are data of strangers: hostile, wide and long ones neither widen a line nor reach the terminal."""
-    server = with_routes(msgspec.structs.replace(EXPORT, route=name))
+    server = with_routes(replace(EXPORT, route=name))
     for width in (20, 40, 80):
         for line in (*lines(screen_model(server), PAGE, width), *(line.plain for line in route_lines(server, width))):
             assert cell_len(line) <= width
@@ -116,7 +113,7 @@ def test_the_lines_of_code_are_a_page():
         addresses=("10.0.0.5:5432",),
     )
     code = Code(why=None, samples=50, threads=100.0, lines=(line,), unread=0.1)
-    drawn = [row.plain for row in code_page(msgspec.structs.replace(hot(), code=code), "", 80).rows]
+    drawn = [row.plain for row in code_page(replace(hot(), code=code), "", 80).rows]
     assert drawn == [
         "      120 ms    60%  query_orders (shop/orders.py:3), in execute: backend",
         "                     10.0.0.5:5432",
@@ -124,8 +121,8 @@ def test_the_lines_of_code_are_a_page():
     ]
     for server, text, said in (
         (hot(), "", "--code"),
-        (msgspec.structs.replace(hot(), code=Code(why="no right")), "", "Not known: no right."),
-        (msgspec.structs.replace(hot(), code=code), "nothing", "No line matches"),
+        (replace(hot(), code=Code(why="no right")), "", "Not known: no right."),
+        (replace(hot(), code=code), "nothing", "No line matches"),
     ):
         assert said in code_page(server, text, 80).rows[0].plain
 
@@ -166,7 +163,7 @@ def test_events_are_shown_with_the_time_of_this_place():
 
 def test_events_of_a_server_are_a_page():
     """The page has the verdict above the events; a filter matches their text or kind."""
-    model = screen_model(msgspec.structs.replace(hot(), events=EVENTS))
+    model = screen_model(replace(hot(), events=EVENTS))
     page = Navigation(view="events", server=(0, "shop"), chosen=True)
     drawn = lines(model, page)
     assert drawn[1].startswith("CRITICAL")
@@ -175,7 +172,7 @@ def test_events_of_a_server_are_a_page():
     assert not any("The server is down." in line for line in drawn)
     assert any("Worker 3 ended." in line for line in drawn)
     assert "No event matches the filter." in lines(model, replace(page, row_filter="nothing"))
-    assert "No events so far." in lines(screen_model(msgspec.structs.replace(hot(), events=())), page)
+    assert "No events so far." in lines(screen_model(replace(hot(), events=())), page)
 
 
 def trend(points: int) -> Trend:

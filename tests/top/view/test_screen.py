@@ -1,13 +1,10 @@
 """The screen at every size: its content, and that it fits."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.support.captured_documents import NAMES
@@ -53,7 +50,7 @@ def test_every_captured_document_can_be_shown(name):
 def test_the_top_answers_the_questions():
     """What is wrong and since when, what to do, what users wait, what is served, and then the limits."""
     server = hot()
-    server = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=900.0))
+    server = replace(server, sampling=replace(server.sampling, observed_seconds=900.0))
     top = lines(screen_model(server), AT_IT)
     assert re.match(r"CRITICAL since [\d:]+ \w+ \(45 s\)  Worker 4 takes too much of the load: its", top[1])
     assert top[3] == "DO           Use more processes and fewer threads, such as 8x4 instead of 4x8"
@@ -80,8 +77,8 @@ def test_the_top_answers_the_questions():
 def test_usable_headroom_stands_beside_the_limit(usable, width, line):
     """The line has the words of the verdict where it has room, and if both factors are not the same."""
     server = hot()
-    room = msgspec.structs.replace(server.headroom, factor=2.4, first="threads", usable=usable)
-    shown = lines(screen_model(msgspec.structs.replace(server, headroom=room)), AT_IT, width)
+    room = replace(server.headroom, factor=2.4, first="threads", usable=usable)
+    shown = lines(screen_model(replace(server, headroom=room)), AT_IT, width)
     assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]
 
 
@@ -111,7 +108,7 @@ def test_wider_terminals_show_more_and_lose_nothing():
     assert {"PID", "REQ", "EXC", "TX", "SIG", "RESTARTS", "HARA", "RUNTIME", "SPAWNED", "AFFINITY", "LAST"} <= shown
     each = hot()
     stem = "mail-service-with-a-name-of-sixty-characters-and-more-than-that-"
-    every = [msgspec.structs.replace(each, name=f"{stem}{place}") for place in (1, 2)]
+    every = [replace(each, name=f"{stem}{place}") for place in (1, 2)]
     assert stem + "2" in lines(screen_model(*every), Navigation(), 200)[3]
     for width in (60, 80, 132):
         drawn = lines(screen_model(*every), Navigation(), width)
@@ -211,7 +208,7 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero():
 def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight():
     """Of a hundred servers, the selected one is in view, with its verdict below the list."""
     each = hot()
-    every = [msgspec.structs.replace(each, name=f"s{place:03}") for place in range(100)]
+    every = [replace(each, name=f"s{place:03}") for place in range(100)]
     drawn = lines(screen_model(*every), Navigation(server=(0, "s077")))
     assert "100 servers: 100 critical" in drawn[0]
     assert drawn[1].split()[:2] == ["SERVER", "STATUS"]
@@ -226,7 +223,7 @@ def test_into_a_pipe_nothing_is_left_out():
     assert sum(line.split()[:1] == [str(place)] for place in range(1, 65) for line in printed) == 64
     assert printed[-1].split()[0] == "all"
     each = hot()
-    model = screen_model(each, msgspec.structs.replace(each, name="other"))
+    model = screen_model(each, replace(each, name="other"))
     printed = [line.plain for line in draw_plain(model, Navigation(), 500, 0)]
     assert len(printed) == 5
     assert printed[2].rstrip().endswith(each.verdict)
@@ -237,8 +234,8 @@ def test_into_a_pipe_nothing_is_left_out():
 def test_the_table_stays_where_it_is_when_the_verdict_changes(height):
     """With a short or long verdict, advice, or a feed in trouble, the table's title stays on the same line."""
     ill = hot()
-    calm = msgspec.structs.replace(ill, status="ok", verdict="Short.", findings=())
-    long = msgspec.structs.replace(ill, verdict="Words " * 80)
+    calm = replace(ill, status="ok", verdict="Short.", findings=())
+    long = replace(ill, verdict="Words " * 80)
     models = [screen_model(calm), screen_model(ill), screen_model(long), replace(screen_model(ill), troubles={0: "x"})]
     drawn = [lines(model, AT_IT, 80, height) for model in models]
     places = {next(place for place, line in enumerate(each) if line.split()[:1] == ["W"]) for each in drawn}
@@ -248,15 +245,11 @@ def test_the_table_stays_where_it_is_when_the_verdict_changes(height):
 
 def test_the_title_of_the_list_speaks_of_all_servers():
     ill = hot()
-    calm = msgspec.structs.replace(ill, name="calm", status="ok")
-    gone = msgspec.structs.replace(
-        ill, name="gone", state="down", status="unknown", error=Error(reason="refused", message="why")
-    )
+    calm = replace(ill, name="calm", status="ok")
+    gone = replace(ill, name="gone", state="down", status="unknown", error=Error(reason="refused", message="why"))
     drawn = lines(screen_model(calm, ill, gone), Navigation(server=(0, "calm"), chosen=True), 120)
     assert "3 servers: 1 down, 1 critical" in drawn[0]
-    assert (
-        "2 servers, all ok" in lines(screen_model(calm, msgspec.structs.replace(calm, name="b")), Navigation(), 120)[0]
-    )
+    assert "2 servers, all ok" in lines(screen_model(calm, replace(calm, name="b")), Navigation(), 120)[0]
     assert drawn[2].split()[:3] == ["gone", "DOWN", "-"]
     assert drawn[5].split()[:4] == ["2", "of", "3", "up"]
 
@@ -276,7 +269,7 @@ def test_help_fits_an_ordinary_terminal():
 def test_a_filter_leaves_rows_and_says_so():
     """The filter matches names of servers, and texts in the rows of workers."""
     each = hot()
-    model = screen_model(each, msgspec.structs.replace(each, name="other"))
+    model = screen_model(each, replace(each, name="other"))
     drawn = lines(model, Navigation(fleet_filter="oth"))
     assert [line.split()[0] for line in drawn if line.split()[1:2] == ["CRITICAL"]] == ["other"]
     assert drawn[-1].startswith("filter: oth (esc clears)")
@@ -289,8 +282,8 @@ def test_a_filter_leaves_rows_and_says_so():
 def test_which_server_it_is():
     """The line has PID, uptime and host of the master, application and file; nothing if the exporter reports none."""
     known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
-    model = screen_model(msgspec.structs.replace(hot(), identity=known))
+    model = screen_model(replace(hot(), identity=known))
     (line,) = [line for line in lines(model, AT_IT) if line.startswith("uWSGI")]
     assert line == "uWSGI        master PID 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
-    unknown = screen_model(msgspec.structs.replace(hot(), identity=None))
+    unknown = screen_model(replace(hot(), identity=None))
     assert not any(line.startswith("uWSGI") for line in lines(unknown, AT_IT))

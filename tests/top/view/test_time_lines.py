@@ -1,12 +1,10 @@
 """The lines of the head about time: the parts of a request, percentiles, the objective."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.support.documents_with_times import (
@@ -55,7 +53,7 @@ def test_figures_and_a_bar():
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
     assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
     server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
-    found = time_lines(msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, requests=0)), 80)
+    found = time_lines(replace(server, flow=replace(server.flow, requests=0)), 80)
     assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
     figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
     assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
@@ -140,7 +138,7 @@ def test_the_reason_is_shown_where_there_is_room():
     reason = "time         not known: no permission to see what uWSGI's threads wait for"
     assert reason in screen(few)
     assert not any(line.startswith("time") for line in screen(many) + screen(few, 40, 10))
-    assert screen(many) == screen(msgspec.structs.replace(many, unknown=()))
+    assert screen(many) == screen(replace(many, unknown=()))
     assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
     at_advice = replace(AT_IT, view="findings")
     for server, begin in (
@@ -154,7 +152,7 @@ def test_the_reason_is_shown_where_there_is_room():
 
 def test_no_line_without_the_section():
     """An exporter of an earlier version gives no reason."""
-    server = msgspec.structs.replace(hot(), unknown=())
+    server = replace(hot(), unknown=())
     assert why_not_known(server) is None
     assert time_lines(server, 80) is None
     assert not any(line.startswith("time") for line in screen(with_waits(server, waits({}))))
@@ -167,11 +165,11 @@ def test_no_line_without_the_section():
 
 def test_stuck_requests_stand_beside_the_time():
     """They are in the bar's threads, but not in the time of a request."""
-    section = msgspec.structs.replace(KNOWN_WAITS, stuck=0.5)
+    section = replace(KNOWN_WAITS, stuck=0.5)
     line = stuck_line(with_waits(hot(), section), 80)
     assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
     assert stuck_line(with_waits(hot(), KNOWN_WAITS), 80) is None
-    websockets = stuck_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, lasting=14.0)), 80)
+    websockets = stuck_line(with_waits(hot(), replace(KNOWN_WAITS, lasting=14.0)), 80)
     assert websockets.plain.strip() == "14.0 threads hold requests that last, not counted here"
     narrow = stuck_line(with_waits(hot(), section), 40)
     assert narrow.cell_len <= 40
@@ -182,13 +180,13 @@ def test_what_requests_wait_for_outside_is_named():
     destination = Destination(
         state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
     )
-    server = with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, destinations=(destination,)))
+    server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(destination,)))
     shown = lines(screen_model(server), AT_IT, 80, 24)
     place = next(place for place, line in enumerate(shown) if line.startswith("time"))
     assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
-    hostile = msgspec.structs.replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
+    hostile = replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
     for width in (40, 80):
-        line = outside_line(with_waits(hot(), msgspec.structs.replace(KNOWN_WAITS, destinations=(hostile,))), width)
+        line = outside_line(with_waits(hot(), replace(KNOWN_WAITS, destinations=(hostile,))), width)
         assert line.cell_len <= width
         assert line.plain.isprintable()
 
@@ -230,7 +228,7 @@ def test_a_sparkline_of_the_95th_percentile():
     assert drawn_head(older, 80) == []
     assert objective_lines(older, 80) == []
     assert not any(line.startswith("response ") for line in lines(screen_model(older), AT_IT))
-    down = msgspec.structs.replace(with_response_times(HOT), state="down")
+    down = replace(with_response_times(HOT), state="down")
     assert drawn_head(down, 80) == []
 
 
@@ -258,9 +256,9 @@ def test_a_budget_that_burns_is_coloured(level, style):
 
 def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
     """From 100 columns on; a percentile below what samples show is a bound, and one that is not known a dash."""
-    short = msgspec.structs.replace(SHORT, share=0.95)
+    short = replace(SHORT, share=0.95)
     servers = [
-        msgspec.structs.replace(with_response_times(HOT, section), name=name)
+        replace(with_response_times(HOT, section), name=name)
         for name, section in (("long", RESPONSE_TIMES), ("short", percentiles(short)), ("unknown", None))
     ]
     wide = lines(screen_model(*servers), Navigation(), 100)
@@ -276,13 +274,13 @@ def test_a_chart_of_the_95th_percentile():
     whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
     drawn = [line.plain for line in plot_lines(whole, 80, 24)]
     assert "p95 inside uWSGI, estimated   now 900 ms, min 400 ms, max 900 ms" in drawn
-    gone = msgspec.structs.replace(RISING, seconds=[[], [0.4, *[None] * 7]])
-    drawn = [line.plain for line in plot_lines(msgspec.structs.replace(whole, response_times=gone), 80, 24)]
+    gone = replace(RISING, seconds=[[], [0.4, *[None] * 7]])
+    drawn = [line.plain for line in plot_lines(replace(whole, response_times=gone), 80, 24)]
     assert "p95 inside uWSGI, estimated   last 400 ms, min 400 ms, max 400 ms" in drawn
-    short = msgspec.structs.replace(RISING, seconds=[[], [None] * 8])
-    drawn = [line.plain for line in plot_lines(msgspec.structs.replace(whole, response_times=short), 80, 24)]
+    short = replace(RISING, seconds=[[], [None] * 8])
+    drawn = [line.plain for line in plot_lines(replace(whole, response_times=short), 80, 24)]
     assert "p95 inside uWSGI, estimated   under 160 ms, or too few requests" in drawn
-    older = msgspec.structs.replace(whole, response_times=ResponseTimes())
+    older = replace(whole, response_times=ResponseTimes())
     assert not any("p95" in line.plain for line in plot_lines(older, 80, 24))
 
 

@@ -1,7 +1,5 @@
 """Certificates for tests, made by trustme at run time: no key is kept in the repository."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from functools import cache

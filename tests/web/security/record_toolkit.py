@@ -4,8 +4,6 @@ cd tests/web/security/toolkit && go mod init reference && go mod tidy && go buil
 python -m tests.web.security.record_toolkit /tmp/reference
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

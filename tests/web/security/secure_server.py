@@ -1,15 +1,13 @@
 """Runs an ASGI application behind a web configuration, on a free loopback port, in a thread."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.client
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -29,8 +27,7 @@ HASH = "$2b$04$8ANKGgtO2iIBF4euQhgJa.3cK9tXazbk4ehSBlpEmhUWxMXtwST1u"
 USERS = f"basic_auth_users:\n  prometheus: {HASH}\n"
 
 
-@dataclass(frozen=True)
-class SecureServer:
+class SecureServer(Struct, frozen=True):
     """A running server. directory: of its configuration, `web.yml`, and of the certificates."""
 
     port: int

@@ -1,7 +1,5 @@
 """The real exporter behind TLS and a login, with its own clients and a real Prometheus."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

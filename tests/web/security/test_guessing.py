@@ -1,7 +1,5 @@
 """Guessing of passwords: what is slowed down, and by how much."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import selectors

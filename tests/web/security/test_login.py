@@ -1,7 +1,5 @@
 """Logins: whose they are, and what is checked, remembered, slowed and refused."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

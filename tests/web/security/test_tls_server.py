@@ -1,7 +1,5 @@
 """The HTTP server with TLS, and the checks of its certificates."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """The web configuration file: what it means, and what a change of it does."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import logging

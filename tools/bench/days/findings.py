@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from tests.support import promtool
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
@@ -285,7 +286,7 @@ class _Judge:
             )
             windows.append(SlowRequests((mark - first) * STEP, int(requests), slow, 0, late))
         objective = judge_objective(slo, windows, 1 / DEFAULT_SAMPLES_PER_SECOND)
-        return replace(figures, objective=objective)
+        return structs.replace(figures, objective=objective)
 
 
 def judge_day(course: Course) -> list[Episode]:

@@ -6,8 +6,9 @@ What is here is not judged: it says where a judged change comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
@@ -40,8 +41,7 @@ class Part(NamedTuple):
         return self.after - self.before
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """What explains one side. routes, code: of the same window, or of its end; None where they are off."""
 
     window: Window

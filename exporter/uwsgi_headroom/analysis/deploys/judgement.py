@@ -8,9 +8,11 @@ looks at a deploy together (`spread`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import expm1, inf, log, sqrt
 from typing import Literal, NamedTuple, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.deploys.spread import (
     FEWEST_BATCHES,
@@ -91,8 +93,7 @@ Status = Literal["worse", "better", "same", "early", "unknown"]
 `Judgement.reason` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One quantity on both sides.
 
     before, after: seconds per request, errors per request, or bytes a second of a mean worker. low, high: what the
@@ -107,8 +108,7 @@ class Change:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """What a deploy changed. requests, seconds: before and after. expected: the factor by which the load alone changes
     the time of a request."""
 

@@ -11,9 +11,10 @@ the correlation is added to the variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, fsum, log, log1p, sqrt
 from operator import mul
+
+from msgspec import Struct
 
 
 def find_boundary(information: float, tuned: float, error: float) -> float:
@@ -53,8 +54,7 @@ _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
 batches): at first, and where they have been joined before. Where some was found, more is likely."""
 
 
-@dataclass(frozen=True, slots=True)
-class Residuals:
+class Residuals(Struct, frozen=True):
     """The residuals of a side. squares: their sum of squares; correlation: of neighbours."""
 
     count: int
@@ -90,8 +90,7 @@ def _describe(residuals: Sequence[float]) -> Residuals:
     return Residuals(len(residuals), squares, products / squares if squares else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """How much an amount per unit of weight differs between two sides.
 
     estimate: the logarithm of their ratio if they are relative, else after - before. variances: of the estimate, the

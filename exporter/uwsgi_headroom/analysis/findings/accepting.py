@@ -8,7 +8,8 @@ no other takes a request either. uWSGI reports the process that holds the lock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures

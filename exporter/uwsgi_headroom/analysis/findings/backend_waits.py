@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND
 from uwsgi_headroom.analysis.backends import Saturation

@@ -13,9 +13,10 @@ counts are lower bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf, sqrt
 from shlex import quote
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind

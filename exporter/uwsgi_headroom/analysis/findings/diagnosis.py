@@ -12,8 +12,9 @@ the block says so; no advice is given by default.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import advise_capacity, find_proven_step
 from uwsgi_headroom.analysis.bottlenecks import Advice, Settings, waits_while_threads_are_free

@@ -8,7 +8,8 @@ times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABLE

@@ -10,8 +10,10 @@ or severity; never while it is a page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from time import localtime, strftime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding
@@ -31,8 +33,7 @@ PAGE_AFTER = 300.0
 _WAITING = "waiting"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
     first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
     critical (monotonic); looks: how often it was seen."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
@@ -27,8 +30,7 @@ class Wording(NamedTuple):
     clause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
 
     code: a stable name; title: one sentence; evidence: the figures behind it; meaning: why it matters; change: what to
@@ -69,8 +71,7 @@ Range = Literal["critical", "warning", "info", "critical or warning", "warning o
 """The severities that a row can have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True, dict=True):
     """A row. All texts are templates.
 
     title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
@@ -91,16 +92,20 @@ class Kind:
     role: Role | None = None
     page_after: float = 300.0
     replaces: tuple[str, ...] = ()
-    severities: tuple[Severity, ...] = field(init=False)
-    """Those that it can have, the worst first."""
-    facts: frozenset[str] = field(init=False)
-    """The names of the facts that the row needs. It also has each severity as a fact, for parts that depend
-    on the severity that was found."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "role", self.role or ("cause" if self.clause else "note"))
-        object.__setattr__(self, "severities", tuple(each for each in SEVERITIES if each in self.severity))
-        object.__setattr__(self, "facts", frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES})
+        force_setattr(self, "role", self.role or ("cause" if self.clause else "note"))
+
+    @cached_property
+    def severities(self) -> tuple[Severity, ...]:
+        """Those that it can have, the worst first."""
+        return tuple(each for each in SEVERITIES if each in self.severity)
+
+    @cached_property
+    def facts(self) -> frozenset[str]:
+        """The names of the facts that the row needs. It also has each severity as a fact, for parts that depend on the
+        severity that was found."""
+        return frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES}
 
     def found(
         self,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back

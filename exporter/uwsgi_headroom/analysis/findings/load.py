@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures

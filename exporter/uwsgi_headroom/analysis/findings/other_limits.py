@@ -8,10 +8,9 @@ limit `other`; else the headroom is not known, and the findings say why.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.bottlenecks import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
@@ -62,7 +61,7 @@ def correct_headroom(figures: Figures) -> Figures:
     if other is None:
         if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
             return figures
-        return replace(figures, headroom=structs.replace(room, sleeps=True))
+        return replace(figures, headroom=replace(room, sleeps=True))
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
     factor = min((each for each in known if each is not None), default=None)
@@ -75,7 +74,7 @@ def correct_headroom(figures: Figures) -> Figures:
     if first == name and usable is not None:
         usable = Usable(min(factor, usable.factor), name)
     far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, causes)
-    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
+    room = replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
     return replace(figures, headroom=room, usable=usable)
 
 

@@ -4,7 +4,8 @@ know it. What they wait for elsewhere is in `backend_waits`."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN

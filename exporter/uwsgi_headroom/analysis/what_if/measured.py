@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, isfinite
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import Demand
@@ -40,8 +41,7 @@ class CannotPredictError(HeadroomError):
     """A prediction is impossible; the message is a sentence that says why."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Setting:
+class Setting(Struct, frozen=True, order=True):
     """processes, and threads per process. With cheaper mode, processes is its ceiling."""
 
     processes: int
@@ -92,8 +92,7 @@ def _some(numbers: Iterable[int], most: int, largest: int) -> list[int]:
     return list(dict.fromkeys(number for number in numbers if 0 < number <= largest))[:most]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """What was observed in some period. None: unknown."""
 
     throughput: float
@@ -111,8 +110,7 @@ class Observed:
     server managed, not what was asked for. None if all that was offered was served."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """One server, observed in one setting.
 
     memory_per_worker, memory_available: bytes; None if unknown.

@@ -8,9 +8,11 @@ observed one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import fsum, isfinite, log
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.littles_law import add_wait
@@ -23,8 +25,7 @@ from uwsgi_headroom.record import State
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtLoad:
+class AtLoad(Struct, frozen=True, kw_only=True):
     """A setting under one load. threads, interpreters, cpu, lock: the fraction in use, 0 to 1, of the threads, the
     interpreter locks, the CPUs (with the use by other programs), and the locks of the application."""
 
@@ -51,8 +52,7 @@ class AtLoad:
         return add_wait(self.response_time, self.queue_wait)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Struct, frozen=True, kw_only=True):
     """The prediction for one setting."""
 
     setting: Setting
@@ -67,8 +67,7 @@ class Prediction:
     """Whether the memory available now is enough; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """The model against what was observed: the observed setting at an observed load, in `observed`.
 
     throughput, response_time: as the model has them, in requests per second and seconds. Errors are relative: 0.1 means
@@ -83,8 +82,7 @@ class Check:
     response_time_error: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True, kw_only=True):
     """Predictions of settings, and how far to trust them."""
 
     measured: Measured
@@ -147,8 +145,7 @@ def propose(measured: Measured, count: int = 5, load: float | None = 1.5) -> tup
     return tuple(sorted(able, key=rank)[:count])
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """What no setting changes: the demands with which the model of the observed setting agrees with the observation."""
 
     measured: Measured

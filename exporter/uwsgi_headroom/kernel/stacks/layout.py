@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel.stacks.layout_table import OFFSETS
 from uwsgi_headroom.kernel.waits.memory import (
@@ -35,8 +36,7 @@ _MOST_OFFSET = 1 << 20
 """The largest offset that is believed: that of the list of interpreters in `_PyRuntime` has five digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Offsets in bytes. None: the version has no such field."""
 
     interpreters_head: int
@@ -182,8 +182,7 @@ class NoRuntimeError(Exception):
     """The code of a process cannot be read; the message is the reason, for an operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(Struct, frozen=True):
     """The CPython of a process. address: of `_PyRuntime`. The types are the addresses of those objects."""
 
     version: Version

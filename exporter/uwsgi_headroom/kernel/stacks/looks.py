@@ -15,10 +15,11 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -113,8 +114,7 @@ class _Sight(NamedTuple):
     place: _Place
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     """The stacks of one worker process. ids: of its threads, as they know them, by those that they have here.
     contended: the functions in which threads wait for a lock, by name and file, and until when they count as such."""
 

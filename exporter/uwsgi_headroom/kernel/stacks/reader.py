@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel.stacks.layout import SEVERAL, NoRuntimeError, Runtime, Version
 from uwsgi_headroom.kernel.waits.memory import Piece
@@ -146,8 +147,7 @@ class _State(NamedTuple):
     interpreter: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(Struct, frozen=True):
     """Some fields of a structure that are read at once: the offset of the first byte, and their number."""
 
     start: int

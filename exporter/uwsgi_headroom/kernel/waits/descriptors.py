@@ -10,9 +10,10 @@ import errno
 import os
 import re
 import struct
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 
@@ -23,8 +24,7 @@ _MOST_IN_EPOLL = 64
 MOST_FDINFO_BYTES = 64 << 10
 
 
-@dataclass(slots=True)
-class Epolls:
+class Epolls(Struct):
     """What is known of the epoll sets of a process. idle: the descriptors of those that hold a listening socket: uWSGI
     keeps one for each thread, for life. too_large: whether one of the others was so large that none is read again: the
     kernel lists the whole set for every read, 1 ms per 1,000 entries."""

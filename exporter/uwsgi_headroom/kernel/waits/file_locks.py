@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import LockUse
@@ -50,8 +51,7 @@ class Listed(NamedTuple):
 _NOT_LISTED = Listed(False, 0, ())
 
 
-@dataclass(slots=True)
-class _FileLock:
+class _FileLock(Struct):
     waited_at: float
     passed_at: float = float("-inf")
     waiters: int = 0

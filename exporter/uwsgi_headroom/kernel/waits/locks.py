@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel.waits.memory import read_pieces
 from uwsgi_headroom.record import LockUse
@@ -60,8 +61,7 @@ def read_all_semaphores(wanted: Sequence[tuple[int, Sequence[int]]]) -> dict[int
     return {pid: read_semaphores(pid, addresses) for pid, addresses in wanted}
 
 
-@dataclass(slots=True)
-class _Lock:
+class _Lock(Struct):
     """What is known of an address. waited_at, passed_at: monotonic times at which a thread was last seen to wait, and
     to go on. threads: those that were seen to wait there last. counts: whether it is a lock for certain. recent: its
     recent use."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait
@@ -31,8 +32,7 @@ _NO_HOLD: frozenset[str] = frozenset({"idle", "other", "unknown"})
 """What no call of the application is known to hold: uWSGI's own waits, and what the kernel's facts do not decide."""
 
 
-@dataclass(slots=True)
-class _Loop:
+class _Loop(Struct):
     """What is known of one loop. looked_at: the monotonic time of the last look. since: that of the last progress: it
     waited for events, or a request was completed. ran: CPU seconds of the thread by then. blocked: whether it was seen
     to be blocked since. longest: the seconds of the longest hold, and when it was seen."""

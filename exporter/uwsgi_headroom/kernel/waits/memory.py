@@ -18,9 +18,10 @@ import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 
@@ -76,8 +77,7 @@ _MOST_BYTES = 1 << 20  # of one table; those of libpython take 0.2 MB
 _MOST_NAMES = 256  # places of one name in the table of names: it may also be the end of longer names
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A part of the file that is mapped: its place in the file, its size there, its virtual address, and its size in
     memory, which is larger where zero-initialized data follows."""
 
@@ -87,8 +87,7 @@ class Segment:
     size_in_memory: int
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(Struct, frozen=True):
     """What is known of an ELF file. is_64_bit: whether it is for a 64-bit little-endian machine; without that, nothing
     else is known. symbols: virtual address and size, by name.
 
@@ -209,8 +208,7 @@ class Generation(NamedTuple):
     start_stack: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMap:
+class MemoryMap(Struct, frozen=True):
     """The memory map of a process. known: its ranges with a known owner, as start, end and region. images: its other
     ranges that belong to programs and libraries, sorted. is_64_bit: whether its program is.
 

@@ -13,9 +13,11 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel.aside import Asks, Direct
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
@@ -75,8 +77,7 @@ _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which do
 _NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitSetting:
+class WaitSetting(Struct, frozen=True):
     """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
     read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
     of locks may be."""

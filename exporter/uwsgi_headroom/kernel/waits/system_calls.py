@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 
@@ -92,8 +93,7 @@ _UNTRIED = frozenset({"aarch64"})
 _COLUMNS = {"x86_64": 1, "aarch64": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """The system calls of an architecture. kinds: by number; tried: whether they were seen in a test."""
 
     kinds: Mapping[int, Kind]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
@@ -51,8 +53,7 @@ GAP_RESTART = "a thread was stopped and continued, and still waits for what it d
 GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
     lock: identifies a lock that idle threads may wait for as well (see `IdleLocks`); None if they do not. epoll: the
     descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets.
@@ -95,8 +96,7 @@ GONE_ON = Wait(None, gap=None, call="gone")
 poll(2) wait for."""
 
 
-@dataclass
-class Process:
+class Process(Struct, dict=True):
     """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown."""
 
     pid: int

@@ -12,8 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError, PausedError
@@ -67,8 +69,7 @@ class RefusedError(Exception):
         self.needs_right = needs_right
 
 
-@dataclass(slots=True)
-class LookedAt:
+class LookedAt(Struct):
     """A worker whose request threads are looked at."""
 
     worker: Worker
@@ -86,8 +87,7 @@ class LookedAt:
             self.process.epolls.idle.add(seen.wait.epoll)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What one thread was seen to wait for."""
 
     by: LookedAt

@@ -4,35 +4,32 @@ figures are words, and an unknown one is a dash."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.words import formats
 from uwsgi_headroom.words.states import LIMITS
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A paragraph. tone: "note" for small print, "absent" for why something is missing."""
 
     text: str
     tone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """A heading within a chapter, such as the name of a service."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     items: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table. numbers: the columns that are aligned to the right. strong: the rows to emphasize.
     style: "advice" for a recommendation."""
 
@@ -44,8 +41,7 @@ class Table:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A picture; a table with the same figures follows, for forms without pictures. words: what it shows, for readers
     without it. draw: makes the SVG element. caption: how to read it."""
 
@@ -54,8 +50,7 @@ class Chart:
     caption: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """A table of a week by hours, for forms without pictures: rows of 24 texts, by weekday."""
 
     title: str
@@ -65,8 +60,7 @@ class Grid:
 Block = Text | Heading | Items | Table | Chart | Grid
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter:
+class Chapter(Struct, frozen=True):
     """A section of the report. introduction: a sentence that says what it answers."""
 
     number: int

@@ -12,12 +12,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields
 
 from uwsgi_headroom.report.columns import PERCENTILES, STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.report.render.chapters import chapters_of
@@ -194,7 +195,7 @@ def _plain(value: Any) -> Any:
     """The value in JSON's types."""
     if isinstance(value, np.generic):
         value = value.item()
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value) if each.name != "data"}
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.chapters.utilization import draw_bars
@@ -34,8 +35,7 @@ WORDS = (
 """The words that a reader of page one needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A service on page one. answers: to the questions; certainty: how sure the sentence is, where that is all there is
     room for."""
 

@@ -8,11 +8,12 @@ busiest one that does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
@@ -32,8 +33,7 @@ SAME = 0.01
 """Relative difference of threads or CPUs from which on a server was set up differently."""
 
 
-@dataclass(frozen=True)
-class Service:
+class Service(Struct, frozen=True, dict=True):
     """A service: its servers, and the sum of their concurrency on one grid of quarter hours."""
 
     name: str
@@ -55,8 +55,7 @@ class Service:
         return stacked
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(Struct, frozen=True, dict=True):
     """The busiest quarter hours of a service. daily: of each day, or of the whole range if no day is complete (whole).
     judged: for each of them, the figures of each server, None where unknown. as_today: the places of those with the
     threads and CPUs of the end of the range; all of them if none has. counts: the place of the one that counts.

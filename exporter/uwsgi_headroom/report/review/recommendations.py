@@ -10,10 +10,11 @@ what in the settings will cause trouble, or may.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import ceil, inf
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis import settings
@@ -64,8 +65,7 @@ _FIRST_LIMIT = ("unevenness_hurts", "interpreter_bound", "saturation", "cpu_boun
 """Findings whose advice moves out the first limit. Once that is nearly full, they are urgent."""
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What recommendations are drawn from."""
 
     peaks: Peaks
@@ -75,8 +75,7 @@ class Evidence:
     trend: Trend | Absent
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """A finding with the harms that it explains, on one server. when: in which quarter hours, as the start of a
     sentence."""
 

@@ -5,7 +5,7 @@ The findings are those of `analysis.findings` about a level of load, and those t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.findings.evenness import LOADED
@@ -23,8 +23,7 @@ _APPLICATION_BACK = "Deploy the previous release of the application."
 _AT_PEAK = "At the busiest hour of the next busy day, run `uwsgi-headroom check --seconds 900`"
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """effect: what to expect, as a sentence; verify, roll_back: what to do, as sentences."""
 
     effect: str

@@ -8,8 +8,9 @@ so their names are stable (docs/report.md). They come in the order of the sectio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.record import AdviceSeverity
@@ -24,15 +25,13 @@ MOST_URGENT_FIRST: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 Confidence = Literal["high", "medium", "low"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
+class Absent(Struct, frozen=True, kw_only=True):
     """A section without content. reason: a sentence that says why."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """Percentiles over the days of the range, of one figure in the busiest quarter hour of each day."""
 
     p50: float
@@ -41,8 +40,7 @@ class Spread:
     highest: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """Page one about a service. sentence: all in one. problem, users, when, action, gain, certainty: the answers;
     users: what they feel; gain: what the action brings, empty if nothing is to do; confidence: how sure, in a word."""
 
@@ -57,8 +55,7 @@ class Verdict:
     confidence: Confidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitUse:
+class LimitUse(Struct, frozen=True, kw_only=True):
     """How much of a limit is used at peak. limit: as in `check`. capacity: in `unit`; used: the same, of the service in
     the quarter hour that counts. utilization: used over capacity, over the days. factor: headroom, by which load can
     grow before the limit. one_lost: utilization if the service lost one server; None for a single server."""
@@ -72,8 +69,7 @@ class LimitUse:
     one_lost: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerPeak:
+class ServerPeak(Struct, frozen=True, kw_only=True):
     """One server in the service's quarter hour that counts. concurrency: mean threads in service. interpreters: those
     of active workers; their load: CPU seconds a second. cpu_*: CPUs. first: the limit that comes first; factor: its
     headroom; usable: that until requests wait; upper_bound: the CPU limit is unknown. more_workers: how many more fit
@@ -102,8 +98,7 @@ class ServerPeak:
     """Why the headroom is not known, as a clause, if something other than the server's resources limits it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Utilization:
+class Utilization(Struct, frozen=True, kw_only=True):
     """Use at peak. until: end of the quarter hour that counts (see `peaks`). days: how many days have a busiest quarter
     hour; 0: none is complete, so it is that of the range. exception: end and concurrency of a quarter hour that stands
     out and does not count. concurrency: of the service over the days; moments: busy over available threads, of the
@@ -135,8 +130,7 @@ class Utilization:
     """As of the first server whose headroom is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectiveUse:
+class ObjectiveUse(Struct, frozen=True, kw_only=True):
     """A service level objective over the range. bad: share of the requests that missed it; budget: the share
     of the range's error budget that they used (1 is all of it); at_peak: burn rate in the quarter hour that counts."""
 
@@ -148,8 +142,7 @@ class ObjectiveUse:
     at_peak: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True, kw_only=True):
     """A figure by weekday (7 rows, Monday first) and hour (24 columns); None where there is no data."""
 
     title: str
@@ -157,8 +150,7 @@ class HeatMap:
     rows: tuple[tuple[float | None, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Users:
+class Users(Struct, frozen=True, kw_only=True):
     """What users felt. At peak: in the quarter hour that counts. percentiles: response times in seconds by name
     (`p95`), over the range and at peak. mean: of response times; queue_wait: mean seconds in the listen queue.
     requests, lost: numbers over the range; overflows: dropped TCP connections in the quarter hours in which the
@@ -183,8 +175,7 @@ class Users:
     response_time: HeatMap | Absent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerShare:
+class WorkerShare(Struct, frozen=True, kw_only=True):
     """A worker at peak: its share of its server's requests, response time, interpreter load, mean busy threads."""
 
     worker: int
@@ -194,8 +185,7 @@ class WorkerShare:
     concurrency: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerBalance:
+class ServerBalance(Struct, frozen=True, kw_only=True):
     """Balance of a server's workers in the quarter hour that counts. share: the server's share of the service's
     requests. hot_ratio, noise_floor, cost: as in `analysis.balance`; cost_seconds: the response time that balancing
     would save. cost_servers: the part of this server that unevenness wastes, 0 to 1."""
@@ -211,8 +201,7 @@ class ServerBalance:
     cost_servers: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceReview:
+class BalanceReview(Struct, frozen=True, kw_only=True):
     """Balance of a service. cost_seconds: mean over its requests; cost_servers: summed over its servers. summary: the
     worst server in a sentence."""
 
@@ -222,8 +211,7 @@ class BalanceReview:
     summary: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A part of the time of requests at peak: mean threads, and seconds of a mean request."""
 
     name: str
@@ -232,8 +220,7 @@ class Part:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeUse:
+class TimeUse(Struct, frozen=True, kw_only=True):
     """Where the time goes. states, backends, routes: largest first, or why they are unknown. cpu_per_request: CPU
     seconds."""
 
@@ -244,8 +231,7 @@ class TimeUse:
     routes: tuple[Part, ...] | Absent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitForecast:
+class LimitForecast(Struct, frozen=True, kw_only=True):
     """The forecast of the daily peaks of a limit's utilization.
 
     per_month: growth in 30 days as a share of the present level, with the ends of its interval; direction: none if the
@@ -269,8 +255,7 @@ class LimitForecast:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitTrend:
+class LimitTrend(Struct, frozen=True, kw_only=True):
     """The daily peaks (time, utilization) of a limit, and the forecast, or why there is none."""
 
     limit: Limit
@@ -278,8 +263,7 @@ class LimitTrend:
     forecast: LimitForecast | Absent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
+class Trend(Struct, frozen=True, kw_only=True):
     """Trend and forecast of a service. first: the limit that is reached first, None if none is within the horizon.
     days: with a known peak; days_unlike_today: those of them with other threads or CPUs, which do not count.
     events: those that may have changed the level."""
@@ -292,8 +276,7 @@ class Trend:
     events: tuple[EventMark, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRow:
+class SettingRow(Struct, frozen=True, kw_only=True):
     """A setting in the what-if table. most_throughput: requests per second that it serves at least; of today's setting,
     the load at peak times the headroom. response_times: for each load, in seconds; None: not sustained or unknown."""
 
@@ -307,8 +290,7 @@ class SettingRow:
     fits: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfReview:
+class WhatIfReview(Struct, frozen=True, kw_only=True):
     """Predictions for one server, the one that reaches a limit first. loads: multiples of the peak load of `peak`
     requests per second. response_time_error: of the model against what was observed, relative. demands_measured:
     whether the demands of a request come from wait states."""
@@ -322,8 +304,7 @@ class WhatIfReview:
     cautions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class Recommendation(Struct, frozen=True, kw_only=True):
     """One thing to do. code: of the finding in `check` that it comes from; judgement: how urgent; harms: what users
     felt of the same cause, a sentence or two each; setting: the processes x threads that it advises, and serves: the
     requests per second that a server then serves at least, if these are known."""
@@ -342,8 +323,7 @@ class Recommendation:
     roll_back: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingAdvice:
+class SettingAdvice(Struct, frozen=True, kw_only=True):
     """What a rule of `uwsgi-headroom review` says. servers: those about whose settings; the texts are those of the
     rule, empty if this version does not have it. lines: to write into the configuration, with examples of numbers;
     change: what to do if a line is not enough; needs: the first version of uWSGI that has the lines, empty if all have;
@@ -360,8 +340,7 @@ class SettingAdvice:
     servers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsReview:
+class SettingsReview(Struct, frozen=True, kw_only=True):
     """What will cause trouble in the settings, or may, those that will first. unknown: servers whose settings were not
     reviewed."""
 
@@ -369,8 +348,7 @@ class SettingsReview:
     unknown: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceReview:
+class ServiceReview(Struct, frozen=True, kw_only=True):
     """One service: all sections."""
 
     service: str
@@ -386,8 +364,7 @@ class ServiceReview:
     settings: SettingsReview | Absent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerQuality:
+class ServerQuality(Struct, frozen=True, kw_only=True):
     """How complete a server's data is. covered: share of the range; first, last: of its data; gaps: the longest times
     without data, start and end; unknown: names of figures without a value."""
 
@@ -401,8 +378,7 @@ class ServerQuality:
     unknown: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class Review(Struct, frozen=True, kw_only=True):
     """A capacity review. judgement, answer: of all services together. problems: about the data, as sentences."""
 
     since: float

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date, datetime, time
 from math import isfinite
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.report.columns import Column, EventMark

@@ -9,8 +9,9 @@ How sure a verdict is follows from the days with a known peak and the share of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.findings import first_act
@@ -49,8 +50,7 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 """Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What a verdict is drawn from. quality: of the service's servers."""
 
     service: str

@@ -4,9 +4,10 @@ which are made harmless for all forms of a report."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.report.columns import STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.terminal_text import escape_text

@@ -12,13 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
@@ -54,8 +54,7 @@ from uwsgi_headroom.words.formats import duration
 MINUTE, QUARTER, HOUR = 60, round(STEP), 3600
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """A server of a file. name: unique; stored: its name in the file; host: the file's name if there are several."""
 
     name: str
@@ -243,8 +242,7 @@ _Figure = tuple[tuple[str, str], "float | None"]
 """A figure of a record, by kind and part; None for unknown."""
 
 
-@dataclass
-class _RecordColumns:
+class _RecordColumns(Struct):
     """Columns that are filled quarter by quarter. time: the ends of the quarters; kinds of values by name, such as
     `busy` or `worker 1 busy`; nan where nothing was filled in."""
 

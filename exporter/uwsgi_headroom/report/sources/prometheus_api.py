@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.config.http_client_file import load_authorities
@@ -244,8 +245,7 @@ _LARGEST_ERROR = 64 * 1024
 _PART = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a request. date: the time in its header, or None."""
 
     status: int
@@ -349,8 +349,7 @@ class _Document(msgspec.Struct):
     warnings: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """One series of an answer: a value for each time that was asked for, nan where there is none."""
 
     labels: Labels

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings.other_limits import OTHER_LIMITS
 from uwsgi_headroom.report.columns import STEP, Column, last_known
@@ -35,8 +36,7 @@ INSTANCE_LABELS = ("instance", "pod", "node")
 """Labels by which the servers of one service may differ: as in alerts, see docs/severity.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSeries:
+class ServerSeries(Struct, frozen=True):
     """A server as Prometheus knows it. labels: all that its series have in common; name: unique; interval: seconds
     between two scrapes."""
 
@@ -189,8 +189,7 @@ _LEVELS = {
 _PERCENTILE, _THROUGHPUT = "uwsgi_response_time_percentile_seconds", "uwsgi_throughput_requests_per_second"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A query. name: of what it fills; parts: the label by which its series of one server differ, or none; template:
     the expression, with `%s` for the label matchers; step: seconds between two values."""
 
@@ -268,8 +267,7 @@ def window_seconds(window: str) -> float:
     return float(number) * units[unit] if unit in units and number.isascii() and number.isdigit() else 0.0
 
 
-@dataclass
-class Answers:
+class Answers(Struct):
     """Values for `quarters` quarters of an hour. values: by server and query, by the part's label ("" without parts);
     a query with a shorter step has several values per quarter."""
 
@@ -296,8 +294,7 @@ class Answers:
         return ServerAnswers(self.quarters, own)
 
 
-@dataclass(frozen=True)
-class ServerAnswers:
+class ServerAnswers(Struct, frozen=True):
     """The values of one server, by query and part."""
 
     quarters: int

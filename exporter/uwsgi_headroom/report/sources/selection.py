@@ -10,12 +10,12 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
 
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.journal.events import Kind
@@ -25,8 +25,7 @@ from uwsgi_headroom.words.formats import duration
 _EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """since, until: epoch seconds, multiples of a quarter of an hour; zone: an IANA name."""
 
     since: float

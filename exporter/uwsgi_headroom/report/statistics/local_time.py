@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from uwsgi_headroom.report.columns import STEP, divide
@@ -20,8 +20,7 @@ _GRAIN = 1800.0
 """Seconds. Zones change their offset at whole half hours of UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalTime:
+class LocalTime(Struct, frozen=True):
     """days: local days as ordinals (`datetime.date.fromordinal`); hours: 0 to 23, of the local clock. Each has one
     value per quarter of an hour, that of the quarter's start."""
 
@@ -80,8 +79,7 @@ def _offset(time: float, zone: ZoneInfo) -> float:
     return offset.total_seconds() if offset else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True):
     """values: shape (7, 24), Monday first, hours of the local clock; nan without data. counts: quarters of an hour in
     each."""
 

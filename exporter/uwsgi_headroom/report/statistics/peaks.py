@@ -4,11 +4,11 @@ week."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from msgspec import Struct
 
 from uwsgi_headroom.report.statistics.local_time import (
     Floats,
@@ -30,8 +30,7 @@ _LEAST_DAYS = 7
 """Fewest days from which the peak hours can be known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyPeaks:
+class DailyPeaks(Struct, frozen=True, kw_only=True):
     """The peak of each day that has one.
 
     days: ordinals of local days (`datetime.date.fromordinal`), increasing. peaks: in the unit of the values.
@@ -128,8 +127,7 @@ _LEAST_FACTOR = 0.01
 """A day of the week without load has no less, so that a level can be computed from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeeklyPattern:
+class WeeklyPattern(Struct, frozen=True):
     """factors: seven, Monday first, with mean 1; a day's peak is its level times its factor. detail: "weekday" with a
     factor for each day of the week, "weekend" with one for Monday to Friday and one for Saturday and Sunday, "none" if
     the history is too short for either (all factors are 1). support: the fewest days that a factor is a median of."""

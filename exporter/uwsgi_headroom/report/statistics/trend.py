@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, WeeklyPattern, weekly_pattern
@@ -42,8 +42,7 @@ _MONTH = 30
 Direction = Literal["growth", "decline", "none"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(Struct, frozen=True, kw_only=True):
     """Expected daily peaks after the last day of the data. Days are ordinals of local days.
 
     days, expected, lower, upper: the days ahead, and the peak of each with its interval, weekly pattern included.
@@ -126,8 +125,7 @@ def forecast_peaks(peaks: DailyPeaks, limit: float, horizon_days: int = 365) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """level + slope * (day - middle). low, high: the interval of the slope. ratios: observed level over the line's, of
     each day. least: the line is not followed below this level."""
 

@@ -4,8 +4,8 @@ and the pages that tables build, of which `screen` shows the rows that fit."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -112,8 +112,7 @@ def title_line(text: str, width: int) -> Text:
     return line
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """Rows that scroll between a title and totals."""
 
     title: Text | None

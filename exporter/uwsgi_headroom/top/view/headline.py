@@ -6,8 +6,8 @@ Each function of a topic builds its lines whole. `screen` leaves out those with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -93,8 +93,7 @@ def _advice(server: Server, width: int, lines: int) -> list[Text]:
     return cut
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A line of the head."""
 
     rank: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.text import Text
 
 from uwsgi_headroom.terminal_text import downsample
@@ -18,8 +18,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _TALLEST = 8  # most lines of one chart
 
 
-@dataclass(frozen=True, slots=True)
-class _Chart:
+class _Chart(Struct, frozen=True):
     name: str
     values: Sequence[float | None]
     """One for each slice."""

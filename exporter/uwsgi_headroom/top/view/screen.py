@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
@@ -110,8 +111,7 @@ _FRAME = 2  # title and totals of a table
 _DETAILED = 15  # least lines of a body with room for the verdict of the selected server
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Struct, frozen=True):
     """The space of the body, and what else it depends on."""
 
     width: int
@@ -214,8 +214,7 @@ _BODY = 0.45
 """Share of the screen that the head leaves to the body at least, if the body has so many lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(Struct, frozen=True):
     lines: list[Text]
     first: int = 0
     """The first row in view."""

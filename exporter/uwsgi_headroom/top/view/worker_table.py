@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+from msgspec import Struct
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
@@ -25,8 +25,7 @@ _HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
 Value = Callable[[Worker], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     title: str
     width: int
     value: Value

@@ -16,9 +16,10 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+
+from msgspec import Struct
 
 from uwsgi_headroom import extras
 from uwsgi_headroom.config.http_client_file import TLS_VERSIONS, load_authorities, load_certificate
@@ -124,8 +125,7 @@ _log = logging.getLogger(__name__)
 _Signature = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
+class Active(Struct, frozen=True):
     """A configuration in force. context: None without TLS."""
 
     config: WebConfig

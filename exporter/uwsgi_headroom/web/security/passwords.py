@@ -29,6 +29,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 import bcrypt
+from msgspec import Struct
 
 MOST_BYTES = 72
 """bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
@@ -113,8 +114,7 @@ MOST_REPEATED_PER_CLIENT = 3
 _MOST_CLIENTS = 1024  # whose turns are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The answer to a login: 200, 401, 429 or 503. retry_after: seconds, for the last two."""
 
     status: HTTPStatus

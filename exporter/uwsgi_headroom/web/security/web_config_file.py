@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
+from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.config.yaml_file import YamlNodes, compose, read_file
@@ -65,8 +66,7 @@ class TlsConfig:
         return tuple(part for part in (self.cert, self.key, self.client_ca) if isinstance(part, Path))
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(Struct, frozen=True):
     """The key `rate_limit`. interval: seconds between two requests in the long run; burst: requests at once."""
 
     interval: float
