@@ -8,7 +8,8 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.terminal_text import print_lines
