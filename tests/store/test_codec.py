@@ -1,10 +1,12 @@
 """A record survives its bytes, records merge, and bytes that are not a record are refused."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support import windows
@@ -266,6 +268,17 @@ def test_an_objective_that_changed():
     assert 0.7 in merged.response_times.bins.edges
 
 
+def rounded(value: Any) -> Any:
+    """A record in built-in types, with nine digits: from Python 3.12 on, a sum of floats depends on how it is split."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, Struct):
+        return {name: rounded(getattr(value, name)) for name in value.__struct_fields__}
+    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
 def test_one_by_one():
     """Records that are merged as they come are the same as together, and few are kept."""
     records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
@@ -275,7 +288,7 @@ def test_one_by_one():
         assert len(merge.records) <= 64
     one, other = merge_records(merge.records), merge_records(records)
     assert one.response_times.interval == pytest.approx(other.response_times.interval)
-    assert replace(one, response_times=None) == replace(other, response_times=None)
+    assert rounded(replace(one, response_times=None)) == rounded(replace(other, response_times=None))
     assert one.response_times.counts == other.response_times.counts
 
 

@@ -120,9 +120,9 @@ def test_failures_are_counted_by_kind():
 def test_requests_without_an_answer_for_the_whole_time():
     """They are failures, although nothing happened."""
 
-    async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
+            await reader.read()  # until the client has left: from Python 3.12 on, a server waits for its connections
         writer.close()
 
     async def run() -> Tally:

@@ -23,8 +23,8 @@ they are nearly always held; and from which on nothing is promised of more threa
 
 
 def are_waits_known(figures: Figures) -> bool:
-    """Whether it is known what the threads wait for, for most of their time."""
-    return figures.waits is not None and figures.share("unknown") < MOSTLY
+    """Whether it is known what the threads wait for, for half of their time or more."""
+    return figures.waits is not None and figures.share("unknown") <= MOSTLY
 
 
 def list_loads(figures: Figures) -> list[float]:
