@@ -211,6 +211,7 @@ def test_queues_with_equal_figures_are_told_apart(full):
         (7, None, "dropped 7 connections"),
         (7, 5, "dropped 5 connections, and 2 more"),
         (7, 7, "dropped 7 connections"),
+        (None, 5, "on average (100 now)."),  # nothing to subtract from
     ],
 )
 def test_a_full_tcp_queue_counts_only_with_dropped_connections(overflows, refused, said):

@@ -123,7 +123,7 @@ def test_nothing_in_service_and_nothing_known():
     ],
 )
 def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
-    """As many requests in service wait for it as can be told by the CPU time of the worker."""
+    """As many requests in service wait for it as the CPU time of the worker shows."""
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
     found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]
     assert is_contended(found) is contended

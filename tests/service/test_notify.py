@@ -1,4 +1,4 @@
-"""What the service manager is told."""
+"""What the service manager hears."""
 
 import contextlib
 import os

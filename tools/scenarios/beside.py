@@ -9,7 +9,7 @@ service.
 ready, and runs until it is ended.
 
     answer   answers each byte with one byte after SECONDS
-    hole     takes no connection: its queue is full, so that the kernel drops whoever connects
+    hole     takes no connection: its queue is full, so that the kernel drops new clients
     dns      answers each UDP datagram with itself after SECONDS
     backend  answers each line, a number of milliseconds, with one byte after that time. It works on SECONDS requests at
              once, on one of each connection; the others wait, first come, first served

@@ -134,7 +134,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
     overflows, refused = figures.window.overflows, figures.window.refused
-    dropped = overflows if refused is None else refused  # history of an earlier version has only the sum
+    dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
     return QUEUE_FULL.found(
         tcp=is_tcp(name),
         dropped=dropped,
