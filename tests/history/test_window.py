@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history import totals as table
+from uwsgi_headroom.history import counts
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
@@ -300,10 +300,10 @@ class TestChanges:
 
 
 def test_rows_cost_what_the_docstring_says():
-    """The bytes per worker in the docstring of `totals` are those of a row."""
+    """The bytes per worker in the docstring of `counts` are those of a row."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
-    stated = re.search(r"takes (\d+) bytes a worker and (\d+) for", " ".join((table.__doc__ or "").split()))
+    stated = re.search(r"takes (\d+) bytes a worker and (\d+) for", " ".join((counts.__doc__ or "").split()))
     assert len(without._rows[0]) == int(stated[2])
     assert len(history._rows[0]) - len(without._rows[0]) == 64 * int(stated[1])
 

@@ -17,9 +17,9 @@ from itertools import pairwise
 from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.history.rows import Row, pack_row, shape_of
+from uwsgi_headroom.history.rows import Row, pack_row, shape_of, window_between
 from uwsgi_headroom.history.totals import Totals, copy_totals
-from uwsgi_headroom.history.window import Window, window_between
+from uwsgi_headroom.history.window import Window
 
 ROW_SECONDS = 1.0
 

@@ -155,7 +155,7 @@ class Integrals:
     def _set_slots(self, number: int) -> None:
         """Have totals of this number of workers. Those of removed ones still count in the response times."""
         workers = self.totals.workers
-        workers += [WorkerTotals() for _ in range(number - len(workers))]
+        workers += map(WorkerTotals, range(len(workers) + 1, number + 1))
         for gone in workers[number:]:
             self._removed.requests += gone.requests
             self._removed.static_requests += gone.static_requests

@@ -13,22 +13,25 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter, sub
 from struct import Struct
 from typing import Any, NamedTuple
 
-from uwsgi_headroom.history.totals import (
-    DOUBLE,
-    OCCUPANCY_BOUNDS,
+from uwsgi_headroom.history.counts import DOUBLE, OCCUPANCY_BOUNDS, Kind, Of, Quantity
+from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals
+from uwsgi_headroom.history.window import (
+    CPU,
     QUANTITIES,
-    CpuTotals,
-    Kind,
-    Of,
-    Quantity,
-    Totals,
-    WaitTotals,
+    SERVER,
+    SOCKET,
+    WORKER,
+    CpuWindow,
+    WaitWindow,
+    Window,
+    WorkerWindow,
 )
+from uwsgi_headroom.record import STATES
 
 _MODULO = 2**32
 
@@ -181,4 +184,97 @@ def _lay_out(workers: int, sockets: int, backends: int) -> _Layout:
         ],
         levels=levels,
         parts=parts,
+    )
+
+
+def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
+    """The window between two rows. `latest` has the same workers and sockets, and the start of each known figure."""
+    (at, start), (until, end) = first, last
+    growth = compare_rows(start, end, latest)
+    waits = _wait_window(at, latest.waits, growth)
+    workers = _hide_unknown(_OF_WORKER, growth.workers, latest.workers, at, waits)
+    figures: dict[str, Any] = {
+        quantity.name: tuple(column) if quantity.of == "occupancy" else column[0]
+        for quantity, column in zip(SERVER, _hide_unknown(_OF_SERVER, growth.server, (latest,), at), strict=True)
+    }
+    for quantity, areas in zip(SOCKET, growth.sockets, strict=True):
+        figures[quantity.name] = _since_start(latest, areas, growth.queue_since, at)
+    return Window(
+        asked=asked,
+        seconds=until - at,
+        until=until,
+        workers=tuple(map(WorkerWindow, count(1), *workers)),
+        cpu=_cpu_window(at, latest.cpu, growth),
+        waits=waits,
+        **figures,
+    )
+
+
+class _MaybeUnknown(NamedTuple):
+    """A figure that is not always known: its place in its part of the table, and how to see since when it is."""
+
+    place: int
+    known: str
+    get_total: Callable[[object], object]
+    get_since: Callable[[object], float | None]
+
+
+def _find_maybe_unknown(part: Sequence[Quantity]) -> list[_MaybeUnknown]:
+    return [
+        _MaybeUnknown(place, quantity.known, attrgetter(quantity.name), attrgetter(quantity.known))
+        for place, quantity in enumerate(part)
+        if quantity.known
+    ]
+
+
+_OF_SERVER, _OF_CPU, _OF_WORKER = map(_find_maybe_unknown, (SERVER, CPU, WORKER))
+
+
+def _hide_unknown(
+    figures: Sequence[_MaybeUnknown], growth: list[Column], totals: Sequence[object], start: float, waits: object = None
+) -> list[Column]:
+    """The columns of a part, with None where a figure is not known for a whole window that starts at `start`. totals:
+    of each thing that has values."""
+    columns = list(growth)
+    for place, known_by, get_total, get_since in figures:
+        values = columns[place]
+        if known_by == "waits":
+            columns[place] = values if waits else [None] * len(values)
+            continue
+        known = [total is not None for total in map(get_total, totals)]
+        if known_by != "reported":
+            since = map(get_since, totals)
+            known = [yes and at is not None and at <= start for yes, at in zip(known, since, strict=True)]
+        if not all(known):
+            columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
+    return columns
+
+
+def _since_start(latest: Totals, areas: Column, known_since: Column, start: float) -> dict[str, float]:
+    """The areas of the queues that were measured from the start of the window to its end, by socket."""
+    named = zip(latest.queue_seconds, areas, known_since, strict=True)
+    return {name: area for name, area, since in named if since <= start}
+
+
+def _covers(since: float | None, start: float) -> bool:
+    """Whether a figure known since `since` is known for a whole window that starts at `start`."""
+    return since is not None and since <= start
+
+
+def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWindow | None:
+    if totals is None or not _covers(totals.since, start):
+        return None
+    cpu = CpuWindow(*[column[0] for column in _hide_unknown(_OF_CPU, growth.cpu, (totals,), start)])
+    return cpu if cpu.measured_seconds else None
+
+
+def _wait_window(start: float, totals: WaitTotals | None, growth: Growth) -> WaitWindow | None:
+    (observed,), (disagreement,), seconds, backends = growth.waits
+    if totals is None or not _covers(totals.since, start) or not observed:
+        return None
+    return WaitWindow(
+        observed_seconds=observed,
+        disagreement_seconds=disagreement,
+        seconds={state: area for state, area in zip(STATES, seconds, strict=True) if area},
+        backends=dict(zip(totals.backends, backends, strict=True)),
     )

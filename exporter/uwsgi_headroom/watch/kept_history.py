@@ -19,8 +19,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import RouteHour
-from uwsgi_headroom.history.rows import Row, pack_row, shape_of
-from uwsgi_headroom.history.window import window_between
+from uwsgi_headroom.history.rows import Row, pack_row, shape_of, window_between
 from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.journal.workers import find_load
 from uwsgi_headroom.reading import Reading, describe_server
