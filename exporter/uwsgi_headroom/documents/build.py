@@ -30,7 +30,7 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.same_fields import copy_fields
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
@@ -81,60 +81,81 @@ def _build_server(
     windows: Sequence[float],
     also: Sequence[Finding] = (),
 ) -> schema.Server:
-    now = clock.monotonic()
-    latest = watch.figures(reading, (window,))[0:1] if reading else []
-    figures = latest[0] if latest else None
-    snapshot = reading.snapshot if reading else None
-    record = figures.server if figures else describe_server(reading) if reading else None
+    figures = next(iter(watch.figures(reading, (window,))), None) if reading else None
     judged = [*watch.judged(figures, reading), *also] if figures and reading else []
-    if isinstance(snapshot, EmperorSnapshot):
-        judged = collect_emperor_findings(describe_emperor(snapshot))
+    if reading and isinstance(reading.snapshot, EmperorSnapshot):
+        judged = collect_emperor_findings(describe_emperor(reading.snapshot))
     status, verdict = _judge(watch, figures, judged)
-    return schema.Server(
+    document = schema.Server(
         name=watch.name,
         address=printable_name(str(watch.address)),
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
         error=_build_error(watch.error, watch.name),
-        read_at=reading.time if reading else None,
-        age=max(0.0, now - reading.at) if reading else None,
-        kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
-        version=snapshot.version if snapshot else None,
         status=status,
         verdict=verdict,
-        window=sections.build_window(figures.window) if figures else None,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
-        headroom=sections.build_headroom(figures.headroom, figures.usable) if figures else None,
-        flow=sections.build_flow(figures) if figures else None,
-        threads=sections.build_threads(reading, record, watch.stuck_seconds, figures) if reading and record else None,
-        occupancy=sections.build_occupancy(figures.window) if figures else None,
-        balance=sections.build_balance(figures.balance) if figures else None,
-        workers=tuple(build_workers(reading, record, figures, watch.integrals.totals)) if reading and record else (),
-        sockets=tuple(sections.build_sockets(record, figures, watch.integrals.totals)) if record else (),
-        host=_build_host(reading, record) if reading and record else None,
-        setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
-        thunder_lock=record.thunder_lock if record else None,
         findings=tuple(_build_finding(finding, watch) for finding in judged),
-        unknown=tuple(_list_unknowns(watch, reading, record, figures)) if reading and record else (),
         sampling=sections.build_sampling(watch),
-        emperor=emperor_router.build_emperor(snapshot, reading.time)
-        if reading and isinstance(snapshot, EmperorSnapshot)
-        else None,
-        router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
-        identity=build_identity(reading) if reading else None,
-        cpu=sections.build_cpu(figures.cpu, watch.other_programs.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
-        routes=build_routes(figures.routes, figures.server) if figures and figures.routes else None,
-        waits=build_waits(figures.waits, figures.server.waits) if figures and figures.waits else None,
-        response_times=build_response_times(figures.response_times) if figures and figures.response_times else None,
-        queue_waits=build_response_times(figures.queue_waits) if figures and figures.queue_waits else None,
-        objective=build_objective(figures.objective, figures.flow.queue_wait)
-        if figures and figures.objective
-        else None,
-        code=build_code(figures.code, figures.flow.response_time) if figures and figures.code else None,
         kept_history=sections.build_kept_history(watch),
         deploy=build_deploy(watch, clock.epoch()),
+    )
+    if reading:
+        document = _add_reading(document, watch, reading, figures, clock.monotonic())
+    return _add_figures(document, watch, figures) if figures else document
+
+
+def _add_reading(
+    document: schema.Server, watch: Watch, reading: Reading, figures: Figures | None, now: float
+) -> schema.Server:
+    """Add what the last reading shows, to which the figures belong. now: monotonic."""
+    snapshot = reading.snapshot
+    document = replace(
+        document,
+        read_at=reading.time,
+        age=max(0.0, now - reading.at),
+        kind=snapshot.kind,
+        version=snapshot.version,
+        setup=given(reading.host.setup, build_setup),
+        identity=build_identity(reading),
+    )
+    if isinstance(snapshot, EmperorSnapshot):
+        return replace(document, emperor=emperor_router.build_emperor(snapshot, reading.time))
+    if isinstance(snapshot, RouterSnapshot):
+        return replace(document, router=emperor_router.build_router(snapshot))
+    record = figures.server if figures else describe_server(reading)
+    if record is None:
+        return document
+    totals = watch.integrals.totals
+    return replace(
+        document,
+        threads=sections.build_threads(reading, record, watch.stuck_seconds, figures),
+        workers=tuple(build_workers(reading, record, figures, totals)),
+        sockets=tuple(sections.build_sockets(record, figures, totals)),
+        host=_build_host(reading, record),
+        thunder_lock=record.thunder_lock,
+        unknown=tuple(_list_unknowns(watch, reading, record, figures)),
+    )
+
+
+def _add_figures(document: schema.Server, watch: Watch, figures: Figures) -> schema.Server:
+    flow, follow = figures.flow, watch.other_programs.others_follow
+    return replace(
+        document,
+        window=copy_fields(schema.Window, figures.window),
+        headroom=sections.build_headroom(figures.headroom, figures.usable),
+        flow=sections.build_flow(figures),
+        occupancy=sections.build_occupancy(figures.window),
+        balance=sections.build_balance(figures.balance),
+        cpu=given(figures.cpu, lambda cpu: copy_fields(schema.Cpu, cpu, others_follow=follow)),
+        routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
+        waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
+        response_times=given(figures.response_times, build_response_times),
+        queue_waits=given(figures.queue_waits, build_response_times),
+        objective=given(figures.objective, lambda objective: build_objective(objective, flow.queue_wait)),
+        code=given(figures.code, lambda code: build_code(code, flow.response_time)),
     )
 
 
@@ -261,21 +282,13 @@ def _build_summary(server: schema.Server) -> schema.Summary:
     return copy_fields(
         schema.Summary,
         server,
-        headroom=server.headroom.factor if server.headroom else None,
-        first=server.headroom.first if server.headroom else None,
-        throughput=server.flow.throughput if server.flow else None,
-        response_time=server.flow.response_time if server.flow else None,
-        observed=server.flow.observed if server.flow else None,
-        available=server.threads.available if server.threads else None,
-        far=server.headroom.far if server.headroom else (),
-        is_upper_bound=server.headroom is not None and server.headroom.is_upper_bound,
-        queue_wait=server.flow.queue_wait if server.flow else None,
-        wait_is_floor=server.flow is not None and server.flow.wait_is_floor,
-        waiting=server.flow.waiting if server.flow else None,
-        pid=server.identity.pid if server.identity else None,
-        emperor_pid=server.identity.emperor_pid if server.identity else None,
+        server.headroom,
+        server.flow,
+        server.threads,
+        server.identity,
+        headroom=given(server.headroom, lambda headroom: headroom.factor),
         p95=find_percentile(server.response_times, 0.95),
-        threads=server.threads.mean if server.threads else None,
+        threads=given(server.threads, lambda threads: threads.mean),
         act=find_first_act(server),
         of_host=lacks_host_only(server),
     )
@@ -377,14 +390,14 @@ def _list_unknowns(
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.Host:
-    host = reading.host
-    return schema.Host(
-        cpus=host.cpus.count if host.cpus else None,
-        limited_by=host.cpus.limited_by if host.cpus else None,
-        quota=host.cpus.quota if host.cpus else None,
-        host_cpus=host.cpus.host if host.cpus else None,
+    host, cpus, overflows = reading.host, reading.host.cpus, reading.host.overflows
+    return copy_fields(
+        schema.Host,
+        cpus,
+        cpus=given(cpus, lambda known: known.count),
+        host_cpus=given(cpus, lambda known: known.host),
         sharing_one_cpu=count_workers_sharing_one_cpu(record) if host.processes else None,
-        listen_overflows=host.overflows.overflows if host.overflows else None,
-        listen_drops=host.overflows.drops if host.overflows else None,
-        memory=sections.build_memory(host.memory) if host.memory else None,
+        listen_overflows=given(overflows, lambda counts: counts.overflows),
+        listen_drops=given(overflows, lambda counts: counts.drops),
+        memory=given(host.memory, sections.build_memory),
     )

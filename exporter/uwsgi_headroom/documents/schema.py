@@ -163,13 +163,13 @@ class Balance(Struct, frozen=True, kw_only=True):
     the worker with the largest share."""
 
     active: int
-    even_share: float | None
-    hot_ratio: float | None
-    noise_floor: float | None
-    fairness: float | None
-    cost: float | None
-    calm_response_time: float | None
-    hottest: int | None
+    even_share: float | None = None
+    hot_ratio: float | None = None
+    noise_floor: float | None = None
+    fairness: float | None = None
+    cost: float | None = None
+    calm_response_time: float | None = None
+    hottest: int | None = None
 
 
 class Socket(Struct, frozen=True, kw_only=True):
@@ -180,12 +180,12 @@ class Socket(Struct, frozen=True, kw_only=True):
     full: share of the window in which the queue was at its limit, and clients were refused."""
 
     name: str
-    queue: int | None
-    limit: int | None
+    queue: int | None = None
+    limit: int | None = None
     measurable: bool
-    reason: str | None
-    mean_queue: float | None
-    queue_wait: float | None
+    reason: str | None = None
+    mean_queue: float | None = None
+    queue_wait: float | None = None
     oldest_wait: float | None = None
     full: float | None = None
     wait_is_floor: bool = False
@@ -196,11 +196,11 @@ class Memory(Struct, frozen=True, kw_only=True):
     cgroup of the server, whichever has less. per_worker: bytes of the largest worker; source: "uss", its unique memory,
     or "anonymous", an upper bound if that is unknown. more_workers: how many more of that size fit. Null: unknown."""
 
-    available: int | None
-    limited_by: Literal["host", "cgroup"] | None
-    per_worker: int | None
-    source: Literal["uss", "anonymous"] | None
-    more_workers: int | None
+    available: int | None = None
+    limited_by: Literal["host", "cgroup"] | None = None
+    per_worker: int | None = None
+    source: Literal["uss", "anonymous"] | None = None
+    more_workers: int | None = None
 
 
 class Cpu(Struct, frozen=True, kw_only=True):
@@ -220,14 +220,14 @@ class Host(Struct, frozen=True, kw_only=True):
     listen_overflows, listen_drops: of all TCP listeners in the network namespace, since its creation. memory: null
     until known."""
 
-    cpus: float | None
-    limited_by: Literal["affinity", "quota", "host"] | None
-    quota: float | None
-    host_cpus: int | None
-    sharing_one_cpu: int | None
-    listen_overflows: int | None
-    listen_drops: int | None
-    memory: Memory | None
+    cpus: float | None = None
+    limited_by: Literal["affinity", "quota", "host"] | None = None
+    quota: float | None = None
+    host_cpus: int | None = None
+    sharing_one_cpu: int | None = None
+    listen_overflows: int | None = None
+    listen_drops: int | None = None
+    memory: Memory | None = None
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -285,8 +285,8 @@ class Sampling(Struct, frozen=True, kw_only=True):
     gap_seconds: float
     reloads: int
     history_seconds: float
-    read_seconds: float | None
-    document_bytes: int | None
+    read_seconds: float | None = None
+    document_bytes: int | None = None
 
 
 class KeptHistory(Struct, frozen=True, kw_only=True):
@@ -349,30 +349,30 @@ class Server(Struct, frozen=True, kw_only=True):
     path: str
     time: float
     state: State
-    error: Error | None
-    read_at: float | None
-    age: float | None
-    kind: Kind | None
-    version: str | None
+    error: Error | None = None
+    read_at: float | None = None
+    age: float | None = None
+    kind: Kind | None = None
+    version: str | None = None
     status: Status
     verdict: str
-    window: Window | None
+    window: Window | None = None
     windows: tuple[Covered, ...]
-    headroom: Headroom | None
-    flow: Flow | None
-    threads: Threads | None
-    occupancy: Occupancy | None
-    balance: Balance | None
-    workers: tuple[Worker, ...]
-    sockets: tuple[Socket, ...]
-    host: Host | None
+    headroom: Headroom | None = None
+    flow: Flow | None = None
+    threads: Threads | None = None
+    occupancy: Occupancy | None = None
+    balance: Balance | None = None
+    workers: tuple[Worker, ...] = ()
+    sockets: tuple[Socket, ...] = ()
+    host: Host | None = None
     setup: Setup | None = None
-    thunder_lock: bool | None
+    thunder_lock: bool | None = None
     findings: tuple[Finding, ...]
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[Unknown, ...] = ()
     sampling: Sampling
-    emperor: Emperor | None
-    router: Router | None
+    emperor: Emperor | None = None
+    router: Router | None = None
     cpu: Cpu | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
@@ -409,18 +409,18 @@ class Summary(Struct, frozen=True, kw_only=True):
     address: str
     path: str
     state: State
-    error: Error | None
-    age: float | None
-    kind: Kind | None
-    version: str | None
+    error: Error | None = None
+    age: float | None = None
+    kind: Kind | None = None
+    version: str | None = None
     status: Status
     verdict: str
-    headroom: float | None
-    first: Limit | None
-    throughput: float | None
-    response_time: float | None
-    observed: float | None
-    available: int | None
+    headroom: float | None = None
+    first: Limit | None = None
+    throughput: float | None = None
+    response_time: float | None = None
+    observed: float | None = None
+    available: int | None = None
     far: tuple[Limit, ...] = ()
     is_upper_bound: bool = False
     queue_wait: float | None = None

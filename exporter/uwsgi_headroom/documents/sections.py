@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-import msgspec
-from msgspec.structs import replace
-
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
@@ -27,14 +24,10 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
-from uwsgi_headroom.record import ServerRecord, Setup
-from uwsgi_headroom.same_fields import copy_fields
+from uwsgi_headroom.record import Options, ServerRecord, Setup
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
-
-
-def build_window(window: Window) -> schema.Window:
-    return msgspec.convert(window, schema.Window, from_attributes=True)
 
 
 def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.Headroom:
@@ -44,16 +37,16 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
         schema.Headroom,
         headroom,
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
-        usable=usable.factor if usable else None,
-        usable_first=usable.first if usable else None,
+        usable=given(usable, lambda known: known.factor),
+        usable_first=given(usable, lambda known: known.first),
     )
 
 
 def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
-    flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
-    return replace(
-        flow,
+    return copy_fields(
+        schema.Flow,
+        figures.flow,
         waiting=judge_waiting(figures.longest_wait[0]),
         refused=count_refused(figures.window, figures.server.queues),
     )
@@ -62,13 +55,8 @@ def build_flow(figures: Figures) -> schema.Flow:
 def build_balance(balance: evenness.Balance) -> schema.Balance:
     """Build the section about how evenly the workers share the requests."""
     active = sum(worker.active for worker in balance.workers)
-    return copy_fields(
-        schema.Balance,
-        balance,
-        active=active,
-        even_share=balance.even_share,
-        hottest=balance.hottest.worker_id if balance.hottest else None,
-    )
+    hottest = given(balance.hottest, lambda worker: worker.worker_id)
+    return copy_fields(schema.Balance, balance, active=active, hottest=hottest)
 
 
 def build_threads(
@@ -87,26 +75,22 @@ def build_threads(
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,
-        mean=figures.threads if figures else None,
+        mean=given(figures, lambda known: known.threads),
         held=figures is not None and connections_hold_threads(figures),
     )
 
 
 def build_memory(memory: Memory) -> schema.Memory:
     """Build the section about memory: available, used by a worker, and how many more workers fit."""
-    room = describe_memory(memory)
-    return schema.Memory(
-        available=memory.available.byte_count if memory.available else None,
-        limited_by=memory.available.limited_by if memory.available else None,
-        per_worker=memory.worker.largest if memory.worker else None,
-        source=memory.worker.source if memory.worker else None,
-        more_workers=count_more_workers(room) if room else None,
+    room, available = describe_memory(memory), memory.available
+    return copy_fields(
+        schema.Memory,
+        available,
+        memory.worker,
+        available=given(available, lambda known: known.byte_count),
+        per_worker=given(memory.worker, lambda known: known.largest),
+        more_workers=given(room, count_more_workers),
     )
-
-
-def build_cpu(shares: capacity.CpuShares, others_follow: bool | None) -> schema.Cpu:
-    """Build the section about CPU: who uses the CPUs that the server could use."""
-    return schema.Cpu(own=shares.own, idle=shares.idle, others=shares.others, others_follow=others_follow)
 
 
 def build_occupancy(window: Window) -> schema.Occupancy | None:
@@ -129,17 +113,16 @@ def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals)
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
         flow = figures.flow if figures and area is not None and len(queues) == 1 else flows.get(name)
-        yield schema.Socket(
+        yield copy_fields(
+            schema.Socket,
+            backlog,
+            flow,
             name=name,
-            queue=backlog.queue,
-            limit=backlog.limit,
             measurable=backlog.queue is not None,
             reason=backlog.reason if backlog.queue is None else None,
-            mean_queue=littles_law.ratio(area, figures.window.observed_seconds)
-            if figures and area is not None
-            else None,
-            queue_wait=flow.queue_wait if flow else None,
-            wait_is_floor=flow is not None and flow.wait_is_floor,
+            mean_queue=None
+            if figures is None or area is None
+            else littles_law.ratio(area, figures.window.observed_seconds),
             oldest_wait=totals.oldest_waits.get(name),
             full=_full(figures, name),
         )
@@ -157,17 +140,7 @@ def _full(figures: Figures | None, name: str) -> float | None:
 def build_sampling(watch: Watch) -> schema.Sampling:
     """Build the section about how the exporter samples the server."""
     totals, reading = watch.integrals.totals, watch.reading
-    return schema.Sampling(
-        interval=watch.pace.interval,
-        duty=watch.pace.duty,
-        samples=totals.samples,
-        observed_seconds=totals.observed_seconds,
-        gap_seconds=totals.gap_seconds,
-        reloads=totals.reloads,
-        history_seconds=watch.history.seconds,
-        read_seconds=reading.read_seconds if reading else None,
-        document_bytes=reading.document_bytes if reading else None,
-    )
+    return copy_fields(schema.Sampling, watch.pace, totals, reading, history_seconds=watch.history.seconds)
 
 
 def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
@@ -180,17 +153,17 @@ def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
 def build_identity(reading: Reading) -> schema.Identity:
     """Build the section: the master's PID from the stats, the rest from the kernel and the master's options."""
     known, setup = reading.host.identity, reading.host.setup
-    options = setup.options if setup else None
-    return schema.Identity(
+    options = setup.options if setup else Options()
+    directory, started = (known.working_directory, known.started) if known else (None, None)
+    return copy_fields(
+        schema.Identity,
+        known,
         pid=reading.snapshot.pid or None,
         local_pid=reading.host.master_pid,
-        host=known.host if known else None,
-        application=printable_name((options.application if options else "") or _find_mountpoint(reading)) or None,
-        configuration_file=(options.configuration_file if options else "") or None,
-        working_directory=printable_name(known.working_directory) if known and known.working_directory else None,
-        started=known.started if known else None,
-        uptime=max(0.0, reading.time - known.started) if known and known.started else None,
-        emperor_pid=known.emperor_pid if known else None,
+        application=printable_name(options.application or _find_mountpoint(reading)) or None,
+        configuration_file=options.configuration_file or None,
+        working_directory=printable_name(directory) if directory else None,
+        uptime=max(0.0, reading.time - started) if started else None,
     )
 
 
@@ -205,7 +178,9 @@ def _find_mountpoint(reading: Reading) -> str:
 def build_setup(known: Setup) -> schema.Setup:
     """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = known.options
-    return schema.Setup(
+    return copy_fields(
+        schema.Setup,
+        known,
         options={
             name: schema.Option(value=getattr(options, field), source=options.source[field])
             for field, name in NAMES.items()
@@ -213,8 +188,5 @@ def build_setup(known: Setup) -> schema.Setup:
         },
         options_complete=options.complete,
         options_changed=options.changed,
-        somaxconn=known.somaxconn,
-        concurrency_kind=known.concurrency_kind,
         socket_holders=None if known.socket_holders is None else dict(known.socket_holders),
-        mapped=known.mapped,
     )

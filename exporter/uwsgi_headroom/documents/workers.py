@@ -10,10 +10,10 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord, WorkerRecord
-from uwsgi_headroom.same_fields import copy_fields
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats.server import Snapshot, State
 from uwsgi_headroom.stats.server import Worker as Stats
 
@@ -39,39 +39,39 @@ class Worker(Struct, frozen=True, kw_only=True):
     """
 
     worker_id: int
-    pid: int | None
+    pid: int | None = None
     local_pid: int | None = None
     state: State
     accepting: bool
-    active: bool | None
-    threads: int | None
-    busy_threads: int | None
-    window_requests: int | None
-    throughput: float | None
-    share: float | None
-    response_time: float | None
-    interpreter_load: float | None
-    concurrency: float | None
-    requests: int | None
-    lifetime_share: float | None
-    running_time: float | None
-    exceptions: int | None
-    harakiris: int | None
-    respawns: int | None
-    signals: int | None
-    transmitted_bytes: int | None
-    resident_bytes: int | None
-    resident_growth: int | None
-    unique_bytes: int | None
-    last_spawn: int | None
-    age: float | None
-    oldest_request_age: float | None
+    active: bool | None = None
+    threads: int | None = None
+    busy_threads: int | None = None
+    window_requests: int | None = None
+    throughput: float | None = None
+    share: float | None = None
+    response_time: float | None = None
+    interpreter_load: float | None = None
+    concurrency: float | None = None
+    requests: int | None = None
+    lifetime_share: float | None = None
+    running_time: float | None = None
+    exceptions: int | None = None
+    harakiris: int | None = None
+    respawns: int | None = None
+    signals: int | None = None
+    transmitted_bytes: int | None = None
+    resident_bytes: int | None = None
+    resident_growth: int | None = None
+    unique_bytes: int | None = None
+    last_spawn: int | None = None
+    age: float | None = None
+    oldest_request_age: float | None = None
     request_ages: tuple[float, ...]
-    thread_requests: tuple[int, ...] | None
-    serving: dict[int, float | None] | None
-    affinity: tuple[int, ...] | None
-    last_cpu: int | None
-    residency: dict[int, float] | None
+    thread_requests: tuple[int, ...] | None = None
+    serving: dict[int, float | None] | None = None
+    affinity: tuple[int, ...] | None = None
+    last_cpu: int | None = None
+    residency: dict[int, float] | None = None
     lock_waiters: float | None = None
 
 
@@ -88,8 +88,7 @@ def build_workers(reading: Reading, record: ServerRecord, figures: Figures | Non
             record.workers[index],
             served,
             known.balance.workers[index] if known else None,
-            known.window.workers[index] if known else None,
-            known.window.seconds if known else 0.0,
+            known.window if known else None,
             totals.workers[index].residency if index < len(totals.workers) else {},
         )
 
@@ -100,8 +99,7 @@ def _build_worker(
     record: WorkerRecord,
     served: int,
     figures: WorkerFigures | None,
-    window: WorkerWindow | None,
-    seconds: float,
+    window: Window | None,
     residency: dict[int, float],
 ) -> Worker:
     process = reading.host.processes.get(worker.pid or 0)
@@ -110,26 +108,20 @@ def _build_worker(
     return copy_fields(
         Worker,
         worker,
+        figures,
+        process,
         local_pid=reading.host.local_pid(worker.pid or 0),
-        active=figures.active if figures else None,
         busy_threads=reading.busy_threads(worker),
-        window_requests=figures.requests if figures else None,
-        throughput=ratio(figures.requests, seconds) if figures else None,
-        share=figures.share if figures else None,
-        response_time=figures.response_time if figures else None,
-        interpreter_load=figures.interpreter_load if figures else None,
-        concurrency=figures.concurrency if figures else None,
-        lock_waiters=figures.lock_waiters if figures else None,
+        window_requests=given(figures, lambda known: known.requests),
+        throughput=ratio(figures.requests, window.seconds) if figures and window else None,
         lifetime_share=None if worker.requests is None else ratio(worker.requests, served),
         resident_bytes=process.resident_bytes if process else worker.resident_bytes,
-        resident_growth=window.resident_growth if window else None,
+        resident_growth=given(window, lambda known: known.workers[worker.worker_id - 1].resident_growth),
         unique_bytes=memory.worker.unique.get(worker.pid or 0) if memory and memory.worker else None,
         age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,
-        oldest_request_age=ages[0] if ages else None,
+        oldest_request_age=next(iter(ages), None),
         request_ages=tuple(ages),
         thread_requests=worker.thread_requests or None,
         serving=dict(record.ages) if worker.thread_requests else None,
-        affinity=process.affinity if process else None,
-        last_cpu=process.last_cpu if process else None,
         residency=dict(residency) if reading.host.threads else None,
     )
