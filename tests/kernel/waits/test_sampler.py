@@ -135,6 +135,32 @@ def test_a_part_of_the_threads_is_unbiased(machine, seconds_per_look):
     assert total["interpreter_lock"] == pytest.approx(16, abs=1.6)
 
 
+def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
+    """Within the budget, on a machine on which it lasts for a third of the threads: without such samples, a pool or the
+    holder of a lock would never be recognized there."""
+    looked: list[int] = []
+
+    def count(_: int, thread: int) -> Blocked:
+        looked.append(thread)
+        return SLEEPS
+
+    machine(count)
+    cost = sampler.MOST_OF_THE_TIME / 20  # CPU seconds for one thread
+    monkeypatch.setattr(sampler, "MOST_SECONDS", 65 * cost)
+    monkeypatch.setattr(sampler, "_FIRST_COST", cost)
+    monkeypatch.setattr(sampler.time, "thread_time", lambda: cost * len(looked))
+    of, hands = sampler_after(1)
+    numbers = []
+    for _ in range(60):
+        before = len(looked)
+        sampled(of, busy_server())
+        numbers.append(len(looked) - before)
+        hands.move(1)
+    assert numbers.count(64) >= 8
+    assert min(numbers) >= 9  # a half, to within rounding
+    assert len(looked) <= 61 * 20
+
+
 def test_a_long_pause_does_not_buy_a_long_sample(machine):
     """After an hour without samples, one still ends in its time."""
     hands = MovableClock()

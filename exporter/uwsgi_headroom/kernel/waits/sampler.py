@@ -3,7 +3,8 @@
 A sample looks at the workers that have served or serve a request since the last one: others have no thread in service.
 (Looking only at those that serve one now would miss the requests that begin between uWSGI's document and the sample,
 and count those that end.) If the threads are too many for the budget, a random part of them is looked at, and each
-counts for more; so every number is an unbiased estimate.
+counts for more; so every number is an unbiased estimate. Half of the budget is then saved until it lasts for all
+threads at once: only a sample of all shows who holds a lock, and how many threads a pool lets through.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class WaitSampler:
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
         self._cost = _FIRST_COST
+        self._saved = 0  # looks at threads that the budget had left for a sample of all
         self._probe_at = float("-inf")
         self._refused: Waits | None = None
         self._no_thread = Waits(
@@ -343,8 +345,19 @@ class WaitSampler:
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
         if self._threads.needs_all:
             most = len(all_threads)
+        elif most < len(all_threads) <= MOST_SECONDS / self._cost:
+            most = self._save(most, len(all_threads))
         seen, number = self._look_at(self._chance.sample(all_threads, min(len(all_threads), most)), end, found)
         return seen, len(all_threads) / number if number else 1.0
+
+    def _save(self, most: int, number: int) -> int:
+        """How many of the `number` threads to look at, of the `most` that the budget allows: half, or all."""
+        kept = max(_LEAST_THREADS, most // 2)
+        self._saved += most - kept
+        if self._saved + kept < number:
+            return kept
+        self._saved = 0
+        return number
 
     def _afford(self, now: float) -> int:
         """How many threads the sample that begins now may look at."""
