@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError, show_step
-from tools.environments import SetupError
+from tools.environments import ROOT, SetupError
 
 USER = "visitor"
 """The ordinary user of a root."""
@@ -157,15 +157,16 @@ def forbid_services(root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def copied(suite: str, directory: Path) -> Iterator[Path]:
+def copied(suite: str, directory: Path, packages: Sequence[str] = (), arch: str = "") -> Iterator[Path]:
     """Yields a copy of the root of `suite`, removed with the block; also removes copies that killed runs have left.
+    packages: what it has besides the minimum; arch: of another machine than this one.
 
     Raises `UnavailableError` if no root can be made.
     """
     for left in directory.glob("copy-*"):
         if not Path("/proc", left.name.removeprefix("copy-")).exists():
             shutil.rmtree(left)
-    root = _made(suite, directory)
+    root = _made(suite, directory, packages, arch)
     copy = directory / f"copy-{os.getpid()}"
     try:
         with show_step("copying the root"):
@@ -178,8 +179,8 @@ def copied(suite: str, directory: Path) -> Iterator[Path]:
                 shutil.rmtree(copy)
 
 
-def _made(suite: str, directory: Path) -> Path:
-    root = directory / suite
+def _made(suite: str, directory: Path, packages: Sequence[str] = (), arch: str = "") -> Path:
+    root = directory / "-".join(filter(None, (suite, arch)))
     if root.exists():
         return root
     part = directory / f"copy-{os.getpid()}"
@@ -194,6 +195,8 @@ def _made(suite: str, directory: Path) -> Path:
                 commands.run_command(["apt-get", "-qq", "update"])  # a fresh container has no lists
             url, components = archive(targets(), suite)
             options = ["--variant=minbase", f"--components={','.join(components)}"]
+            options += [f"--include={','.join(packages)}"] if packages else []
+            options += [f"--arch={arch}"] if arch else []
             # Its mounts disappear with the process, even if it is interrupted.
             commands.run_command(["unshare", "--mount", "debootstrap", *options, suite, part, url])
             commands.run_command(["chroot", part, "useradd", "--create-home", "--shell", "/bin/bash", USER])
@@ -204,6 +207,16 @@ def _made(suite: str, directory: Path) -> Path:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return root
+
+
+def copy_source(copy: Path) -> None:
+    """Writes the files of HEAD to /srv/source of a root."""
+    source = copy / "srv" / "source"
+    source.mkdir(exist_ok=True)
+    archive = subprocess.run(
+        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
 
 
 def targets() -> str:

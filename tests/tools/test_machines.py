@@ -1,4 +1,4 @@
-"""The containers of a bare machine and of one that runs systemd."""
+"""The container of a bare machine, and machines that are booted in an emulator."""
 
 import signal
 import subprocess
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tools import bare_machine, debian_root, systemd_machine
+from tools import bare_machine, debian_root
 from tools.bare_machine import complaints, packages, requests
 from tools.debian_root import FailedError, UnavailableError
-from tools.systemd_machine import Booted
+from tools.machine import __main__ as booted
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -109,9 +109,9 @@ def test_where_it_cannot_run_a_line_says_why(monkeypatch, capsys):
         "bare-machine: cannot run here: making a Debian root and mounting in it needs root\n"
     )
     monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
-    monkeypatch.setattr(systemd_machine.shutil, "which", lambda _: None)
-    assert systemd_machine.main(["trixie"]) == 75
-    assert "no podman, runc: apt-get install podman runc netavark" in capsys.readouterr().err
+    monkeypatch.setattr(booted.shutil, "which", lambda _: None)
+    assert booted.main(["cgroup"]) == 75
+    assert "no qemu-system-x86_64, qemu-img, mkfs.ext4: apt-get install" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -129,31 +129,27 @@ def test_its_ends(monkeypatch, capsys, error, status):
     assert (str(error) or "stopped") in capsys.readouterr().err
 
 
-HERE = Booted(["env"])
-"""Runs commands on this machine."""
-
-
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [(UnavailableError("no archive"), 75), (FailedError("no reload"), 1), (KeyboardInterrupt(), 130)],
+    ("lines", "held"),
+    [
+        (["noise", "ok - one", "ok - two", "# the trial has ended"], 2),
+        (["ok - one", "not ok - two: false", "# the trial has ended"], "not ok - two: false"),
+        (["ok - one"], "did not end"),
+        (["# the trial has ended"], "did not end"),
+    ],
 )
-def test_the_ends_of_a_systemd_machine(monkeypatch, capsys, error, status):
-    def check(suite):
-        assert suite == "trixie"
-        raise error
+def test_a_trial_is_judged_by_what_its_machine_prints(capsys, lines, held):
+    """A machine that stops before its trial has ended has failed, and so has a trial without an expectation."""
+    if isinstance(held, int):
+        assert booted.judge(iter(lines)) == held
+    else:
+        with pytest.raises(FailedError, match=held):
+            booted.judge(iter(lines))
+    assert lines[0] in capsys.readouterr().out
 
-    monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
-    monkeypatch.setattr(systemd_machine, "_check", check)
-    assert systemd_machine.main(["trixie"]) == status
-    assert (str(error) or "stopped") in capsys.readouterr().err
 
-
-def test_a_process_with_a_path_in_its_command_line(tmp_path):
-    """A directory is in use as long as a process names it."""
-    assert not systemd_machine.is_named(tmp_path)
-    command = ["sh", "-c", "echo up; read line", f"--root={tmp_path}/storage"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
-        assert running.stdout.readline() == b"up\n"
-        assert systemd_machine.is_named(tmp_path)
-        running.stdin.close()
-    assert not systemd_machine.is_named(tmp_path)
+def test_trials_are_shell_scripts_with_expectations():
+    trials = [path for path in booted.TRIALS.glob("*.sh") if path.stem != "common"]
+    assert len(trials) >= 4
+    for path in (*trials, booted.TRIALS / "common.sh"):
+        subprocess.run(["bash", "-n", path], check=True)

@@ -1,0 +1,151 @@
+"""`make machine TRIAL=cgroup`: boots a Debian with a kernel of its own in an emulator, and runs a trial in it.
+
+Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; copies
+HEAD into it with a virtual environment; makes a disk of it, boots that without KVM, and prints what the trial says on
+the serial console. A trial is a script in tools/machine/trials/. The status is 0 if each of its expectations holds, and
+75 if no machine can be booted here.
+
+What an emulated machine shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the
+wait for a CPU, or for response times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import commands, debian_root
+from tools.commands import show_step
+from tools.debian_root import FailedError, UnavailableError, expect, machine
+from tools.environments import ROOT
+
+TRIALS = Path(__file__).parent / "trials"
+
+BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
+USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
+
+_DISK_MB, _MEMORY_MB = 3000, 1500
+
+
+@dataclass(frozen=True)
+class Arch:
+    """How a machine of an architecture is emulated. kernel: its package."""
+
+    kernel: str
+    program: str
+    options: tuple[str, ...]
+    console: str
+
+
+ARCHES = {
+    "amd64": Arch("linux-image-amd64", "qemu-system-x86_64", ("-cpu", "max"), "ttyS0"),
+    "arm64": Arch("linux-image-arm64", "qemu-system-aarch64", ("-M", "virt", "-cpu", "cortex-a72"), "ttyAMA0"),
+}
+
+UNIT = """[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/bin/bash /srv/source/tools/machine/trials/TRIAL.sh
+ExecStopPost=/bin/sh -c 'echo "# the trial has ended" >/dev/console; systemctl poweroff --force'
+StandardOutput=file:/dev/console
+StandardError=inherit
+TimeoutStartSec=infinity
+[Install]
+WantedBy=graphical.target
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m tools.machine", description=__doc__)
+    names = sorted(path.stem for path in TRIALS.glob("*.sh") if path.stem != "common")
+    parser.add_argument("trial", choices=names)
+    parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
+    parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="the longest time of the trial (default 20)")
+    given = parser.parse_args(argv)
+    return debian_root.run_check(
+        "machine", lambda: check(given.trial, given.suite, ARCHES[given.arch], given.arch, 60 * given.minutes)
+    )
+
+
+def check(trial: str, suite: str, arch: Arch, name: str, seconds: float) -> None:
+    """Raises FailedError if the trial fails, UnavailableError if there is no machine."""
+    if missing := [each for each in (arch.program, "qemu-img", "mkfs.ext4") if not shutil.which(each)]:
+        raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
+    with tempfile.TemporaryDirectory(prefix="headroom-machine-", dir="/var/tmp") as place:
+        disk = Path(place) / "disk.img"
+        kernel = make_disk(disk, trial, suite, arch, name)
+        with show_step(f"booting {suite} on {name}, and the trial {trial}"):
+            print()
+            results = judge(boot(disk, kernel, arch, seconds))
+    print(f"machine: {results} expectations of the trial {trial} hold on {suite}, {name}")
+
+
+def make_disk(disk: Path, trial: str, suite: str, arch: Arch, name: str) -> Path:
+    """A disk with HEAD, its virtual environment and the trial; returns the directory of the kernel beside it."""
+    packages = (*BOOT, arch.kernel, *USED)
+    with debian_root.copied(suite, debian_root.cache(), packages, name) as root:
+        with machine(root) as inside, show_step("pip install of HEAD"):
+            debian_root.copy_source(root)
+            inside.run("python3", "-m", "venv", "/opt/uwsgi-headroom")
+            inside.run("/opt/uwsgi-headroom/bin/pip", "install", "-q", "/srv/source")
+        (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("TRIAL", trial))
+        (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
+        commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
+        (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
+        kernel = disk.parent / "boot"
+        shutil.copytree(root / "boot", kernel)
+        with show_step("making the disk"):
+            commands.run_command(["qemu-img", "create", "-q", disk, f"{_DISK_MB}M"])
+            commands.run_command(["mkfs.ext4", "-q", "-d", root, disk])
+    return kernel
+
+
+def boot(disk: Path, kernel: Path, arch: Arch, seconds: float) -> Iterator[str]:
+    """The lines of the serial console, until the machine is off."""
+    image, ram = next(kernel.glob("vmlinuz-*")), next(kernel.glob("initrd.img-*"))
+    command = [
+        *(arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
+        *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
+        *("-append", f"root=/dev/vda rw console={arch.console} quiet systemd.show_status=false"),
+        *("-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
+        timer = threading.Timer(seconds, qemu.kill)
+        timer.start()
+        try:
+            for line in qemu.stdout or ():
+                yield _CONTROLS.sub("", line.decode(errors="replace")).rstrip()
+        finally:
+            timer.cancel()
+            qemu.kill()
+
+
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\x07]|\x1b\][^\x07]*\x07|\x1bc")
+
+
+def judge(lines: Iterator[str]) -> int:
+    """Prints what a trial says; returns how many expectations hold. Raises FailedError if one does not, or if the trial
+    did not end."""
+    held, failed, ended = 0, [], False
+    for line in lines:
+        print(f"  {line}", flush=True)
+        held += line.startswith("ok - ")
+        failed += [line] if line.startswith("not ok - ") else []
+        ended |= line.startswith("# the trial has ended")
+    expect(not failed, "\n".join(failed))
+    expect(ended and held, "the trial did not end in its time")
+    return held
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+# Sourced by each trial, which runs as root in the booted machine. A line "ok - ..." or "not ok - ..." is a result.
+export PATH=/opt/uwsgi-headroom/bin:$PATH HOME=/root LANG=C.UTF-8
+here=$(dirname "$0")
+
+# expect SENTENCE SECONDS COMMAND: the command succeeds within so many seconds
+expect() {
+    local end=$((SECONDS + $2)) said
+    until said=$(bash -c "$3" 2>&1); do
+        if ((SECONDS > end)); then
+            echo "not ok - $1: $3"
+            echo "$said" | tail -n 25 | sed 's/^/  /'
+            return 1
+        fi
+        sleep 1
+    done
+    echo "ok - $1"
+}
+
+# app NAME [LINE...]: an application of Debian's uWSGI in a unit of its own, as www-data; the lines are of its ini
+app() {
+    local name=$1
+    shift
+    mkdir -p "/srv/$name"
+    cp "$here/app.py" "/srv/$name/app.py"
+    printf '%s\n' '[uwsgi]' 'plugin = python3' 'master = true' 'processes = 2' 'threads = 4' \
+        "wsgi-file = /srv/$name/app.py" "$@" >"/etc/$name.ini"
+    mkdir -p "/etc/systemd/system/$name.service.d"
+    cat >"/etc/systemd/system/$name.service" <<UNIT
+[Service]
+User=www-data
+RuntimeDirectory=$name
+ExecStart=/usr/bin/uwsgi --ini /etc/$name.ini --die-on-term
+ExecReload=/bin/kill -HUP \$MAINPID
+[Install]
+WantedBy=multi-user.target
+UNIT
+    systemctl daemon-reload
+}
+
+# load URL CLIENTS: so many clients, each with one request at a time, until `kill $(jobs -p)`
+load() {
+    for _ in $(seq "$2"); do
+        while :; do curl -s -o /dev/null --max-time 60 "$1" || sleep 0.2; done &
+    done
+}
