@@ -84,9 +84,8 @@ def check(trial: str, suite: str, arch: Arch, name: str, seconds: float) -> None
     with tempfile.TemporaryDirectory(prefix="headroom-machine-", dir="/var/tmp") as place:
         disk = Path(place) / "disk.img"
         kernel = make_disk(disk, trial, suite, arch, name)
-        with show_step(f"booting {suite} on {name}, and the trial {trial}"):
-            print()
-            results = judge(boot(disk, kernel, arch, seconds))
+        print(f"booting {suite} on {name} for the trial {trial}:", flush=True)
+        results = judge(boot(disk, kernel, arch, seconds))
     print(f"machine: {results} expectations of the trial {trial} hold on {suite}, {name}")
 
 
@@ -101,6 +100,7 @@ def make_disk(disk: Path, trial: str, suite: str, arch: Arch, name: str) -> Path
         (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("TRIAL", trial))
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
         commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
+        commands.run_command(["chroot", root, "systemctl", "--quiet", "mask", f"serial-getty@{arch.console}"])
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
         kernel = disk.parent / "boot"
         shutil.copytree(root / "boot", kernel)

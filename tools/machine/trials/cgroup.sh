@@ -10,25 +10,25 @@ systemctl start shop
 expect "shop answers" 60 'curl -sf 127.0.0.1:8000/'
 load 127.0.0.1:8000/sleep?20 2
 expect "healthy: OK" 60 "$(says '^OK')"
-kill $(jobs -p)
+stop_load
 
-printf '[Service]\nCPUQuota=30%%\n' >/etc/systemd/system/shop.service.d/limit.conf
+printf '[Service]\nCPUQuota=50%%\n' >/etc/systemd/system/shop.service.d/limit.conf
 systemctl daemon-reload; systemctl restart shop
-load 127.0.0.1:8000/burn?20 6
-expect "a quota of the unit, used up, and the unit by name" 90 "$(says 'quota.*shop\.service|shop\.service.*quota')"
-kill $(jobs -p)
+load 127.0.0.1:8000/burn?20 4
+expect "a quota of the unit, used up, and the unit by name" 180 "$(says 'quota.*shop\.service|shop\.service.*quota')"
+stop_load
 
 printf '[Service]\nSlice=web.slice\n' >/etc/systemd/system/shop.service.d/limit.conf
-printf '[Slice]\nCPUQuota=30%%\n' >/etc/systemd/system/web.slice
+printf '[Slice]\nCPUQuota=50%%\n' >/etc/systemd/system/web.slice
 systemctl daemon-reload; systemctl restart shop
-load 127.0.0.1:8000/burn?20 6
-expect "a quota of the slice above it, by name" 90 "$(says 'web\.slice')"
-kill $(jobs -p)
+load 127.0.0.1:8000/burn?20 4
+expect "a quota of the slice above it, by name" 180 "$(says 'web\.slice')"
+stop_load
 
 printf '[Service]\nMemoryMax=150M\n' >/etc/systemd/system/shop.service.d/limit.conf
 systemctl daemon-reload; systemctl restart shop
 expect "shop answers again" 60 'curl -sf 127.0.0.1:8000/'
 (sleep 8; curl -s 127.0.0.1:8000/grow?400 >/dev/null) &
 load 127.0.0.1:8000/sleep?20 2
-expect "a worker that was killed for its memory" 90 "curl -s --max-time 20 127.0.0.1:8000/grow?400 & $(says 'memory')"
-kill $(jobs -p)
+expect "a worker that was killed for its memory" 180 "curl -s --max-time 20 127.0.0.1:8000/grow?400 & $(says 'memory')"
+stop_load

@@ -43,3 +43,9 @@ load() {
         while :; do curl -s -o /dev/null --max-time 60 "$1" || sleep 0.2; done &
     done
 }
+
+# stop_load: ends the clients
+stop_load() {
+    kill $(jobs -p) 2>/dev/null
+    wait 2>/dev/null
+}

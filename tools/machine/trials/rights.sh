@@ -46,4 +46,4 @@ capable 2 all
 root 3 most
 capable 3 most
 ROWS
-kill $(jobs -p)
+stop_load
