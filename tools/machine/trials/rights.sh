@@ -22,11 +22,12 @@ app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "chmod-socket 
 systemctl start shop
 expect "shop answers" 60 'curl -sf 127.0.0.1:8000/'
 load 127.0.0.1:8000/sleep?3000 4
-sleep 5
+expect "requests wait" 60 "uwsgi-headroom check --seconds 5 /run/shop/stats | grep -q 'at once for 8 threads'"
 
 all="busy cpu queue waits" most="busy cpu queue"
 while read -r user scope known; do
     seen=$(sees "$user" "$scope")
+    [ "$seen" = "${!known}" ] || seen=$(sees "$user" "$scope") # a busy emulator may be too slow for one look
     case $seen in
         "${!known}") echo "ok - $user under ptrace_scope $scope sees: $seen" ;;
         *) echo "not ok - $user under ptrace_scope $scope sees: $seen (expected: ${!known})" ;;
