@@ -66,24 +66,9 @@ def test_requests_are_summed_over_workers():
     assert requests("") == 0
 
 
-def test_failures_of_a_machine_have_the_output(monkeypatch):
-    """A metric is one series; a whole demo is not complained of."""
+def test_a_whole_demo_is_not_complained_of():
     assert complaints(OUTPUT, RUNNING, 2.9, 1) == []
     assert complaints(OUTPUT, ["/usr/bin/prometheus", "/usr/local/bin/alertmanager"], 0, 100) == []
-    assert HERE.output("echo well") == "well\n"
-    with pytest.raises(FailedError, match=r"ended with 3: echo badly; exit 3\nbadly"):
-        HERE.output("echo badly; exit 3")
-    monkeypatch.setattr(Booted, "output", lambda _self, _script: "the log")
-    HERE.wait(lambda: True, 0, "at once")
-    with pytest.raises(FailedError, match="not within 0 s: never\nthe log"):
-        HERE.wait(lambda: False, 0, "never")
-    text = 'uwsgi_up{server="shop"} 1.0\nuwsgi_up{server="api"} 0.0\nuwsgi_total 7\n'
-    monkeypatch.setattr(Booted, "output", lambda _self, _script: text)
-    assert HERE.metric(r'uwsgi_up\{server="api"\}') == 0
-    assert HERE.metric("uwsgi_total") == 7
-    for pattern, count in (("uwsgi_up", 2), ("uwsgi_tot", 0)):
-        with pytest.raises(FailedError, match=f"{count} series match"):
-            HERE.metric(pattern)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """`/sleep?50` sleeps for so many milliseconds, `/burn?50` computes, `/grow?50` takes so many megabytes for good."""
 
 import time
+from typing import Any
 
-KEPT = []
+KEPT: list[bytearray] = []
 
 
-def application(environ, start_response):
+def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     amount = int(environ.get("QUERY_STRING") or 0)
     match environ["PATH_INFO"]:
         case "/sleep":
