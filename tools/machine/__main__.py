@@ -24,8 +24,7 @@ from pathlib import Path
 
 from tools import commands, debian_root
 from tools.commands import show_step
-from tools.debian_root import FailedError, UnavailableError, expect, machine
-from tools.environments import ROOT
+from tools.debian_root import UnavailableError, expect, machine
 
 TRIALS = Path(__file__).parent / "trials"
 
