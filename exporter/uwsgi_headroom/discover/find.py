@@ -123,13 +123,19 @@ def sees_all_processes() -> bool:
 
 
 async def find_masters() -> list[FoundMaster]:
-    """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most."""
+    """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
+    start of the reader process."""
+    aside.ask(_load)
     begin = time.monotonic()
     masters, end = _list_masters(begin), begin + _ALL_SECONDS
     turns = asyncio.Semaphore(_READ_AT_ONCE)
     own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
     read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
     return [entry for entries in read for entry in entries]
+
+
+def _load() -> None:
+    """A question whose answer says that the reader process has loaded this module: a slow machine needs seconds."""
 
 
 def ask_in_time(end: float, question: Callable[..., T], *args: Any) -> T:
