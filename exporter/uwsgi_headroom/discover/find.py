@@ -125,7 +125,7 @@ def sees_all_processes() -> bool:
 async def find_masters() -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
     start of the reader process."""
-    aside.ask(_load)
+    aside.ask(_load, seconds=EACH_SECONDS)
     begin = time.monotonic()
     masters, end = _list_masters(begin), begin + _ALL_SECONDS
     turns = asyncio.Semaphore(_READ_AT_ONCE)
