@@ -115,7 +115,7 @@ def test_a_master_that_hangs_is_named(monkeypatch, capsys):
     ask = aside.ask
 
     def answer(question: Callable[..., Any], *args: Any, seconds: float) -> Any:
-        if isinstance(args[0], FoundMaster) and args[0].pid in (hanging, broken):
+        if args and isinstance(args[0], FoundMaster) and args[0].pid in (hanging, broken):
             raise TimeoutError if args[0].pid == hanging else ZeroDivisionError("a fault")
         return ask(question, *args, seconds=seconds)
 
