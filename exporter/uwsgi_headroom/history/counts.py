@@ -5,10 +5,8 @@ two instants. From the rows follow those of a history (`rows`), windows, and how
 file (`store`). By this table a row takes 84 bytes a worker and 328 for the server, without sockets and backends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar, get_type_hints
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -198,8 +196,8 @@ class ServerCounts(Struct):
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:
     """The rows of a class's own fields, with their names, in their order. of: what has a value of them, unless the row
     says it."""
-    hints = get_type_hints(counts, include_extras=True)
-    rows = [(name, row) for name in counts.__annotations__ for row in getattr(hints[name], "__metadata__", ())]
+    kinds = counts.__annotations__  # types, as their modules do not import `annotations` from the future
+    rows = [(name, row) for name, kind in kinds.items() for row in getattr(kind, "__metadata__", ())]
     return tuple([replace(row, name=name, of=of if row.of == "server" else row.of) for name, row in rows])
 
 

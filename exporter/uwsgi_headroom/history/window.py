@@ -1,7 +1,5 @@
 """The growth of a server's totals between two instants of its history, and the table of what it has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
