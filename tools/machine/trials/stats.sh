@@ -31,7 +31,7 @@ block = next((each for each in blocks if each.startswith(sys.argv[1] + ":")), ""
 for step in re.split(r"\n  (?=\d\. )", block)[1:]:
     head, *lines = step.splitlines()
     code = [line[4:] for line in lines if line.startswith("    ")]
-    if added := re.search(r"dd at the end of (/\S+?)[,:]", head):
+    if added := re.search(r"dd at the end of (/\S+?)[,:;]", head):
         print(f"cat >>{added[1]} <<'LINES'\n" + "\n".join(code) + "\nLINES")
     elif code:
         print("\n".join(code))
