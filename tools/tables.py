@@ -265,7 +265,7 @@ MODULES = {
     "The history file": "uwsgi_headroom.store.writer",
     "Names in the history file": "uwsgi_headroom.store.database",
     "The HTTP face": "uwsgi_headroom.web.bounds",
-    "Passwords that wait for their check": "uwsgi_headroom.web.security.passwords",
+    "Passwords that wait for their check": "uwsgi_headroom.web.security.login",
     "Logins that are remembered, and clients with wrong passwords": "uwsgi_headroom.web.security.login",
 }
 """By title: the module that keeps these bounds."""

@@ -10,7 +10,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 
 _MOST_BYTES = 72
-"""As in `web.security.passwords`, which needs bcrypt."""
+"""As in `web.security.login`, which needs bcrypt."""
 
 _LONGEST_LINE = 4096
 

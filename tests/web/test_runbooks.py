@@ -27,8 +27,18 @@ from uwsgi_headroom.source import File
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web import live_page, runbook_pages
-from uwsgi_headroom.web.runbook_markdown import Style, UnknownMarkdownError, render_blocks, render_inline, split_runbook
-from uwsgi_headroom.web.runbook_values import MEANINGS, collect_pids, fill_code, is_typeable, used_placeholders
+from uwsgi_headroom.web.runbook_text import (
+    MEANINGS,
+    Style,
+    UnknownMarkdownError,
+    collect_pids,
+    fill_code,
+    is_typeable,
+    render_blocks,
+    render_inline,
+    split_runbook,
+    used_placeholders,
+)
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"/r/{name}")

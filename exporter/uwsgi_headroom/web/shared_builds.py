@@ -237,15 +237,15 @@ async def _wait(task: asyncio.Task[Answer | RefusedError], receive: Receive | No
     if receive is None:
         await asyncio.wait({task})
         return
-    leaving = asyncio.create_task(_wait_for_leaving(receive), name="client")
+
+    async def wait_for_leaving() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.create_task(wait_for_leaving(), name="client")
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         leaving.cancel()
     if not task.done():
         raise ClientDisconnect
-
-
-async def _wait_for_leaving(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -25,8 +25,7 @@ from uwsgi_headroom.web.security.tls_stream import TlsStream
 from uwsgi_headroom.web.security.web_config_file import RateLimit, WebConfig
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.web.security.login import Login
-    from uwsgi_headroom.web.security.passwords import Verdict
+    from uwsgi_headroom.web.security.login import Login, Verdict
 
 
 _ESTABLISHED = 1  # include/net/tcp_states.h

@@ -130,24 +130,11 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-_KEYS = (
-    "cert",
-    "key",
-    "client_ca",
-    "cert_file",
-    "key_file",
-    "client_auth_type",
-    "client_ca_file",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "prefer_server_cipher_suites",
-    "curve_preferences",
-)
-
 _ENABLING = ("cert", "key", "client_ca", "cert_file", "key_file", "client_auth_type", "client_ca_file")
 """The keys of which one turns TLS on; with the others alone, the toolkit serves plain HTTP."""
+
+_OTHERS = ("client_allowed_sans", "min_version", "max_version", "cipher_suites", "prefer_server_cipher_suites")
+_KEYS = (*_ENABLING, *_OTHERS, "curve_preferences")
 
 _CLIENT_AUTH: dict[str, ClientAuth] = {
     "": "none",
@@ -171,7 +158,10 @@ class TlsSection(YamlNodes):
         ciphers = self._ciphers(keys.get("cipher_suites"))
         curve = self._curve(keys.get("curve_preferences"))
         server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
-        sans = self._sans(keys.get("client_allowed_sans"))
+        names = keys.get("client_allowed_sans")
+        sans = None
+        if names is not None and not self._is_null(names):
+            sans = frozenset(self._string(each) for each in self._list(names))
         given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
         if node is None or not keys:
             return None
@@ -226,11 +216,6 @@ class TlsSection(YamlNodes):
                 "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
             )
         return _CLIENT_AUTH[text]
-
-    def _sans(self, node: yaml.Node | None) -> frozenset[str] | None:
-        if node is None or self._is_null(node):
-            return None
-        return frozenset(self._string(each) for each in self._list(node))
 
     def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
         if node is None or self._is_null(node):
