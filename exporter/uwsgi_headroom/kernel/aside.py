@@ -279,17 +279,12 @@ class Aside:
         if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
-        state, used = _read_use(self._process.pid)
-        return state != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
-
-
-def _read_use(pid: int) -> tuple[bytes, float]:
-    """The state of the child, and the CPU seconds that it has used."""
-    try:
-        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-        return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return b"", 0.0
+        try:
+            fields = procfs.read_stat_fields(f"/proc/{self._process.pid}/stat")
+            used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return True
+        return fields[0] != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
 
 
 def _wait_for(stream: socket.socket, seconds: float) -> None:
@@ -359,6 +354,9 @@ class Direct:
         return question(*arguments)
 
     ask_now = ask
+
+
+DIRECT = Direct()
 
 
 @dataclass

@@ -361,19 +361,15 @@ class ThrottleCounts:
         if grown:
             path = max(grown, key=lambda path: (grown[path].throttled, grown[path].periods))
             most = grown[path]
+            same = (quota for quota in quotas.values() if quota.cgroup == total.quota.cgroup)
             total = Throttling(
-                quotas[path] if most.throttled else _keep(total.quota, quotas, tightest),
+                quotas[path] if most.throttled else next(same, tightest),
                 total.periods + most.periods,
                 total.throttled_periods + most.throttled,
                 total.throttled_seconds + most.seconds,
             )
         self._total = total
         return total
-
-
-def _keep(known: Quota, quotas: dict[str, Quota], tightest: Quota) -> Quota:
-    """The quota as it is now of the cgroup that throttled last."""
-    return next((quota for quota in quotas.values() if quota.cgroup == known.cgroup), tightest)
 
 
 def _subtract(now: Counts, then: Counts) -> Counts:

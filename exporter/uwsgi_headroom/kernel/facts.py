@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -28,23 +27,18 @@ from uwsgi_headroom.record import (
 )
 
 
-def read_table(proc: Path = Path("/proc")) -> TrackedConnections | None:
-    """Return the table of this network namespace, None if connections are not tracked or this is not known."""
+@lru_cache(maxsize=1)
+def read_table(_period: int) -> TrackedConnections | None:
+    """Return the table of this network namespace, None if connections are not tracked or this is not known. It is read
+    once for all servers while the caller's count of periods does not change: it has a line for each CPU."""
     with contextlib.suppress(OSError, ValueError):
-        most = int(procfs.read_file(proc / "sys/net/netfilter/nf_conntrack_max"))
-        head, *lines = procfs.read_file(proc / "net/stat/nf_conntrack").splitlines()
+        most = int(procfs.read_file("/proc/sys/net/netfilter/nf_conntrack_max"))
+        head, *lines = procfs.read_file("/proc/net/stat/nf_conntrack").splitlines()
         rows = [dict(zip(head.split(), line.split(), strict=False)) for line in lines]  # one for each CPU
         if rows and most:
             entries = max(int(row.get(b"entries", b"0"), 16) for row in rows)  # each has that of all CPUs
             return TrackedConnections(entries, most, sum(int(row.get(b"drop", b"0"), 16) for row in rows))
     return None
-
-
-@lru_cache(maxsize=1)
-def read_table_once(_period: int) -> TrackedConnections | None:
-    """The same, read once for all servers while the caller's count of periods does not change: it has a line for each
-    CPU of the machine."""
-    return read_table()
 
 
 class Memory(Struct, frozen=True):

@@ -1,9 +1,10 @@
 """Reads the options of a uWSGI master from its command line and the ini files that it names, as far as they are
-visible.
+visible; and the syntax of those files, for all who read or change one.
 
 uWSGI applies the options in order, and the last value of an option wins. `ini` and `include` insert a file's options at
 their own position; a file given without an option comes after the whole command line, and `inherit` after that. File
-names are relative to the directory in which uWSGI started, also within other files.
+names are relative to the directory in which uWSGI started, also within other files. Each rule of the syntax is uWSGI's
+own, as tried with uWSGI 2.0.31 (`--show-config`).
 
 If something cannot be followed (another format, an unreadable file, `%(name)` in a file's name), every earlier value is
 doubtful and is forgotten, while later values are certain. If only one option is uncertain (a placeholder in its value,
@@ -19,20 +20,74 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import fields
 
-from uwsgi_headroom.ini_syntax import (
-    LOADS,
-    OTHER_FORMATS,
-    begins_block,
-    ends_block,
-    is_on,
-    list_options,
-    resolve_set,
-    split_name,
-)
 from uwsgi_headroom.record import Options, spell_option
+
+DEFAULT_SECTION = "uwsgi"
+
+LOADS = ("ini", "include", "inherit")
+"""Options that load another ini file: at their own place, but `inherit` after all other options."""
+
+OTHER_FORMATS = (
+    *("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged", "config-py"),
+)
+"""Options that load a file in another format."""
+
+_BLANK = " \t\r"
+_CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|exists|plugin|dir)")
+_ENDS = ("end", "endif", "end-if", "endfor", "end-for")
+_OFF = ("false", "off", "no", "0")
+
+
+class Option(NamedTuple):
+    """An option as it is written, and the number of its line, from 1."""
+
+    number: int
+    key: str
+    value: str
+
+
+def list_options(text: str, section: str) -> Iterator[Option]:
+    """The options in all parts of a section. Comments are lines of their own, no line continues another, and a line
+    without `=` is an option without a value."""
+    present = None
+    for number, line in enumerate((line.strip(_BLANK) for line in text.split("\n")), 1):
+        if line.startswith("["):
+            present = line[1:-1]
+        elif present == section and line and line[0] not in ";#":
+            key, _, value = line.partition("=")
+            yield Option(number, key.rstrip(_BLANK), value.lstrip(_BLANK))
+
+
+def resolve_set(key: str, value: str) -> tuple[str, str]:
+    """`set = key=value` sets the option `key`."""
+    while key == "set" and "=" in value:
+        key, _, value = value.partition("=")
+    return key, value
+
+
+def begins_block(key: str) -> bool:
+    """Whether an option begins a condition or a loop."""
+    return _CONDITIONS.fullmatch(key) is not None
+
+
+def ends_block(key: str) -> bool:
+    """Whether an option ends all conditions and loops: they have no depth."""
+    return key in _ENDS
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The file and the section of a name such as `file:section`. `:section` has no file: it is the one read last."""
+    file, colon, section = name.rpartition(":")
+    return (file, section or DEFAULT_SECTION) if colon else (name, DEFAULT_SECTION)
+
+
+def is_on(value: str) -> bool:
+    return value.lower() not in _OFF
+
 
 MOST_BYTES = 256 << 10
 _MOST_LINKS = 40  # the kernel's own limit: path_resolution(7)
@@ -404,28 +459,18 @@ class _Reading:
     def _keep_names(self, key: str, value: str) -> None:
         """Keep the names in the value of an option that is no field."""
         if key in APPLICATIONS:
-            self._name_application(value)
-        elif key == "cache2":
-            self._note_cache(value)
+            is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
+            self._application = value if is_plain else ""
+            self._names_application |= not self._conditional
+        elif key == "cache2":  # the name of one that makes room by itself, and nothing else of its options
+            options = dict(option.strip().partition("=")[::2] for option in value.split(","))
+            if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
+                self._purging_caches.append(options["name"])
         elif key in LOGS and not self._conditional:
-            self._name_log_file(value)
-
-    def _name_application(self, value: str) -> None:
-        is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
-        self._application = value if is_plain else ""
-        self._names_application |= not self._conditional
-
-    def _note_cache(self, value: str) -> None:
-        """Keep the name of a cache that makes room by itself, and nothing else of its options."""
-        options = dict(option.strip().partition("=")[::2] for option in value.split(","))
-        if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
-            self._purging_caches.append(options["name"])
-
-    def _name_log_file(self, value: str) -> None:
-        """Keep the path of a log, unless it is relative, or the address of a log server, which may hold a secret."""
-        found = _LOG_FILE.fullmatch(value.strip())
-        if found and PLAIN_NAME.fullmatch(found[1]):
-            self._log_files.append(found[1])
+            # Not a relative path, nor the address of a log server, which may hold a secret.
+            found = _LOG_FILE.fullmatch(value.strip())
+            if found and PLAIN_NAME.fullmatch(found[1]):
+                self._log_files.append(found[1])
 
     def _name_configuration_file(self, value: str) -> None:
         """Keep the name, unless it is an address or a command, which may hold a secret."""

@@ -214,20 +214,16 @@ def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Threa
     """Start a thread of this name that asks a question; the future has its result, or what it raises. Raises OSError if
     there can be no further thread."""
     answer: Future[T] = Future()
-    return _start_thread(lambda: _answer(question, answer), name), answer
 
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            answer.set_exception(error)
 
-def _answer(question: Callable[[], T], answer: Future[T]) -> None:
-    try:
-        answer.set_result(question())
-    except BaseException as error:  # noqa: BLE001 - the caller raises it
-        answer.set_exception(error)
-
-
-def _start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread = threading.Thread(target=ask, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:  # too many threads, or too little memory
         raise OSError(str(error)) from None
-    return thread
+    return thread, answer

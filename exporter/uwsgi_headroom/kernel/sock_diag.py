@@ -148,8 +148,10 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                 raise OSError(errno.EMSGSIZE, "a part of the answer was cut off")
             for kind, kind_flags, payload in _messages(datagram):
                 interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
-                if kind in (NLMSG_ERROR, NLMSG_DONE):
-                    _raise_if_failed(payload)
+                if kind in (NLMSG_ERROR, NLMSG_DONE):  # both begin with 0 or a negative errno
+                    (code,) = _errno.unpack_from(payload)
+                    if code < 0:
+                        raise OSError(-code, os.strerror(-code))
                     return payloads, interrupted
                 payloads.append(payload)
                 if not dump:
@@ -232,13 +234,6 @@ def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
         offset += _aligned(length)
 
 
-def _raise_if_failed(payload: bytes) -> None:
-    """Raise OSError if the message is an error: NLMSG_ERROR and NLMSG_DONE begin with 0 or a negative errno."""
-    (code,) = _errno.unpack_from(payload)
-    if code < 0:
-        raise OSError(-code, os.strerror(-code))
-
-
 def explain(error: OSError | struct.error) -> str:
     """The error as a sentence for an operator: what failed and what to do."""
     code = error.errno if isinstance(error, OSError) else None
@@ -304,8 +299,7 @@ def _aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def _unix_request() -> bytes:
-    return unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
+_UNIX_REQUEST = unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
 
 
 def _inet_request(family: int) -> bytes:
@@ -313,7 +307,7 @@ def _inet_request(family: int) -> bytes:
 
 
 _FAMILIES: dict[Family, tuple[bytes, struct.Struct, Callable[[bytes], Listener | None]]] = {
-    "unix": (_unix_request(), _unix_inode, _unix),
+    "unix": (_UNIX_REQUEST, _unix_inode, _unix),
     "inet": (_inet_request(socket.AF_INET), _inet_inode, _inet),
     "inet6": (_inet_request(socket.AF_INET6), _inet_inode, _inet),
 }

@@ -29,8 +29,8 @@ from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
 from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
+from uwsgi_headroom.kernel.waits.schedules import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GONE_ON, Decision, Lock, Wait, decide
@@ -16,6 +17,8 @@ _MOST_HIDDEN = 8
 _REMEMBERED = 200
 """How many decisions about young sockets are remembered, per kind of call: beyond, old ones count for less."""
 
+
+T = TypeVar("T")
 
 Part = tuple[float, Decision]
 """A part of a thread, 1 unless it is not decided, and what it waits for."""
@@ -59,7 +62,7 @@ class Decisions:
         self._look_for_unanswered(waits, elsewhere)
         for wait in waits:
             if wait.call == "poll" and wait.gap is None and self._is_known(wait):
-                _remember(self._polled, decide(wait, self._peers))
+                remember(self._polled, decide(wait, self._peers))
         if first_list:
             return refusal  # these sockets are of any age
         for wait in seen:
@@ -69,7 +72,7 @@ class Decisions:
                 decision = decide(wait, self._peers)
                 if decision.result == "idle":
                     continue  # uWSGI's own epoll sets, of a worker that has just started
-                _remember(self._young[wait.call], decision)
+                remember(self._young[wait.call], decision)
         return refusal
 
     def _is_open(self, wait: Wait) -> bool:
@@ -118,12 +121,13 @@ class Decisions:
         return all(self._peers.get(inode) is not None for inode in wait.sockets)
 
 
-def _remember(decisions: Counter[Decision], decision: Decision) -> None:
-    decisions[decision] += 1
-    if decisions.total() > _REMEMBERED:
-        halves = {each: number // 2 for each, number in decisions.items() if number > 1}
-        decisions.clear()
-        decisions.update(halves)
+def remember(seen: Counter[T], one: T, most: int = _REMEMBERED) -> None:
+    """Count one more, and let all count for half beyond `most` of them: old ones count for less."""
+    seen[one] += 1
+    if seen.total() > most:
+        halves = {each: number // 2 for each, number in seen.items() if number > 1}
+        seen.clear()
+        seen.update(halves or {one: 1})
 
 
 def _in_proportion(decisions: Counter[Decision]) -> Sequence[Part]:
@@ -156,7 +160,8 @@ class IdleLocks:
         believed = {lock: number for lock, number in waiting.items() if not self.is_idle(lock, presumed_idle)}
         for lock, number in waiting.items():
             without = others + sum(believed.values()) - believed.get(lock, 0)
-            self._scores[lock] += _sign(abs(without + number - busy) - abs(without - busy))
+            change = abs(without + number - busy) - abs(without - busy)
+            self._scores[lock] += (change > 0) - (change < 0)
             self._scores[lock] = max(-2 * _LEARNT, min(2 * _LEARNT, self._scores[lock]))
 
     def is_learnt(self, lock: Lock) -> bool:
@@ -167,7 +172,3 @@ class IdleLocks:
         """Whether threads that wait for this lock are idle; `presumed` as long as that is not learnt."""
         score = self._scores[lock]
         return score >= _LEARNT or (presumed and score > -_LEARNT)
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)

@@ -19,20 +19,17 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.kernel.aside import Asks, Direct
+from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.decisions import Decisions
-from uwsgi_headroom.kernel.waits.file_locks import FileLocks
-from uwsgi_headroom.kernel.waits.holders import Holders
+from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
+from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
-from uwsgi_headroom.kernel.waits.naps import Naps
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.pools import Pools
-from uwsgi_headroom.kernel.waits.run_delays import RunDelays
+from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Wait
-from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
     WORKING,
@@ -54,6 +51,7 @@ MOST_OF_THE_TIME = 0.007
 MOST_SECONDS = 0.01
 """How long one sample may take: the exporter does nothing else meanwhile. Then threads are left for the next one."""
 
+_LONGEST_ADDRESS = 120  # characters
 _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
 _MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
@@ -99,7 +97,7 @@ class WaitSampler:
         setting: WaitSetting,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
-        asks: Asks = Direct(),  # noqa: B008 - without state
+        asks: Asks = DIRECT,
     ) -> None:
         self._setting = setting
         self._addresses = {name: address for address, name in setting.backends.items()}
@@ -433,7 +431,8 @@ class WaitSampler:
             if result == "sleep":
                 self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
             if gap:
-                gaps.append(self._explain_gap(gap))
+                refused = gap == GAP_POLL and self._threads.may_not_read
+                gaps.append(GAP_REFUSED if refused else self._threads.why_not or gap)
             if result == "interpreter_lock":
                 lock[worker_id] += count
             self._note_place(places, each.wait, result, count)
@@ -469,11 +468,6 @@ class WaitSampler:
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),
         )
-
-    def _explain_gap(self, gap: str) -> str:
-        if gap == GAP_POLL and self._threads.may_not_read:
-            return GAP_REFUSED
-        return self._threads.why_not or gap
 
     def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
         """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a
@@ -520,13 +514,10 @@ class WaitSampler:
 
     def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
         """Those that are not idle for certain: most threads are, most of the time."""
-        busy = []
         for each in seen:
             if each.wait.result == "idle":
                 each.by.note_idle(each)
-            else:
-                busy.append(each)
-        return busy
+        return [each for each in seen if each.wait.result != "idle"]
 
     def _name_backend(self, address: str) -> str | None:
         backends = self._setting.backends
@@ -536,15 +527,9 @@ class WaitSampler:
 @lru_cache(256)
 def _destination(state: Literal["backend", "dns"], what: Decision) -> Destination:
     addresses = (what.address,) if what.address else what.candidates
-    return Destination(state, tuple(map(_printable, addresses)), what.connecting)
-
-
-_LONGEST_ADDRESS = 120
-
-
-def _printable(address: str) -> str:
-    """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
-    return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
+    # Without what a terminal would obey: the path of a UNIX socket may hold any byte.
+    shown = ["".join(each if each.isprintable() else "?" for each in one[:_LONGEST_ADDRESS]) for one in addresses]
+    return Destination(state, tuple(shown), what.connecting)
 
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:

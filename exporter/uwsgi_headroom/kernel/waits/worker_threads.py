@@ -18,10 +18,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError, PausedError
-from uwsgi_headroom.kernel.waits.closer_look import GONE, CloserLook, PollingThread, look_closer
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError, PausedError
 from uwsgi_headroom.kernel.waits.decisions import IdleLocks
-from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, Epolls, decode_poll_array
+from uwsgi_headroom.kernel.waits.descriptors import (
+    GONE,
+    MOST_FDINFO_BYTES,
+    CloserLook,
+    Epolls,
+    PollingThread,
+    decode_poll_array,
+    look_closer,
+)
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
     Generation,
@@ -106,7 +113,7 @@ class WorkerThreads:
         read_locks: bool = False,
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
-        asks: Asks = Direct(),  # noqa: B008 - without state
+        asks: Asks = DIRECT,
     ) -> None:
         self._calls, self._asks, self._clock = calls, asks, clock
         self._read_pollfds, self._read_locks = read_pollfds, read_locks
