@@ -23,9 +23,8 @@ from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
 from uwsgi_headroom.discover import launch as launching
 from uwsgi_headroom.discover.launch import Ids, Launch, Unit, read_launch
-from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.report import run
-from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
+from uwsgi_headroom.discover.steps import Plan, Reader, find_harm, find_reader, plan, plan_reader
 from uwsgi_headroom.discover.trial import TrialError, try_directory
 from uwsgi_headroom.source import Unix
 

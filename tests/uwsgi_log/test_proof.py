@@ -4,8 +4,7 @@ import pytest
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import LogMessage
-from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, Batch, UwsgiLog
-from uwsgi_headroom.uwsgi_log.proof import PROOF_SECONDS, Line, Proofs
+from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, Batch, Line, Proofs, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import Seen
 
 

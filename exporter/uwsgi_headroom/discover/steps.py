@@ -5,6 +5,13 @@ mode of the application's own socket too. So the socket goes into a directory th
 exists after a reload, a restart and a boot; it gets its mode from a hook; and `if-dir` leaves uWSGI without stats, but
 serving, should the directory be missing one day. docs/turn-on-stats.md has the measurements behind each line.
 
+A full reload executes uWSGI's program again: as the user that the master has now, with the sockets of the application,
+and with nothing else that the first start opened. So a uWSGI that root started may be unable to start again: as its own
+user it cannot bind port 80 for `http`, read a key for `https`, or open the log of `log-reopen` or the file of `cache2`
+(tried with 2.0.31: with `chown-socket`, the first start opens them as root, and a reload ends uWSGI). Where the master
+has given up root, only options are trusted whose source says that they survive; with any other, a restart costs a
+second of service, and a reload may cost all of it.
+
 Where the trial cannot run or fails, there are no lines, only the reason. The administrator follows the steps as root,
 so they name no group that uWSGI's user is not in, and no directory above which another user may write.
 """
@@ -19,7 +26,7 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,7 +34,6 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, list_runtime_directories, show_properties
-from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.trial import (
     LONGEST_PATH,
     MODE,
@@ -38,6 +44,58 @@ from uwsgi_headroom.discover.trial import (
     try_directory,
 )
 from uwsgi_headroom.source import Unix
+
+_KEEPS_NOTHING_OPEN = re.compile(
+    r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"
+    r"|master|processes|workers|threads|enable-threads|threads-stacksize|thread-stacksize|cheap|cheaper.*|idle"
+    r"|async|gevent|ugreen|asyncio|offload-threads|thunder-lock|cpu-affinity"
+    r"|harakiri.*|max-requests.*|min-worker-lifetime|max-worker-lifetime.*|reload-on-.*|evil-reload-on-.*"
+    r"|worker-reload-mercy|reload-mercy|die-on-term|no-orphans|vacuum|strict|need-app|lazy|lazy-apps"
+    r"|single-interpreter|buffer-size|post-buffering.*|limit-post|memory-report|stats|stats-server|stats-http|stats-min|stats-minified|stats-no-cores|stats-no-metrics"
+    r"|module|wsgi|wsgi-file|callable|mount|manage-script-name|chdir|home|virtualenv|venv|pyhome|pythonpath"
+    r"|python-path|py-autoreload|env|plugin|plugins|plugins-dir|autoload|uid|gid|umask|add-gid|procname.*|auto-procname"
+    r"|pidfile|pidfile2|safe-pidfile|safe-pidfile2|logto|daemonize|disable-logging|log-(date|micros|slow|[45]xx|big|zero"
+    r"|sendfile|x-forwarded-for|format|prefix)|logformat|ignore-sigpipe|ignore-write-errors|disable-write-exception"
+    r"|static-.*|check-static|touch-.*|no-default-app|py-call-osafterfork|no-site|optimize|vhost|route-.*"
+    r"|if-dir|endif|end-if|deb-confname|deb-confnamespace|-[sptwHMTiPRzldm]"
+)
+"""Options with which a uWSGI starts again as another user: they open nothing, or nothing again at a reload."""
+
+_OPENS_THE_LOG_AGAIN = ("daemonize", "daemonize2", "logto")
+"""In a vassal, or with `log-reopen`, which is not among the options above."""
+
+
+def find_harm(launch: Launch) -> str:
+    """Why a full reload may end a uWSGI; empty if it does not. Needs root, or to be its user."""
+    return next(_list_reasons(launch), "")
+
+
+def _list_reasons(launch: Launch) -> Iterator[str]:
+    program = launch.program
+    if os.path.basename(program).startswith(("python", "pypy")):  # the wheel pyuwsgi; tried: it finds no own module
+        yield f"a reload would start {program} without the virtual environment, and so end it"
+    if launch.is_program_gone:
+        yield f"a reload would start {program}, which is gone, and so end it"
+    if "exit-on-reload" in launch.option_names:
+        yield "it has `exit-on-reload`, which ends it"
+    if launch.file and not has_access(launch.file, launch.ids, os.R_OK):
+        # It read the file as root, and reads it again as its own user.
+        yield f"user {user_name(launch.ids.uid)} may not read {launch.file}, which would end it"
+    doubtful = list(dict.fromkeys(name for name in launch.option_names if not _is_trusted(name, launch)))
+    is_of_root = (launch.unit is not None and not launch.unit.user) or launch.is_debian
+    if doubtful and launch.ids.uid != 0 and (is_of_root or {"uid", "gid"} & {*launch.option_names}):
+        yield (
+            f"root started it, and as user {user_name(launch.ids.uid)} it may be unable to start again with "
+            f"{', '.join(f'`{name}`' for name in doubtful[:3])}{' and more' if doubtful[3:] else ''}"
+        )
+
+
+def _is_trusted(name: str, launch: Launch) -> bool:
+    if launch.master.emperor and name in _OPENS_THE_LOG_AGAIN:
+        return False
+    # `base = /srv` in a file makes `%(base)` stand for /srv.
+    return _KEEPS_NOTHING_OPEN.fullmatch(name) is not None or f"%({name})" in launch.text
+
 
 RUNTIME = Path("/run/uwsgi/app")
 """Debian's package keeps a directory for each application here, and the exporter's package watches them."""
@@ -244,7 +302,10 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
     already. Returns whether the exporter can read a socket in it. Raises OSError and TrialError."""
     directory, ids = place.directory, launch.ids
     path = directory / SOCKET
-    _check_path(str(path))
+    if not _PLAIN_PATH.fullmatch(str(path)):
+        raise TrialError("it has characters that a configuration or a shell would take as special")
+    if len(str(path)) > LONGEST_PATH:
+        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
     if place.make and os.geteuid() == 0 and not is_roots(directory.parent):
         raise TrialError("others than root may write above it")
     will_read = reader.ids.uid == 0 or _choose_group(launch, reader) in (reader.ids.gid, *reader.ids.groups)
@@ -267,14 +328,6 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
     return True
 
 
-def _check_path(path: str) -> None:
-    """Raise TrialError for a path that uWSGI or a shell would not take as it is."""
-    if not _PLAIN_PATH.fullmatch(path):
-        raise TrialError("it has characters that a configuration or a shell would take as special")
-    if len(path) > LONGEST_PATH:
-        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
-
-
 def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
     steps = [*([place.make] if place.make else []), *([] if is_there else [_configure(launch, place.directory)])]
     if not may_read:
@@ -283,20 +336,23 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
         steps.append(_join_group(launch.ids.gid, reader))
     if reload := _reload(launch, is_saved_now=not is_there):
         steps.append(reload)
-    steps.append(_look_again(name))
+    steps.append(
+        Step(
+            "See that your application still answers, then run `discover` again: it must list the stats server of "
+            f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
+        )
+    )
     tried = (
         f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}"
         f"{' once it is made' if place.make else ''}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
         f"to that socket; {place.exists}"
     )
-    return Plan(steps, tried, _list_warnings(launch))
-
-
-def _look_again(name: str) -> Step:
-    return Step(
-        "See that your application still answers, then run `discover` again: it must list the stats server of "
-        f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
-    )
+    warnings = []
+    if launch.options.changed:
+        warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
+    if launch.ids.uid == 0:
+        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
+    return Plan(steps, tried, warnings)
 
 
 def list_options(directory: Path) -> list[tuple[str, str]]:
@@ -382,32 +438,19 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
     return Step("Reload uWSGI:", [f"kill -HUP {pid}"])
 
 
-def _list_warnings(launch: Launch) -> list[str]:
-    warnings = []
-    if launch.options.changed:
-        warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
-    if launch.ids.uid == 0:
-        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
-    return warnings
-
-
 def _read_exporters_unit() -> Reader | None:
     shown = show_properties(EXPORTERS_UNIT, "LoadState", "User", "DynamicUser", "SupplementaryGroups")
     if shown.get("LoadState") != "loaded":
         return None
     groups = []
     for group in shown.get("SupplementaryGroups", "").split():
-        try:
+        with contextlib.suppress(KeyError):
             groups.append(grp.getgrnam(group).gr_gid)
-        except KeyError:
-            continue
-    nobody = 65534
-    try:
+    uid = gid = 65534  # nobody's, for a dynamic user that does not run now
+    with contextlib.suppress(KeyError):
         user = pwd.getpwnam(shown.get("User") or "uwsgi-headroom")
-        ids = Ids(user.pw_uid, user.pw_gid, tuple(groups))
-    except KeyError:  # a dynamic user that does not run now
-        ids = Ids(nobody, nobody, tuple(groups))
-    return Reader(EXPORTERS_UNIT, ids, unit=True)
+        uid, gid = user.pw_uid, user.pw_gid
+    return Reader(EXPORTERS_UNIT, Ids(uid, gid, tuple(groups)), unit=True)
 
 
 def _group_name(gid: int) -> str:

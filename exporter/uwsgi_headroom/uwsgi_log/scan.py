@@ -95,7 +95,8 @@ class Scanner:
         known, heads, end = self._known, self._heads, _DATE_BYTES + HEAD
         places = [place for place, line in enumerate(lines) if line[:HEAD] in heads]
         places = [place for place in places if lines[place][:HEAD] in known or lines[place][_DATE_BYTES:end] in known]
-        self._own_date = _find_own_date(lines) or self._own_date
+        dates = (_OWN_DATE.match(line) for line in lines[:_DATED_LINES] if not _DATE.match(line))
+        self._own_date = next((date.end() for date in dates if date), self._own_date)
         if begin := self._own_date:
             end = begin + HEAD
             dated = [place for place, line in enumerate(lines) if line[begin:end] in known]
@@ -107,7 +108,8 @@ class Scanner:
         if line in matched:
             found = matched[line]
         else:
-            found = matched[line] = _match(line) or _match(_without_date(line))
+            date = _DATE.match(line) or _OWN_DATE.match(line)
+            found = matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
         if found is None:
             return
         if found.code == "traceback":
@@ -161,12 +163,6 @@ def _find_5xx(block: bytes) -> Iterator[Seen]:
             yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
 
 
-def _find_own_date(lines: list[bytes]) -> int:
-    """The length of the date of an own format before these lines, 0 if they have none."""
-    dates = (_OWN_DATE.match(line) for line in lines[:_DATED_LINES] if not _DATE.match(line))
-    return next((date.end() for date in dates if date), 0)
-
-
 def _match(line: bytes) -> Seen | None:
     """The known message that a line without its date is."""
     for message, pattern in index().get(line[:HEAD], ()):
@@ -174,12 +170,6 @@ def _match(line: bytes) -> Seen | None:
             numbers = {name: int(number) for name, number in found.groupdict().items() if number is not None}
             return Seen(message.code, **numbers)  # type: ignore[arg-type]  # each group is a field that is a number
     return None
-
-
-def _without_date(line: bytes) -> bytes:
-    if date := _DATE.match(line) or _OWN_DATE.match(line):
-        return line[date.end() :]
-    return line
 
 
 def _count(seen: Counter[Seen], message: Seen) -> None:

@@ -101,11 +101,8 @@ class Tail:
         elif error.errno in (errno.ENOENT, errno.ENOTDIR):
             self.trouble, self._from_end = "there is no file of that name", False  # a file that appears now is all new
         else:
-            self.trouble = (
-                "the user that runs uwsgi-headroom has no right to read it"
-                if isinstance(error, PermissionError)
-                else "it cannot be opened"
-            )
+            no_right = "the user that runs uwsgi-headroom has no right to read it"
+            self.trouble = no_right if isinstance(error, PermissionError) else "it cannot be opened"
         for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
             file.close_when_idle(now)
 
@@ -160,8 +157,10 @@ class _File:
         """Yield blocks of whole lines, and how many bytes were read for each; None for bytes that were left out."""
         size = os.fstat(self._descriptor).st_size
         self._grew = size > self._offset
-        if size - self._offset > MOST_BEHIND:
-            yield None, self._skip_to(size - MOST_BEHIND)
+        if (skipped := size - MOST_BEHIND - self._offset) > 0:
+            self._offset, self._mark = size - MOST_BEHIND, self._read_before(size - MOST_BEHIND)
+            self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
+            yield None, skipped
         left = min(most, size - self._offset)
         while left > 0:
             block = os.pread(self._descriptor, min(BLOCK_BYTES, left), self._offset)
@@ -171,12 +170,6 @@ class _File:
             left -= len(block)
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield self._lines.cut(block), len(block)
-
-    def _skip_to(self, offset: int) -> int:
-        skipped = offset - self._offset
-        self._offset, self._mark = offset, self._read_before(offset)
-        self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
-        return skipped
 
     def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
         size = min(size, offset)

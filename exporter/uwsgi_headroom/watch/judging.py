@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from uwsgi_headroom.analysis import backends
 from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
+from uwsgi_headroom.analysis.findings import collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
@@ -103,21 +103,17 @@ class Judge:
             sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
             seen = recorder.hold.since(findings[0].code) if findings else None
             recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
-        if not isinstance(reading.snapshot, Snapshot):
-            recorder.hold.look(find_beside_workers(reading), reading.at, reading.time, is_whole=True)
+        if isinstance(reading.snapshot, EmperorSnapshot):
+            found = collect_emperor_findings(describe_emperor(reading.snapshot))
+            recorder.hold.look(found, reading.at, reading.time, is_whole=True)
+        elif not isinstance(reading.snapshot, Snapshot):
+            recorder.hold.look([], reading.at, reading.time, is_whole=True)
         watch.deploys.judge_if_due(reading.at)
 
 
 def is_whole(window: Window) -> bool:
     """Whether enough of a window is known to hold what is found in it."""
     return window.observed_seconds >= LEAST_COVERED * window.asked
-
-
-def find_beside_workers(reading: Reading) -> list[Finding]:
-    """The findings about an emperor; none about a router."""
-    if not isinstance(reading.snapshot, EmperorSnapshot):
-        return []
-    return collect_emperor_findings(describe_emperor(reading.snapshot))
 
 
 class LimitHour:

@@ -50,8 +50,7 @@ from uwsgi_headroom.watch.judging import (
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
-from uwsgi_headroom.watch.reader import Reader, RouteNamer
-from uwsgi_headroom.watch.worker_places import WorkerPlaces
+from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -327,7 +326,8 @@ class Watch:
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
-            self._note_failure(at, outcome)
+            self._failing_since = at if self._failing_since is None else self._failing_since
+            self._is_down |= outcome.reason in GONE or not self._is_fresh(at)
         else:
             before, self.reading = self.reading, outcome
             if isinstance(outcome.snapshot, Snapshot):
@@ -347,11 +347,6 @@ class Watch:
                 self._minutes.note(at, self._clock.epoch(), self._levels)
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
-
-    def _note_failure(self, at: float, error: ReadError) -> None:
-        if self._failing_since is None:
-            self._failing_since = at
-        self._is_down |= error.reason in GONE or not self._is_fresh(at)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
         """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
