@@ -52,7 +52,7 @@ DOORS: dict[str, str] = {
     "uwsgi_log": "log messages",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
-    "web": """app connection_slots event_stream host_check http_server listeners security.gate
+    "web": """app connection_slots host_check http_server listeners security.gate
         security.live_config shared_builds""",
     "words": "colours formats states template",
 }

@@ -255,7 +255,7 @@ MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
     "Routes": "uwsgi_headroom.routes.shape",
     "Reading": "uwsgi_headroom.watch.pace",
-    "Documents in transfer": "uwsgi_headroom.source.room",
+    "Documents in transfer": "uwsgi_headroom.source.stream",
     "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",
     "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
     "When a server counts as up": "uwsgi_headroom.watch.watch",

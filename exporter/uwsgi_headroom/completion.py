@@ -178,18 +178,15 @@ def _fish_candidates(commands: Mapping[str, Parser]) -> Iterator[str]:
         yield f"__uwsgi_headroom_is_first -a {command} -d {quote(parser.summary)}"
         for flag in parser.flags:
             names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names]
-            place = "" if names else "; and not __uwsgi_headroom_is_first"
-            meaning = ["-d", quote(_shorten(flag.help))] if names else []
-            yield " ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *_fish_value(flag), *meaning))
-
-
-def _fish_value(flag: Flag) -> Iterator[str]:
-    if flag.names and flag.takes_value and not flag.is_optional:
-        yield "-r" if flag.metavar in _FILES else "-x"  # -x: a value follows, which is not a file
-    if flag.values:
-        yield f"-a {quote(' '.join(flag.values))}"
-    elif flag.metavar in _FILES:
-        yield "-F"
+            place = "" if flag.names else "; and not __uwsgi_headroom_is_first"
+            meaning = ["-d", quote(_shorten(flag.help))] if flag.names else []
+            if flag.names and flag.takes_value and not flag.is_optional:
+                names.append("-r" if flag.metavar in _FILES else "-x")  # -x: a value follows, which is not a file
+            if flag.values:
+                names.append(f"-a {quote(' '.join(flag.values))}")
+            elif flag.metavar in _FILES:
+                names.append("-F")
+            yield " ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *meaning))
 
 
 def _shorten(text: str) -> str:

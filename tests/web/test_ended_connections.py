@@ -27,10 +27,10 @@ from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import TLS
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_slots import Capacity, Connection, ConnectionSlots
-from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.security.gate import protect
 from uwsgi_headroom.web.security.live_config import LiveConfig
+from uwsgi_headroom.web.shared_builds import EventStreams
 
 CLIENTS = 20  # of each way to end
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"

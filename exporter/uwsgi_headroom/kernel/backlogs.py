@@ -66,8 +66,6 @@ MOST_LISTING_TIME = 0.01
 """The share of a CPU that these lists may take; in between, the lengths of the queues are known."""
 
 TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
-INET_DIAG_INFO = 2  # linux/inet_diag.h
-_request = struct.Struct("=BBBBI2s46x")  # inet_diag_req_v2: family, protocol, extensions, pad, states, source port
 _address_and_cookie = struct.Struct("=8x16s20xQ")  # of inet_diag_msg: the source, and the cookie
 _age = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
 _inodes = struct.Struct("=I")
@@ -92,15 +90,7 @@ class AcceptQueues:
         found: list[tuple[int, float | None]] = []
         try:
             for listener in listeners:
-                request = sock_diag.unix_diag_req.pack(
-                    socket.AF_UNIX,
-                    0,
-                    0,
-                    1 << sock_diag.TCP_LISTEN,
-                    listener.inode,
-                    sock_diag.UDIAG_SHOW_ICONS,
-                    sock_diag.NO_COOKIE,
-                )
+                request = sock_diag.unix_request(sock_diag.UDIAG_SHOW_ICONS, listener.inode)
                 payloads, _ = sock_diag.ask(request, dump=False)
                 clients = sock_diag.unix_attributes(payloads[0]).get(sock_diag.UNIX_DIAG_ICONS, b"")
                 found += [(inode, None) for (inode,) in _inodes.iter_unpack(clients) if inode]
@@ -117,7 +107,8 @@ class AcceptQueues:
         try:
             for family, port, address in sorted({_place(listener) for listener in listeners}):
                 states = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT
-                request = _request.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, states, port)
+                extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
+                request = sock_diag.inet_request(family, states, (port, b""), extensions=extensions)
                 payloads, is_cut = sock_diag.ask(request, seconds=MOST_LISTING_SECONDS)
                 is_complete &= not is_cut
                 for payload in payloads:
@@ -157,7 +148,7 @@ def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
     if inode:
         return {}
     reached, cookie = _address_and_cookie.unpack_from(payload)
-    info = sock_diag.attributes(payload, sock_diag.inet_diag_msg.size).get(INET_DIAG_INFO, b"")
+    info = sock_diag.attributes(payload, sock_diag.inet_diag_msg.size).get(sock_diag.INET_DIAG_INFO, b"")
     if len(info) < _age.size or (any(address) and reached != address):
         return {}
     return {cookie: _age.unpack_from(info)[0] / 1000}

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from msgspec.structs import fields
 
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import Options, spell_option
 
 DEFAULT_SECTION = "uwsgi"
@@ -111,7 +112,7 @@ class MasterFiles:
 
     def read_command_line(self) -> list[str]:
         """The words of the process's command line. Raises OSError, for example if it is longer than MOST_BYTES."""
-        text = _read_bounded(os.open(self._process / "cmdline", os.O_RDONLY | os.O_CLOEXEC), MOST_BYTES)
+        text = procfs.read_file(self._process / "cmdline", most=MOST_BYTES)
         return text.decode(errors="replace").removesuffix("\0").split("\0")
 
     def is_working_directory(self, path: str) -> bool:
@@ -125,7 +126,14 @@ class MasterFiles:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
         longer than MOST_BYTES; ValueError for an impossible name."""
         path = os.path.join(os.readlink(self._process / "cwd"), name)
-        content, changed = self._read(path, self._bytes_left)
+        with self._find(path) as found:  # a device or a FIFO is not opened even for a moment
+            file = procfs.open_again(found)
+        changed, content = os.fstat(file).st_ctime, b""
+        with open(file, "rb", buffering=0) as opened:
+            while len(content) <= self._bytes_left and (part := opened.read(self._bytes_left + 1 - len(content))):
+                content += part
+        if len(content) > self._bytes_left:
+            raise OSError(f"longer than {self._bytes_left} bytes")
         self._bytes_left -= len(content)
         self.newest = max(self.newest, changed)
         return content.decode(errors="replace")
@@ -137,16 +145,6 @@ class MasterFiles:
         with self._find(path) as found:
             status = os.fstat(found)
         return status.st_dev, status.st_ino
-
-    def _read(self, path: str, most: int) -> tuple[bytes, float]:
-        """The content of a file and its latest change."""
-        with self._find(path) as found:
-            if not stat.S_ISREG(os.fstat(found).st_mode):
-                raise OSError(f"{path} is not a regular file")
-            # The type of an open descriptor never changes; a device or a FIFO is not opened even for a moment.
-            file = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        changed = os.fstat(file).st_ctime
-        return _read_bounded(file, most), changed
 
     @contextmanager
     def _find(self, path: str) -> Iterator[int]:
@@ -181,19 +179,6 @@ def _open_path(path: str | Path, flags: int, folder: int | None, opened: ExitSta
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=folder)
     opened.callback(os.close, descriptor)
     return descriptor
-
-
-def _read_bounded(file: int, most: int) -> bytes:
-    """Read all of an open regular file and close it. Raises OSError, for example if it is longer than `most` bytes."""
-    with open(file, "rb", buffering=0) as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError("not a regular file")
-        content = b""
-        while len(content) <= most and (part := opened.read(most + 1 - len(content))):
-            content += part
-    if len(content) > most:
-        raise OSError(f"longer than {most} bytes")
-    return content
 
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))

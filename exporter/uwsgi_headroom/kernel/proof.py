@@ -182,8 +182,16 @@ def prove_master_pid(
     if reason or pid is None:
         return Proof(None, reason)
     numbers = read_pid_numbers(pid)
-    reason = _doubt_numbers(document_pid, pid, numbers)
-    return Proof(None, reason) if reason else Proof(pid, None, len(numbers))
+    if not numbers:
+        hidden = f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
+        return Proof(None, hidden)
+    if numbers[-1] != document_pid:
+        return Proof(
+            None,
+            f"process {pid} runs in another PID namespace, where its PID is {numbers[-1]}, so it is not the uWSGI "
+            f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's",
+        )
+    return Proof(pid, None, len(numbers))
 
 
 _OTHER_PROC = "/proc belongs to another PID namespace than the exporter: mount the exporter's own procfs on /proc"
@@ -259,18 +267,6 @@ def _is_here(host: str) -> bool:
             return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
     except (OSError, ValueError):
         return False
-
-
-def _doubt_numbers(document_pid: int, pid: int, numbers: tuple[int, ...]) -> str | None:
-    """Why `pid` here may be another process than the one in the document; `numbers` are its PIDs (NSpid)."""
-    if not numbers:
-        return f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
-    if numbers[-1] != document_pid:
-        return (
-            f"process {pid} runs in another PID namespace, where its PID is {numbers[-1]}, so it is not the uWSGI "
-            f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's"
-        )
-    return None
 
 
 SEARCH_SECONDS = 0.01

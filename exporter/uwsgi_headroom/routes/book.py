@@ -88,7 +88,10 @@ class PathTree:
             child = node.children.get(name)
             if child is None:
                 if name not in PLACEHOLDERS:
-                    self._note_unnamed(node, name)
+                    node.unnamed.add(name)
+                    if len(node.unnamed) >= MOST_VALUES:
+                        node.unnamed.clear()
+                        node.has_many = True
                 return None
             child.seen_at = at
             names.append(name)
@@ -117,12 +120,6 @@ class PathTree:
         for name in names:
             node = node.children.get(name) if node else None
         return node is not None
-
-    def _note_unnamed(self, node: _Node, segment: str) -> None:
-        node.unnamed.add(segment)
-        if len(node.unnamed) >= MOST_VALUES:
-            node.unnamed.clear()
-            node.has_many = True
 
     def _has_room(self, node: _Node, at: float) -> bool:
         """Whether one more segment can have a name here. If not, the others lose theirs."""
@@ -227,12 +224,10 @@ class RouteBook:
         segments = shape.segments if shape.is_template else self._tree.add(shape.segments, at)
         if self._cuts != self._tree.cuts:
             self._cuts = self._tree.cuts
-            self._free([route for route in self._numbers if not self._is_named(route)])
+            unnamed = (route for route in self._numbers if not self._tree.is_named(route.segments))
+            self._free([route for route in unnamed if not route.is_template])
         if segments is not None:
             self._give_number(shape._replace(segments=segments), at)
-
-    def _is_named(self, route: Shape) -> bool:
-        return route.is_template or self._tree.is_named(route.segments)
 
     def _give_number(self, route: Shape, at: float) -> None:
         if route in self._numbers:

@@ -18,12 +18,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from uwsgi_headroom.clock import within
 from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.source.room import NoRoomError, Share
-from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
-from uwsgi_headroom.within import within
+from uwsgi_headroom.source.stream import AddressInfo, Answer, NoRoomError, Share, refuse_local, resolve_host
 
 _ROOT = Path("/")
 _WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")

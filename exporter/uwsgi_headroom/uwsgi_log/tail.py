@@ -21,10 +21,10 @@ import fcntl
 import glob
 import os
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator
 
+from uwsgi_headroom.kernel.procfs import NotRegularError, open_regular
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter
 
 MOST_BEHIND = 8 * 1024 * 1024
@@ -79,8 +79,8 @@ class Tail:
             self._note(error, now)
 
     def _open(self, now: float) -> None:
-        descriptor, size = _open_regular(self.path)
-        opened = _File(descriptor, size if self._from_end else 0)
+        descriptor = open_regular(self.path)
+        opened = _File(descriptor, os.fstat(descriptor).st_size if self._from_end else 0)
         for file in self._files:
             if file.identity == opened.identity:  # it was renamed, and has its name again
                 opened.close()
@@ -96,7 +96,7 @@ class Tail:
         self._from_end = False
 
     def _note(self, error: OSError, now: float) -> None:
-        if isinstance(error, _NotRegularError):
+        if isinstance(error, NotRegularError):
             self.trouble = "it is no regular file"
         elif error.errno in (errno.ENOENT, errno.ENOTDIR):
             self.trouble, self._from_end = "there is no file of that name", False  # a file that appears now is all new
@@ -105,26 +105,6 @@ class Tail:
             self.trouble = no_right if isinstance(error, PermissionError) else "it cannot be opened"
         for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
             file.close_when_idle(now)
-
-
-class _NotRegularError(OSError):
-    pass
-
-
-def _open_regular(path: str) -> tuple[int, int]:
-    """Open a regular file, and nothing else, and return its descriptor and size. Raises OSError.
-
-    O_PATH touches no FIFO and no device, and what was opened so cannot be exchanged before it is opened for reading.
-    """
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        status = os.fstat(place)
-        if not stat.S_ISREG(status.st_mode):
-            raise _NotRegularError(errno.EINVAL, "not a regular file")
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        return os.open(f"/proc/self/fd/{place}", flags), status.st_size
-    finally:
-        os.close(place)
 
 
 class _File:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.clock import Clock, within
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, ProbeConfig, Settings
 from uwsgi_headroom.config.slo import Slo
@@ -34,7 +34,6 @@ from uwsgi_headroom.watch.reader import RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.within import within
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter

@@ -24,10 +24,9 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
-from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
-from uwsgi_headroom.web.shared_builds import Answer, Build, Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import Answer, Build, EventStreams, Kind, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -26,13 +26,12 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
-from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
     LookedAt,
     RefusedError,
@@ -127,19 +126,13 @@ class CodeLooks:
     """Looks at one server again and again, in the child process. prefixes: those of the application's files
     (`application`)."""
 
-    def __init__(
-        self,
-        prefixes: Sequence[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-        chance: random.Random | None = None,
-    ) -> None:
+    def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
-        self._clock = clock
-        self._chance = chance or random.Random()  # noqa: S311 - the order of threads, no secret
+        self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
         calls = find_calls()
         self._knows_calls = calls is not None and calls.tried
-        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance, clock=clock)
-        self._decisions = Decisions(Peers(clock))
+        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance)
+        self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
         self._workers: dict[int, _Worker] = {}
@@ -180,7 +173,7 @@ class CodeLooks:
     ) -> tuple[list[_Sight], int, float]:
         """The busy threads of all workers, how many looks were dropped, and the CPU seconds of this thread. Raises
         RefusedError, RefusedToReadError or NoRuntimeError."""
-        began, end = time.thread_time(), self._clock() + MOST_SECONDS
+        began, end = time.thread_time(), time.monotonic() + MOST_SECONDS
         for pid in self._threads.forget_ended(local.values()):
             self._workers.pop(pid, None)
         options = facts.setup.options if facts.setup else Options()
@@ -188,7 +181,7 @@ class CodeLooks:
         changed = 0
         workers = [worker for worker in snapshot.workers if worker.pid in local][:_MOST_WORKERS]
         for worker in self._chance.sample(workers, len(workers)):
-            if self._clock() > end:
+            if time.monotonic() > end:
                 break
             process = facts.processes.get(worker.pid or 0)
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
@@ -210,7 +203,7 @@ class CodeLooks:
                 known = at.lasting.get(before)
                 if not before or (known and known.result == "idle"):
                     break
-                if self._clock() > end:
+                if time.monotonic() > end:
                     return
                 place = _Place()
                 with suppress(TornError, OSError, ValueError):
@@ -285,7 +278,7 @@ class CodeLooks:
 
     def _note_contended(self, sights: Collection[CodeSight], pids: Mapping[int, int]) -> None:
         """Record in which functions threads wait for a lock. pids: of the workers, by id."""
-        now = self._clock()
+        now = time.monotonic()
         for worker in self._workers.values():
             for name in [name for name, until in worker.contended.items() if until < now]:
                 del worker.contended[name]

@@ -122,7 +122,12 @@ class WorkerLocks:
         and whether those are all. words: what was read at `addresses`, None if nothing could be."""
         for address, lock in list(self._locks.items()):
             threads = frozenset(waiting.get(address, ()))
-            self._note_waiters(lock, threads, looked_at, now)
+            if threads:
+                lock.waited_at = now
+                lock.waited += 1
+            if (lock.threads - threads).intersection(looked_at):
+                lock.passed_at = now
+            lock.threads = lock.threads.difference(looked_at) | threads
             word = None if words is None else words.get(address)
             if not self._note_value(lock, threads, word, now, reads=words is not None):
                 del self._locks[address]
@@ -140,14 +145,6 @@ class WorkerLocks:
     def _rank(self, address: int) -> tuple[bool, float, float]:
         lock = self._locks[address]
         return lock.counts, lock.waited_at, lock.recent
-
-    def _note_waiters(self, lock: _Lock, threads: frozenset[int], looked_at: Collection[int], now: float) -> None:
-        if threads:
-            lock.waited_at = now
-            lock.waited += 1
-        if (lock.threads - threads).intersection(looked_at):
-            lock.passed_at = now
-        lock.threads = lock.threads.difference(looked_at) | threads
 
     def _note_value(self, lock: _Lock, threads: frozenset[int], value: Word | None, now: float, *, reads: bool) -> bool:
         """Note what was read of a lock; returns whether it is still of interest."""

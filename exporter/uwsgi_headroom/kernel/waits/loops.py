@@ -15,8 +15,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits.decisions import remember
-from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
 from uwsgi_headroom.record import LoopHold, LoopUse, State
 from uwsgi_headroom.stats.server import Worker
 
@@ -60,11 +59,8 @@ class Loops:
 
     def choose(self, workers: Iterable[Worker], most: int) -> list[Worker]:
         """The workers to look at next, `most` at most: those whose last look is the longest ago."""
-        return sorted(workers, key=lambda worker: self._last_look(worker.pid))[:most]
-
-    def _last_look(self, pid: int | None) -> float:
-        loop = self._loops.get(pid or 0)
-        return loop.looked_at if loop else float("-inf")
+        looks = {pid: loop.looked_at for pid, loop in self._loops.items()}
+        return sorted(workers, key=lambda worker: looks.get(worker.pid or 0, float("-inf")))[:most]
 
     def note(self, worker: Worker, wait: Wait, decision: Decision, now: float) -> None:
         """Note what the thread of a worker was seen to do."""

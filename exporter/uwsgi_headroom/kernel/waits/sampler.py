@@ -22,14 +22,13 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
     WORKING,

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError, PausedError
-from uwsgi_headroom.kernel.waits.decisions import IdleLocks
 from uwsgi_headroom.kernel.waits.descriptors import (
     GONE,
     MOST_FDINFO_BYTES,
@@ -38,7 +37,16 @@ from uwsgi_headroom.kernel.waits.memory import (
     read_memory_map,
 )
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import GONE_ON, IDLE, Process, Wait, classify, decide_polled, is_lasting
+from uwsgi_headroom.kernel.waits.thread_wait import (
+    GONE_ON,
+    IDLE,
+    IdleLocks,
+    Process,
+    Wait,
+    classify,
+    decide_polled,
+    is_lasting,
+)
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 

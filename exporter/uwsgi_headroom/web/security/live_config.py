@@ -40,10 +40,10 @@ _VALIDITY = re.compile(rb"(?:\x17\x0d|\x18\x0f)(\d{12,14}Z)" * 2)
 """Two times behind one another, each a UTCTime with a year of two digits, or a GeneralizedTime with one of four."""
 
 
-def describe_dates(pem: str, now: float | None = None) -> str | None:
+def describe_dates(pem: str) -> str | None:
     """Return what is wrong with the dates of the certificate whose time ends first; None if nothing is, or if the text
-    cannot be read. now: Unix time."""
-    now = time.time() if now is None else now
+    cannot be read."""
+    now = time.time()
     try:
         pairs = (_VALIDITY.search(ssl.PEM_cert_to_DER_cert(text)) for text in _PEM.findall(pem))
         begins, ends = min(([_read_time(text) for text in pair.groups()] for pair in pairs if pair), key=max)
