@@ -10,7 +10,7 @@ from collections import Counter
 from msgspec import Struct
 
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.facts import Memories as MemoryFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.setup import SAME_START, is_running
 from uwsgi_headroom.record import (

@@ -35,7 +35,7 @@ from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.tasks import supervise
 from uwsgi_headroom.web import connection_slots
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_slots import Capacity, RequestTurns
+from uwsgi_headroom.web.connection_slots import ConnectionLimits, RequestTurns
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, find_places, open_listener, refuse_exposed
@@ -168,7 +168,7 @@ class _Exporter:
     def __init__(
         self,
         fleet: Fleet,
-        capacity: Capacity,
+        capacity: ConnectionLimits,
         hosts: HostPolicy,
         lifecycle: Lifecycle | None,
         live: LiveConfig | None,

@@ -131,14 +131,14 @@ _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILIN
 _TMPFILES_LINE = "d {directory} 2750 {owner} {group} -"
 
 
-class Step(Struct, frozen=True):
+class ToDo(Struct, frozen=True):
     """One thing to do. lines: to be pasted, into the file that the heading names or into a shell."""
 
     heading: str
     lines: Sequence[str] = ()
 
 
-class Reader(Struct, frozen=True):
+class Scraper(Struct, frozen=True):
     """The user that runs the exporter. unit: whether it is the systemd unit, whose groups a drop-in sets; else its
     groups are those of the user."""
 
@@ -150,7 +150,7 @@ class Reader(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The steps for one uWSGI, and what was tried; or why there are none."""
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[ToDo] = ()
     tried: str = ""
     warnings: Sequence[str] = ()
     why_none: str = ""
@@ -160,11 +160,11 @@ class _Place(Struct, frozen=True):
     """A directory for the socket. make: the step that makes it, None if it exists. exists: for how long."""
 
     directory: Path
-    make: Step | None
+    make: ToDo | None
     exists: str
 
 
-def find_reader(name: str | None) -> Reader:
+def find_reader(name: str | None) -> Scraper:
     """Find the user that runs the exporter: `name`, else the exporter's systemd unit, else the user behind sudo, else
     this one. Raises KeyError if there is no such user."""
     if name is None and (unit := _read_exporters_unit()):
@@ -172,10 +172,10 @@ def find_reader(name: str | None) -> Reader:
     known = pwd.getpwnam(name or os.environ.get("SUDO_USER", "")) if name or "SUDO_USER" in os.environ else None
     known = known or pwd.getpwuid(os.geteuid())
     groups = os.getgrouplist(known.pw_name, known.pw_gid)
-    return Reader(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
+    return Scraper(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
 
 
-def plan(launch: Launch, name: str, reader: Reader, alike: int) -> Plan:
+def plan(launch: Launch, name: str, reader: Scraper, alike: int) -> Plan:
     """Find the steps for one uWSGI. name: unique on this machine; alike: how many uWSGIs use its configuration file."""
     launch = replace(launch, why_no_reload=launch.why_no_reload or find_harm(launch))
     own = launch.options.stats or _find_stats_line(launch.text)
@@ -225,7 +225,7 @@ def _find_stats_line(text: str) -> str:
     return values[-1].strip() if values else ""
 
 
-def plan_reader(launch: Launch, reader: Reader) -> Plan:
+def plan_reader(launch: Launch, reader: Scraper) -> Plan:
     """The steps for a uWSGI whose stats this user can read and the exporter's user cannot; none if both can."""
     address, ids = launch.master.address, launch.ids
     if os.geteuid() != 0 or not isinstance(address, Unix) or address.path.startswith("@"):
@@ -243,7 +243,7 @@ def plan_reader(launch: Launch, reader: Reader) -> Plan:
     return Plan([_join_group(gid, reader)], tried)
 
 
-def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
+def _list_places(launch: Launch, name: str, reader: Scraper) -> Sequence[_Place]:
     """List the directories in which the socket could be, best first."""
     owner, group = user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
     if os.geteuid() != 0:
@@ -260,7 +260,7 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
 
 
 def _place(directory: Path, commands: Sequence[str], exists: str) -> _Place:
-    make = None if directory.is_dir() else Step("Make a directory for the stats socket:", commands)
+    make = None if directory.is_dir() else ToDo("Make a directory for the stats socket:", commands)
     return _Place(directory, make, exists)
 
 
@@ -274,7 +274,7 @@ def _place_of_tmpfile(directory: Path, owner: str, group: str) -> _Place | None:
     if (text or directory.exists()) and not re.fullmatch(ours, text):
         return None
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
-    make = Step("Make a directory for the stats socket, now and at each boot:", commands)
+    make = ToDo("Make a directory for the stats socket, now and at each boot:", commands)
     is_made = directory.is_dir() and line == text
     return _Place(directory, None if is_made else make, f"systemd makes the directory at each boot ({kept})")
 
@@ -284,7 +284,7 @@ def _lasts(folder: Path) -> bool:
     return not list_runtime_directories() & {str(path).removeprefix("/run/") for path in (folder, *folder.parents)}
 
 
-def _choose_group(launch: Launch, reader: Reader) -> int:
+def _choose_group(launch: Launch, reader: Scraper) -> int:
     """The group of the directory, which the socket inherits: the exporter's own, if no other user is in it; else
     uWSGI's."""
     if reader.unit or launch.ids.gid in (reader.ids.gid, *reader.ids.groups) or reader.ids.uid == 0:
@@ -297,7 +297,7 @@ def _choose_group(launch: Launch, reader: Reader) -> int:
     return reader.ids.gid if is_private else launch.ids.gid
 
 
-def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool) -> bool:
+def _try_place(launch: Launch, place: _Place, reader: Scraper, *, is_there: bool) -> bool:
     """Try a directory, or judge the one above it if it does not exist yet. is_there: whether the configuration names it
     already. Returns whether the exporter can read a socket in it. Raises OSError and TrialError."""
     directory, ids = place.directory, launch.ids
@@ -328,7 +328,7 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
     return True
 
 
-def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
+def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
     steps = [*([place.make] if place.make else []), *([] if is_there else [_configure(launch, place.directory)])]
     if not may_read:
         if why := _why_not_in_group(launch.ids.gid, launch.ids):
@@ -337,7 +337,7 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
     if reload := _reload(launch, is_saved_now=not is_there):
         steps.append(reload)
     steps.append(
-        Step(
+        ToDo(
             "See that your application still answers, then run `discover` again: it must list the stats server of "
             f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
         )
@@ -366,20 +366,20 @@ def list_options(directory: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _configure(launch: Launch, directory: Path) -> Step:
+def _configure(launch: Launch, directory: Path) -> ToDo:
     # Within a condition or a loop, `if-dir` ends uWSGI. `endif` closes either, and does nothing otherwise (tried).
     options = [("endif", ""), *list_options(directory)]
     if launch.file is None:
         words = " ".join(f"--{key} {shlex.quote(value) if value else ''}".rstrip() for key, value in options)
         unit = launch.own_unit
         where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
-        return Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
+        return ToDo(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
     is_reloaded = launch.master.emperor and not launch.file.is_symlink()
     at_once = "; its Emperor reloads it as soon as the file changes" if is_reloaded else ""
     begin = [] if launch.text.endswith("\n") else [""]  # its last line has no line break
     section = [] if _SECTION.findall(launch.text)[-1:] == ["uwsgi"] else ["[uwsgi]"]
     lines = [f"{key} = {value}".rstrip() for key, value in options]
-    return Step(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
+    return ToDo(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
 
 
 def _why_not_in_group(gid: int, ids: Ids) -> str:
@@ -396,11 +396,11 @@ def _why_not_in_group(gid: int, ids: Ids) -> str:
     return "" if gid in own - {0} else f"its group {group} is root's, or none of uWSGI's user. {_GIVE_A_GROUP}"
 
 
-def _join_group(gid: int, reader: Reader) -> Step:
+def _join_group(gid: int, reader: Scraper) -> ToDo:
     group = _group_name(gid)
     if reader.unit:
         drop_in = f"/etc/systemd/system/{EXPORTERS_UNIT}.d"
-        return Step(
+        return ToDo(
             f"Put the exporter into the group {group}, which may read the socket:",
             [
                 f"mkdir -p {drop_in}",
@@ -409,14 +409,14 @@ def _join_group(gid: int, reader: Reader) -> Step:
                 f"systemctl restart {EXPORTERS_UNIT}",
             ],
         )
-    return Step(
+    return ToDo(
         f"Put the exporter's user {reader.name} into the group {group}, which may read the socket. Then start the "
         "exporter in a new session:",
         [f"usermod --append --groups {group} {reader.name}"],
     )
 
 
-def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
+def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
     """The step that makes uWSGI read its configuration again; None if an Emperor does so because its file was saved."""
     pid = launch.master.pid
     unit = launch.own_unit
@@ -424,21 +424,21 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
         if is_saved_now and not launch.file.is_symlink():
             return None
         # It looks at the link, not at the file.
-        return Step("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
+        return ToDo("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
     if launch.file is None or launch.why_no_reload:
         commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
         why = launch.why_no_reload or "a reload keeps the old command line"
-        return Step(
+        return ToDo(
             f"Stop and start uWSGI when that suits you; do not reload it: {why}{':' if unit else '.'}", commands
         )
     if launch.is_debian:
-        return Step("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
+        return ToDo("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
     if unit and unit.can_reload:
-        return Step("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
-    return Step("Reload uWSGI:", [f"kill -HUP {pid}"])
+        return ToDo("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
+    return ToDo("Reload uWSGI:", [f"kill -HUP {pid}"])
 
 
-def _read_exporters_unit() -> Reader | None:
+def _read_exporters_unit() -> Scraper | None:
     shown = show_properties(EXPORTERS_UNIT, "LoadState", "User", "DynamicUser", "SupplementaryGroups")
     if shown.get("LoadState") != "loaded":
         return None
@@ -450,7 +450,7 @@ def _read_exporters_unit() -> Reader | None:
     with contextlib.suppress(KeyError):
         user = pwd.getpwnam(shown.get("User") or "uwsgi-headroom")
         uid, gid = user.pw_uid, user.pw_gid
-    return Reader(EXPORTERS_UNIT, Ids(uid, gid, tuple(groups)), unit=True)
+    return Scraper(EXPORTERS_UNIT, Ids(uid, gid, tuple(groups)), unit=True)
 
 
 def _group_name(gid: int) -> str:

@@ -41,7 +41,7 @@ def read_table(_period: int) -> TrackedConnections | None:
     return None
 
 
-class Memory(Struct, frozen=True):
+class Memories(Struct, frozen=True):
     """The memory of a server's workers, and the memory available for more workers. None: unknown."""
 
     worker: WorkerMemory | None
@@ -79,7 +79,7 @@ class HostFacts(Struct, frozen=True):
     """The limit of processes and threads of the master's cgroups, as of the last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by PID, if CPU residency is enabled."""
-    memory: Memory | None = None
+    memory: Memories | None = None
     setup: Setup | None = None
 
     cpu_times: CpuTimes | None = None

@@ -14,7 +14,7 @@ from uwsgi_headroom.kernel.aside import Asks, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table
+from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
@@ -172,7 +172,7 @@ class Host:
                 overflows=self._read_overflows(master_pid),
                 tracked=read_table(int(now // TABLE_SECONDS)) if listens_here else None,
                 tasks=read_task_limit(master_pid),
-                memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
+                memory=Memories(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
                 identity=read_identity(master_pid),

@@ -43,7 +43,7 @@ _ENDS = ("end", "endif", "end-if", "endfor", "end-for")
 _OFF = ("false", "off", "no", "0")
 
 
-class Option(NamedTuple):
+class IniOption(NamedTuple):
     """An option as it is written, and the number of its line, from 1."""
 
     number: int
@@ -51,7 +51,7 @@ class Option(NamedTuple):
     value: str
 
 
-def list_options(text: str, section: str) -> Iterator[Option]:
+def list_options(text: str, section: str) -> Iterator[IniOption]:
     """The options in all parts of a section. Comments are lines of their own, no line continues another, and a line
     without `=` is an option without a value."""
     present = None
@@ -60,7 +60,7 @@ def list_options(text: str, section: str) -> Iterator[Option]:
             present = line[1:-1]
         elif present == section and line and line[0] not in ";#":
             key, _, value = line.partition("=")
-            yield Option(number, key.rstrip(_BLANK), value.lstrip(_BLANK))
+            yield IniOption(number, key.rstrip(_BLANK), value.lstrip(_BLANK))
 
 
 def resolve_set(key: str, value: str) -> tuple[str, str]:

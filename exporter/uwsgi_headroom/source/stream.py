@@ -330,12 +330,18 @@ def _look_up(host: str, port: int) -> Future[Sequence[AddressInfo]]:
 
 
 def _run(lookup: Future[Sequence[AddressInfo]], host: str, port: int) -> None:
+    addresses: Sequence[AddressInfo] = ()
+    failure: Exception | None = None
     try:
-        lookup.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except Exception as error:  # noqa: BLE001 - raised in every caller
-        lookup.set_exception(error)
-    with _lock:
+        failure = error
+    with _lock:  # before the result, so that no later caller gets that: its addresses were not checked for it
         del _under_way[host, port]
+    if failure is None:
+        lookup.set_result(addresses)
+    else:
+        lookup.set_exception(failure)
 
 
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")

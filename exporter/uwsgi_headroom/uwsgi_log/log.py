@@ -28,8 +28,8 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
-from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, count_requests
-from uwsgi_headroom.uwsgi_log.tail import Journal, Tail
+from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
+from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
 PROOF_SECONDS = 5.0
 """uWSGI's master notices the end of a worker within a second, and may not answer for three; the log is read twice a
@@ -46,7 +46,7 @@ _FACTS_SECONDS = 0.4
 _MOST_USED = 1000
 
 
-class Facts(NamedTuple):
+class ProofFacts(NamedTuple):
     """What is known of a server at one reading. calling: requests in service, which may already be counted as calls;
     calls: by PID, those of each application; states: the names of the proofs that are true now."""
 
@@ -57,11 +57,11 @@ class Facts(NamedTuple):
     states: frozenset[str]
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """A kind of line that was read at `at`, `count` times."""
 
     at: float
-    seen: Seen
+    seen: Found
     count: int
 
 
@@ -69,7 +69,7 @@ class Proofs:
     """Compares the lines of one server's log with its readings. One growth of a counter proves one line."""
 
     def __init__(self) -> None:
-        self._facts: deque[Facts] = deque()
+        self._facts: deque[ProofFacts] = deque()
         self._pids: frozenset[int] = frozenset()
         self._ended: dict[int, float] = {}  # by PID: when it was seen to be gone
         self._used: dict[str, deque[tuple[float, int]]] = {}  # by what has grown: how much of it proved lines, and when
@@ -99,7 +99,7 @@ class Proofs:
         """Note that so many lines of requests were read that need no proof."""
         self._use("requests", at, lines)
 
-    def count(self, line: Line, now: float) -> int:
+    def count(self, line: LogLine, now: float) -> int:
         """How many of a kind of line are proven by now that were not before; asked until PROOF_SECONDS after it."""
         seen, proof = line.seen, BY_CODE[line.seen.code].proof
         if (
@@ -124,7 +124,7 @@ class Proofs:
                 self._use(name, now, proven)
                 return proven
 
-    def _fits(self, seen: Seen) -> bool:
+    def _fits(self, seen: Found) -> bool:
         """Whether the numbers in the line of a request are those of the worker that it names."""
         known = [facts.calls[pid] for facts in self._facts if (pid := seen.pid or 0) in facts.calls]
         if not seen.request or not known:
@@ -135,7 +135,7 @@ class Proofs:
             return int(RACY * first) <= requests <= last
         return known[0].get(application, 0) <= calls <= known[-1].get(application, 0)
 
-    def _count_requests(self, line: Line, now: float) -> int:
+    def _count_requests(self, line: LogLine, now: float) -> int:
         size = line.seen.request[3] if line.seen.request else 0
         left, bytes_left = (self._grown(name) - self._used_up(name) for name in ("requests", "transmitted_bytes"))
         proven = max(0, min(line.count, left, bytes_left // size if size else line.count))
@@ -160,13 +160,13 @@ class Proofs:
         return sum(number for _, number in self._used.get(name, ()))
 
 
-def _describe(reading: Reading, snapshot: Snapshot) -> Facts:
+def _describe(reading: Reading, snapshot: Snapshot) -> ProofFacts:
     workers = snapshot.workers
     states = {
         "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
         "no_application": any(worker.accepting and not worker.apps for worker in workers),
     }
-    return Facts(
+    return ProofFacts(
         at=reading.at,
         counters={
             **{name: sum([getattr(worker, name) or 0 for worker in workers]) for name in _OF_WORKERS},
@@ -203,10 +203,10 @@ NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_fini
 _MOST_NAMED = 20
 
 
-class Batch(Struct):
+class LogBatch(Struct):
     """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
 
-    seen: Counter[Seen] = field(default_factory=Counter)
+    seen: Counter[Found] = field(default_factory=Counter)
     lines: int = 0
     requests: int = 0
 
@@ -225,7 +225,7 @@ class _Bin(Struct):
 
     at: float
     agreed: int = 0
-    seen: Counter[Seen] = field(default_factory=Counter)
+    seen: Counter[Found] = field(default_factory=Counter)
 
 
 AddEvent = Callable[[str, str, tuple[int, ...], int], None]
@@ -237,21 +237,21 @@ class UwsgiLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._source = Journal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
+        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
-        self._pending: deque[tuple[Line, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
+        self._pending: deque[tuple[LogLine, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
         self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
 
-    def read(self, now: float, most: int, cpu_until: float) -> Batch:
+    def read(self, now: float, most: int, cpu_until: float) -> LogBatch:
         """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
         a thread, one at a time."""
-        batch = Batch()
+        batch = LogBatch()
         scanner = self._scanner = self._scanner or Scanner()
         for block in self._source.read(now, most):
             if block is None:
@@ -267,10 +267,10 @@ class UwsgiLog:
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
-        if isinstance(self._source, Journal):
+        if isinstance(self._source, UnitJournal):
             self._source.stop()
 
-    def take(self, batch: Batch, at: float, add_event: AddEvent) -> None:
+    def take(self, batch: LogBatch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
         self._lines += batch.lines
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
@@ -279,11 +279,11 @@ class UwsgiLog:
             self._messages[seen.code] += count
             if seen.worker is not None and not 1 <= seen.worker <= self._workers:
                 seen = seen._replace(worker=None)  # noqa: PLW2901 - the application may have made it up
-            line = Line(at, seen, count)
+            line = LogLine(at, seen, count)
             self._pending.append((line, self._keep(line), count))
             self._add_event(line, add_event)
 
-    def _keep(self, line: Line) -> _Bin:
+    def _keep(self, line: LogLine) -> _Bin:
         bins, seen = self._bins.setdefault(line.seen.code, deque()), line.seen
         if not bins or line.at - bins[-1].at >= BIN_SECONDS:
             bins.append(_Bin(line.at))
@@ -292,10 +292,10 @@ class UwsgiLog:
         kept = bins[-1]
         shown = seen._replace(pid=None, request=None)
         is_kept = shown in kept.seen or len(kept.seen) < _MOST_NAMED
-        kept.seen[shown if is_kept else Seen(seen.code)] += line.count
+        kept.seen[shown if is_kept else Found(seen.code)] += line.count
         return kept
 
-    def _add_event(self, line: Line, add_event: AddEvent) -> None:
+    def _add_event(self, line: LogLine, add_event: AddEvent) -> None:
         seen = line.seen
         if seen.code in NO_EVENTS:
             return
@@ -346,7 +346,7 @@ class UwsgiLog:
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:
-    seen, places = Counter[Seen](), Counter[str]()
+    seen, places = Counter[Found](), Counter[str]()
     for each in bins:
         seen.update(each.seen)
     for one, count in seen.items():

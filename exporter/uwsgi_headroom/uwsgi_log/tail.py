@@ -190,7 +190,7 @@ _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python has since 3.10
 _FILES = ("/run/log/journal/*/system.journal", "/var/log/journal/*/system.journal")
 
 
-class Journal:
+class UnitJournal:
     """The lines that a systemd unit writes to the journal, from a `journalctl` that follows it. `trouble` says why
     they are not read, None while they are; `skipped` is always 0.
 

@@ -170,7 +170,7 @@ class Start:
         return False
 
 
-class Deploy(Struct):
+class WatchedDeploy(Struct):
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
@@ -225,7 +225,7 @@ class DeployWatch:
         self._restored: Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
-        self.latest: Deploy | None = None
+        self.latest: WatchedDeploy | None = None
 
     def note(self, at: float, totals: Totals) -> None:
         """Note a reading at the monotonic time `at`, which the totals and the journal include."""
@@ -293,7 +293,7 @@ class DeployWatch:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
             before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
             explains = self._explain(self._usual) if before else None
-            latest = Deploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
+            latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._restored = None
         self._due_at = at
@@ -345,7 +345,7 @@ class DeployWatch:
             title = deploy.describe(None)
             watch.recorder.journal.add(now, "deploy_judged", title)
 
-    def _judge(self, deploy: Deploy, window: Window | None) -> None:
+    def _judge(self, deploy: WatchedDeploy, window: Window | None) -> None:
         """Judge a deploy. window: since its start has ended, None if that is not known."""
         expected = 1.0
         if deploy.start.ended_at is not None and (explains := self._explain(window)):

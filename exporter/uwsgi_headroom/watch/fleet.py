@@ -24,7 +24,7 @@ from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.watch.code_watch import CodeSetting
-from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered
 from uwsgi_headroom.watch.kept_history import restore_deploys
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
@@ -58,7 +58,7 @@ class Fleet:
         writer: HistoryWriter | None = None,
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
         probe: ProbeConfig | None = None,
-        memory: Memory = NO_MEMORY,
+        memory: Remembered = NO_MEMORY,
         most_cpu: float = MOST_CPU,
     ) -> None:
         self.clock = clock or Clock()

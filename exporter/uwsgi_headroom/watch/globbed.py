@@ -75,7 +75,7 @@ class GlobbedServers:
     """The watched servers of all patterns. make_watch: from name, address and entry; memory: of earlier runs."""
 
     def __init__(
-        self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Memory
+        self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Remembered
     ) -> None:
         self.most = most
         self._make_watch = make_watch
@@ -408,7 +408,7 @@ PAST_SECONDS = 7 * 86_400.0
 week."""
 
 
-class Memory(Struct, frozen=True):
+class Remembered(Struct, frozen=True):
     """What an exporter remembers of earlier runs. up_seconds: by server, how long it was up in the last days, since it
     was retired; read_retired: reads the epoch time of each server's retirement."""
 
@@ -416,11 +416,11 @@ class Memory(Struct, frozen=True):
     read_retired: Callable[[], Mapping[str, float]] = dict
 
 
-NO_MEMORY = Memory()
+NO_MEMORY = Remembered()
 """Of an exporter without a history file."""
 
 
-def remember(history: Path, now: float | None = None) -> Memory:
+def remember(history: Path, now: float | None = None) -> Remembered:
     """Read what a history file knows, once. now: epoch seconds. A file that cannot be read is logged, and counts as
     empty."""
     from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
@@ -441,4 +441,4 @@ def remember(history: Path, now: float | None = None) -> Memory:
                     _log.warning("records of the past are damaged", extra={"fields": {"count": file.damaged}})
         except HistoryFileError as error:
             _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
-    return Memory(known, lambda: read_retired(history))
+    return Remembered(known, lambda: read_retired(history))

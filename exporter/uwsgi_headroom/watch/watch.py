@@ -35,7 +35,7 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
-from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import (
@@ -161,7 +161,7 @@ class Watch:
             self._looking.cancel()
         self._looking = self._begin_looking() if self._is_sampled else None
 
-    def take_log(self, batch: Batch) -> None:
+    def take_log(self, batch: LogBatch) -> None:
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 

@@ -26,16 +26,16 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
-from uwsgi_headroom.web.shared_builds import Answer, Build, EventStreams, Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import Body, Build, BuildKind, EventStreams, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
-DOCUMENTS = Kind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=1.0)
-_HISTORIES = Kind("histories", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
-_STORED_HISTORIES = Kind("histories from the file", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
-_JOURNALS = Kind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
-_PREDICTIONS = Kind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
-_COMPARISONS = Kind("comparisons", rest=1.0, most=bounds.MOST_HISTORIES, seconds=15.0)
+DOCUMENTS = BuildKind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=1.0)
+_HISTORIES = BuildKind("histories", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
+_STORED_HISTORIES = BuildKind("histories from the file", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
+_JOURNALS = BuildKind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
+_PREDICTIONS = BuildKind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
+_COMPARISONS = BuildKind("comparisons", rest=1.0, most=bounds.MOST_HISTORIES, seconds=15.0)
 
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
@@ -117,8 +117,8 @@ class _Api:
         return await _respond(request, self._description)
 
     @cached_property
-    def _description(self) -> Answer:
-        return Answer(openapi.render())
+    def _description(self) -> Body:
+        return Body(openapi.render())
 
     async def nothing(self, _request: Request) -> Response:
         raise RefusedError(404, "no such path; /api/v1/openapi.json lists all paths")
@@ -126,14 +126,14 @@ class _Api:
     async def _server(self, request: Request, watch: Watch) -> Response:
         return await _respond(request, await self._build_document(watch, self._window(request), request))
 
-    async def _build_document(self, watch: Watch, window: float, request: Request | None = None) -> Answer:
+    async def _build_document(self, watch: Watch, window: float, request: Request | None = None) -> Body:
         async def make() -> bytes:
             return msgspec.json.encode(self._describe(watch, window))
 
         key = "document", watch, window
         return await self._builds.get(DOCUMENTS, key, lambda: watch.reader.attempts, make, request)
 
-    async def _build_list(self, window: float, request: Request | None = None) -> Answer:
+    async def _build_list(self, window: float, request: Request | None = None) -> Body:
         fleet = self._fleet
 
         async def make() -> bytes:
@@ -274,7 +274,7 @@ class _Api:
         return answer
 
     async def _answer(
-        self, request: Request, kind: Kind, key: object, state: Callable[[], object], make: Build
+        self, request: Request, kind: BuildKind, key: object, state: Callable[[], object], make: Build
     ) -> Response:
         return await _respond(request, await self._builds.get(kind, key, state, make, request))
 
@@ -285,7 +285,7 @@ class _Api:
         return request_values.parse_window(request, self._fleet.settings.windows)
 
 
-async def _respond(request: Request, answer: Answer) -> Response:
+async def _respond(request: Request, answer: Body) -> Response:
     return await answer.respond(request, HEADERS, "application/json", least_bytes=_LEAST_BYTES_TO_COMPRESS)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp, Message, Scope
 
 from uwsgi_headroom.web import bounds, request_head
-from uwsgi_headroom.web.connection_slots import EXCHANGE, Capacity, ConnectionSlots
+from uwsgi_headroom.web.connection_slots import EXCHANGE, ConnectionLimits, ConnectionSlots
 from uwsgi_headroom.web.request_head import Head, RefusedHeadError
 
 if TYPE_CHECKING:
@@ -401,7 +401,7 @@ class HttpServer:
     each request that is being answered."""
 
     def __init__(
-        self, application: ASGIApp, capacity: Capacity, make_tls: Callable[[], TlsStream] | None = None
+        self, application: ASGIApp, capacity: ConnectionLimits, make_tls: Callable[[], TlsStream] | None = None
     ) -> None:
         self.application = application
         self.slots = ConnectionSlots(capacity.connections, capacity.accepts)

@@ -27,12 +27,12 @@ from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.request_values import RefusedError, accepts_openmetrics
-from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
-_SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
-_PROBES = Kind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+_SCRAPES = BuildKind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+_PROBES = BuildKind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
 """Both without a rest: a scrape waits for no other one longer than that takes."""
 
 _FIRST_SECONDS = TIMEOUT_SECONDS + 1.0

@@ -38,9 +38,9 @@ from uwsgi_headroom.web.runbook_text import (
     split_runbook,
     used_placeholders,
 )
-from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
 
-_RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
+_RUNBOOKS = BuildKind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
 """Apart from documents: a request may name any server and worker, so requests with many names would take the places of
 the page."""
 

@@ -43,7 +43,7 @@ Build = Callable[[], Awaitable[bytes]]
 """Builds the body of an answer. Raises RefusedError."""
 
 
-class Kind(Struct, frozen=True):
+class BuildKind(Struct, frozen=True):
     """A kind of answers, whose builds take turns.
 
     rest: how long the kind rests after a build, as a multiple of the time that it took. most: builds that run or wait.
@@ -56,7 +56,7 @@ class Kind(Struct, frozen=True):
     seconds: float
 
 
-class Answer:
+class Body:
     """The body of a response, compressed once for all clients that accept gzip."""
 
     def __init__(self, plain: bytes) -> None:
@@ -92,7 +92,7 @@ class Answer:
 
 
 class _Kept(Struct, frozen=True):
-    answer: Answer
+    answer: Body
     state: object
     again_until: float
     timer: asyncio.TimerHandle
@@ -115,7 +115,7 @@ class _Running:
         self.has_begun = False
         self.state: object = None
         self.is_given_up = False
-        self.task: asyncio.Task[Answer | RefusedError]
+        self.task: asyncio.Task[Body | RefusedError]
 
 
 class SharedBuilds:
@@ -124,14 +124,14 @@ class SharedBuilds:
     def __init__(self, clock: Clock, reload: Callable[[], Hashable] = lambda: None) -> None:
         self._clock = clock
         self._reload = reload
-        self._lanes: dict[Kind, _Lane] = {}
+        self._lanes: dict[BuildKind, _Lane] = {}
         self._kept: dict[Hashable, _Kept] = {}  # least recently used first
         self._newest: dict[Hashable, _Running] = {}
         self._is_closed = False
 
     async def get(
-        self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build, request: Request | None = None
-    ) -> Answer:
+        self, kind: BuildKind, key: Hashable, state: Callable[[], object], build: Build, request: Request | None = None
+    ) -> Body:
         """Return the answer of a key, built if there is none of the present state.
 
         key: the route and the parameters that matter. state: returns what changes when the answer does. request: ends
@@ -166,7 +166,7 @@ class SharedBuilds:
         for key in list(self._kept):
             self._drop(key)
 
-    def _find_kept(self, key: Hashable, state: object) -> Answer | None:
+    def _find_kept(self, key: Hashable, state: object) -> Body | None:
         kept = self._kept.get(key)
         if kept is None or not (kept.state == state or self._clock.monotonic() < kept.again_until):
             return None
@@ -180,7 +180,7 @@ class SharedBuilds:
             return None
         return running
 
-    def _begin(self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build) -> _Running:
+    def _begin(self, kind: BuildKind, key: Hashable, state: Callable[[], object], build: Build) -> _Running:
         lane = self._lanes.setdefault(kind, _Lane())
         if self._is_closed or len(lane.builds) >= kind.most:
             raise RefusedError(503, f"too many {kind.name} are being built; retry later")
@@ -197,15 +197,15 @@ class SharedBuilds:
             del self._newest[key]
 
     async def _run(
-        self, kind: Kind, lane: _Lane, key: Hashable, running: _Running, state: Callable[[], object], build: Build
-    ) -> Answer | RefusedError:
+        self, kind: BuildKind, lane: _Lane, key: Hashable, running: _Running, state: Callable[[], object], build: Build
+    ) -> Body | RefusedError:
         async with lane.turn:
             if (rest := lane.rests_until - self._clock.monotonic()) > 0:
                 await asyncio.sleep(rest)
             running.has_begun, running.state = True, state()
             began = self._clock.monotonic()
             try:
-                answer = Answer(await build())
+                answer = Body(await build())
             except RefusedError as error:
                 return RefusedError(error.status, str(error))
             except Exception:  # noqa: BLE001 - logged once for all who wait
@@ -217,7 +217,7 @@ class SharedBuilds:
             self._keep(kind, key, answer, running.state, ended + AGAIN * (ended - began))
             return answer
 
-    def _keep(self, kind: Kind, key: Hashable, answer: Answer, state: object, again_until: float) -> None:
+    def _keep(self, kind: BuildKind, key: Hashable, answer: Body, state: object, again_until: float) -> None:
         if self._is_closed:
             return
         self._drop(key)
@@ -236,7 +236,7 @@ class SharedBuilds:
         return sum(kept.answer.size for kept in self._kept.values())
 
 
-async def _wait(task: asyncio.Task[Answer | RefusedError], receive: Receive | None) -> None:
+async def _wait(task: asyncio.Task[Body | RefusedError], receive: Receive | None) -> None:
     """Wait for a task, however it ends, without cancelling it. Raises ClientDisconnect if the client leaves first."""
     if receive is None:
         await asyncio.wait({task})

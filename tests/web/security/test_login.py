@@ -15,11 +15,11 @@ from uwsgi_headroom.web.security.gate import find_network, name_client
 from uwsgi_headroom.web.security.login import (
     Candidate,
     Checked,
+    Decided,
     Login,
     LoginQueue,
     PasswordChecker,
     TokenTable,
-    Verdict,
     parse_basic,
 )
 
@@ -110,7 +110,7 @@ async def test_a_wrong_login_is_checked_once(login, checker):
 async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login, checker):
     """An unknown name is checked too, against a hash of a user's cost, always the same one for one name."""
     verdicts = [await login.judge(USERS, header("nobody", password), f"10.1.0.{password}") for password in "123"]
-    assert verdicts == [Verdict(401)] * 3
+    assert verdicts == [Decided(401)] * 3
     hashes = {stored for _, stored in checker.asked}
     assert len(hashes) == 1
     assert hashes.pop()[:7] in (b"$2b$04$", b"$2b$05$")

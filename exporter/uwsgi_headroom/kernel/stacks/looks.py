@@ -33,9 +33,9 @@ from uwsgi_headroom.kernel.waits.schedules import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
+    HiddenError,
     LookedAt,
-    RefusedError,
-    Seen,
+    SeenThread,
     WorkerThreads,
     list_threads,
     no_right,
@@ -109,7 +109,7 @@ class _Place(NamedTuple):
 class _Sight(NamedTuple):
     """A thread, what it waits for, and where it is."""
 
-    seen: Seen
+    seen: SeenThread
     place: _Place
 
 
@@ -152,7 +152,7 @@ class CodeLooks:
         except NoRuntimeError as error:
             self._never, self._of = str(error), frozenset(local)  # until a reload has replaced all of them
             return CodeLook(off=self._never)
-        except RefusedError as error:
+        except HiddenError as error:
             return CodeLook(off=str(error))
         except RefusedToReadError:
             return CodeLook(off=_REFUSED)
@@ -210,7 +210,7 @@ class CodeLooks:
                     states = states or self._find_states(at.process.pid)
                     place = self._read_place(at.process.pid, thread, states)
                 if self._read_call(at, thread) == before:
-                    (seen,) = self._threads.complete([Seen(at, thread, self._classify(at, thread, before))])
+                    (seen,) = self._threads.complete([SeenThread(at, thread, self._classify(at, thread, before))])
                     yield _Sight(seen, place)
                     break
             else:
@@ -321,7 +321,7 @@ class CodeLooks:
                 elif part:
                     yield CodeSight(worker_id, thread, line, decision.result, decision.address, part, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
-        with suppress(RefusedError):
+        with suppress(HiddenError):
             self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
 
 

@@ -29,7 +29,7 @@ from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
-from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
     WORKING,
     ConcurrencyKind,
@@ -178,7 +178,7 @@ class WaitSampler:
                 self._refused = None
             elif seen:
                 self._refused = None
-        except RefusedError as refusal:
+        except HiddenError as refusal:
             self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
         if self._refused:
             is_busy = any(worker.busy_threads for worker in snapshot.workers)
@@ -230,12 +230,12 @@ class WaitSampler:
             seen, _ = self._look_at(main_threads, start + MOST_SECONDS)
             if not active and start >= self._probe_at:
                 self._probe(snapshot, processes, options)
-        except RefusedError as refusal:
+        except HiddenError as refusal:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
         self._note_loops(master_pid, seen)
         return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
 
-    def _note_loops(self, master_pid: int, seen: list[Seen]) -> None:
+    def _note_loops(self, master_pid: int, seen: list[SeenThread]) -> None:
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
                 each.by.process.epolls.idle.add(each.wait.epoll)
@@ -253,13 +253,13 @@ class WaitSampler:
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
         if not (starting and self._setting.enabled and self._knows_calls):
             return {}
-        seen: list[Seen] = []
+        seen: list[SeenThread] = []
         try:
             for worker in starting[:_MOST_STARTING]:
                 if at := self._find(worker, processes, setup.options if setup else Options()):
                     seen += self._threads.look(at, at.process.pid)
             seen = self._threads.complete(seen)
-        except RefusedError:
+        except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
         waits: dict[int, StartWait] = {}
@@ -280,7 +280,7 @@ class WaitSampler:
         return self._no_thread
 
     def _look_at_locks(
-        self, found: list[LookedAt], left_out: list[Worker], seen: list[Seen], *, are_all: bool
+        self, found: list[LookedAt], left_out: list[Worker], seen: list[SeenThread], *, are_all: bool
     ) -> tuple[dict[int, LockUse], bool]:
         """The locks of the application that threads wait for, or were seen to wait for, and whether they could be
         read."""
@@ -333,7 +333,7 @@ class WaitSampler:
         pid = worker.pid or 0
         return self._threads.find(worker, pid, processes[pid].start_time, options)
 
-    def _look(self, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
+    def _look(self, found: list[LookedAt], end: float) -> tuple[list[SeenThread], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
         threads each counts. Raises RefusedError."""
         most = self._afford(self._clock())
@@ -351,11 +351,11 @@ class WaitSampler:
 
     def _look_at(
         self, threads: Iterable[tuple[LookedAt, int]], end: float, found: Collection[LookedAt] = ()
-    ) -> tuple[list[Seen], int]:
+    ) -> tuple[list[SeenThread], int]:
         """Look at threads, until `end`, and at strangers of `found`; returns what was seen, and how many of the threads
         were looked at. Raises RefusedError."""
         began, number = time.thread_time(), 0
-        seen: list[Seen] = []
+        seen: list[SeenThread] = []
         for each, thread in threads:
             seen += self._threads.look(each, thread)
             number += 1
@@ -377,7 +377,7 @@ class WaitSampler:
                     self._threads.look(at, at.process.pid)
                 return
 
-    def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
+    def _learn_peers(self, master_pid: int, seen: list[SeenThread]) -> list[str]:
         """Find the peers of the sockets that threads wait for; returns the reason if the kernel refuses that."""
         if self._near != master_pid:
             self._near = master_pid if shares_network_namespace(master_pid) else None
@@ -395,7 +395,7 @@ class WaitSampler:
         snapshot: Snapshot,
         found: list[LookedAt],
         left_out: list[Worker],
-        seen: list[Seen],
+        seen: list[SeenThread],
         weight: float,
         gaps: list[str],
     ) -> Waits:
@@ -479,7 +479,7 @@ class WaitSampler:
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
 
-    def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
+    def _find_pools(self, decided: list[tuple[SeenThread, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
         locked: dict[int, list[int | None]] = defaultdict(list)
         working: dict[int, set[int]] = defaultdict(set)
@@ -493,7 +493,7 @@ class WaitSampler:
             self._note_holders(decided, snapshot)
         return self._pools.sizes()
 
-    def _note_holders(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> None:
+    def _note_holders(self, decided: list[tuple[SeenThread, float, Decision]], snapshot: Snapshot) -> None:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
         waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
@@ -511,7 +511,7 @@ class WaitSampler:
         if in_memory:
             self._uwsgi_locks.note(snapshot.locks)
 
-    def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
+    def _leave_out_idle(self, seen: list[SeenThread]) -> list[SeenThread]:
         """Those that are not idle for certain: most threads are, most of the time."""
         for each in seen:
             if each.wait.result == "idle":

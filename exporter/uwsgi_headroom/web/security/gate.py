@@ -25,7 +25,7 @@ from uwsgi_headroom.web.security.tls_stream import TlsStream
 from uwsgi_headroom.web.security.web_config_file import RateLimit, WebConfig
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.web.security.login import Login, Verdict
+    from uwsgi_headroom.web.security.login import Decided, Login
 
 
 _ESTABLISHED = 1  # include/net/tcp_states.h
@@ -142,7 +142,7 @@ class Gate:
         verdict = await self._judge(config, scope)
         return None if verdict.status == HTTPStatus.OK else _respond(verdict.status, math.ceil(verdict.retry_after))
 
-    async def _judge(self, config: WebConfig, scope: Scope) -> Verdict:
+    async def _judge(self, config: WebConfig, scope: Scope) -> Decided:
         if self._login is None:
             from uwsgi_headroom.web.security.login import Login  # noqa: PLC0415 - needs bcrypt
 

@@ -121,14 +121,14 @@ MOST_REPEATED_PER_CLIENT = 3
 _MOST_TURNS = 1024  # whose turns are remembered
 
 
-class Verdict(Struct, frozen=True):
+class Decided(Struct, frozen=True):
     """The answer to a login: 200, 401, 429 or 503. retry_after: seconds, for the last two."""
 
     status: HTTPStatus
     retry_after: float = 0.0
 
 
-BUSY = Verdict(HTTPStatus.SERVICE_UNAVAILABLE, 1.0)
+BUSY = Decided(HTTPStatus.SERVICE_UNAVAILABLE, 1.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +143,7 @@ class Candidate:
     known: bool
     since: int
     repeated: bool
-    verdict: asyncio.Future[Verdict] = field(repr=False)
+    verdict: asyncio.Future[Decided] = field(repr=False)
 
 
 class LoginQueue:
@@ -329,7 +329,7 @@ LONGEST_REPEAT_WAIT = 4.0
 """The longest wait in seconds of a client whose repeated logins are wrong. Its repeated logins keep their places
 meanwhile. Its new logins are refused, for up to `LONGEST_WAIT`."""
 
-RIGHT, WRONG = Verdict(HTTPStatus.OK), Verdict(HTTPStatus.UNAUTHORIZED)
+RIGHT, WRONG = Decided(HTTPStatus.OK), Decided(HTTPStatus.UNAUTHORIZED)
 
 
 class Login:
@@ -353,7 +353,7 @@ class Login:
         self._work: dict[bool, asyncio.Task[None]] = {}  # of the repeated ones, and of the new ones
         self._is_closed = False
 
-    async def judge(self, users: Mapping[bytes, bytes], header: bytes, client: str) -> Verdict:
+    async def judge(self, users: Mapping[bytes, bytes], header: bytes, client: str) -> Decided:
         """Judge the Authorization header of a request of a client. users: bcrypt hashes by user name."""
         given = parse_basic(header)
         if given is None:
@@ -398,13 +398,13 @@ class Login:
             if not candidate.verdict.done():
                 candidate.verdict.set_result(BUSY)
 
-    def _admit(self, candidate: Candidate) -> Verdict | None:
+    def _admit(self, candidate: Candidate) -> Decided | None:
         """Let a login wait for its check; or the reason against it."""
         if not candidate.repeated:
             if wait := self._new.seconds_to_wait(candidate.client):
-                return Verdict(HTTPStatus.TOO_MANY_REQUESTS, wait)
+                return Decided(HTTPStatus.TOO_MANY_REQUESTS, wait)
             if self._queue.count_new(candidate.client) >= MOST_NEW_PER_CLIENT:
-                return Verdict(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
+                return Decided(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
         if not self._enter(candidate):
             return BUSY
         self._start_work(repeated=candidate.repeated)
