@@ -70,12 +70,7 @@ def make_server(
 ) -> ServerConfig:
     """Make a server from its address, which may be a glob of UNIX sockets. directory: that of relative paths, "" for
     the working directory. Raises AddressError."""
-    try:
-        parse_address(stats)
-    except AddressError:  # the path of an existing file, or a relative glob
-        is_relative = not stats.startswith(("/", "./", "../", "~")) and "://" not in stats and "\0" not in stats
-        if is_relative and (os.path.exists(join(directory, stats)) or (_GLOB.search(stats) and "/" in stats)):
-            stats = f"./{stats}"
+    stats = _as_path(stats, directory)
     pattern = stats.removeprefix("unix://").removeprefix("unix:")
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
         if name:
@@ -91,6 +86,17 @@ def make_server(
 def join(directory: str, path: str) -> str:
     """Return the path from a directory, "" for the working directory; an absolute one stays as it is."""
     return os.path.join(directory, path.removeprefix("./")) if directory else path
+
+
+def _as_path(text: str, directory: str) -> str:
+    """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
+    try:
+        parse_address(text)
+    except AddressError:
+        is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
+        if is_relative and (os.path.exists(join(directory, text)) or (_GLOB.search(text) and "/" in text)):
+            return f"./{text}"
+    return text
 
 
 def parse_server_argument(text: str, where: str, directory: str = "") -> ServerConfig:

@@ -334,8 +334,7 @@ def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_re
         if why := _why_not_in_group(launch.ids.gid, launch.ids):
             return Plan(why_none=f"{reader.name} cannot read a socket in {place.directory}: {why}")
         steps.append(_join_group(launch.ids.gid, reader))
-    if reload := _reload(launch, is_saved_now=not is_there):
-        steps.append(reload)
+    steps += filter(None, [_reload(launch, is_saved_now=not is_there)])
     steps.append(
         ToDo(
             "See that your application still answers, then run `discover` again: it must list the stats server of "

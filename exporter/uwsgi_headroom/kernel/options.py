@@ -1,5 +1,6 @@
-"""Reads the options of a uWSGI master from its command line and the ini files that it names, as far as they are
-visible; and the syntax of those files, for all who read or change one.
+"""Reads the options of a uWSGI master from its command line and its ini files, as far as they are visible.
+
+The syntax of those files is here for all who read or change one.
 
 uWSGI applies the options in order, and the last value of an option wins. `ini` and `include` insert a file's options at
 their own position; a file given without an option comes after the whole command line, and `inherit` after that. File

@@ -295,8 +295,7 @@ class DeployWatch:
             explains = self._explain(self._usual) if before else None
             latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
-        self._restored = None
-        self._due_at = at
+        self._restored, self._due_at = None, at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
     def _explain(self, window: Window | None) -> Side | None:
@@ -342,8 +341,7 @@ class DeployWatch:
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
             now = watch.reading.time if watch.reading else deploy.time
-            title = deploy.describe(None)
-            watch.recorder.journal.add(now, "deploy_judged", title)
+            watch.recorder.journal.add(now, "deploy_judged", deploy.describe(None))
 
     def _judge(self, deploy: WatchedDeploy, window: Window | None) -> None:
         """Judge a deploy. window: since its start has ended, None if that is not known."""

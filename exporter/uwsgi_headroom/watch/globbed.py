@@ -145,10 +145,7 @@ class GlobbedServers:
         taken = _paths_of(self._named)  # already watched under their own names
         self._matched = {path: entry for path, entry in matches if entry in self._entries and path not in taken}
         self._note_up(now)
-        retired = self._memory.read_retired()
-        for name in [name for name, when in retired.items() if self._retired.get(name, 0.0) < when]:
-            self._retire(name)
-        self._retired = dict(retired)
+        self._apply_retirements()
         for path in self._matched.keys() & self._servers.keys():
             self._servers[path].seen_at = now
         self._forget(now)
@@ -216,6 +213,11 @@ class GlobbedServers:
                 server.emperor = vassals.get(server.watch.reading.snapshot.pid) or server.emperor
                 server.configuration = find_configuration(server.watch.reading) or server.configuration
                 server.absent_since = None
+
+    def _apply_retirements(self) -> None:
+        before, self._retired = self._retired, dict(self._memory.read_retired())
+        for name in [name for name, when in self._retired.items() if before.get(name, 0.0) < when]:
+            self._retire(name)
 
     def _retire(self, name: str) -> None:
         """End the expectation of a server. One that is up stays, and is expected again after an hour."""

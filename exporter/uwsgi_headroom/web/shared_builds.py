@@ -1,5 +1,4 @@
-"""Builds each answer once for all requests that want it, and never more than a share of a CPU affords; and pushes
-documents once a second to listeners (Server-Sent Events), each made once for all of them.
+"""Builds each answer once for all who want it: for requests, or for the listeners of a stream (Server-Sent Events).
 
 * An answer is built at most once for each state of its server. Requests that arrive meanwhile share the build.
 * When every request that waits for a build has left, the build is cancelled.

@@ -187,11 +187,9 @@ class CodeLooks:
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
             if at is None:
                 continue
-            for sight in self._look_at_worker(at, end):
-                if sight is None:
-                    changed += 1
-                else:
-                    sights.append(sight)
+            looks = list(self._look_at_worker(at, end))
+            changed += looks.count(None)
+            sights += filter(None, looks)
         return sights, changed, time.thread_time() - began
 
     def _look_at_worker(self, at: LookedAt, end: float) -> Iterator[_Sight | None]:

@@ -1,4 +1,4 @@
-"""Decides whether a request's user name and password are right, and whose password is checked next.
+"""Decides whether the login of a request is right, and whose password is checked next.
 
 Passwords are compared with bcrypt hashes in two threads, never in the event loop. A judged pair is remembered as a
 keyed hash, so that bcrypt runs once for each pair and not at each scrape. An unknown user takes the same path, and the
