@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from uwsgi_headroom import cli, serve, source
+from uwsgi_headroom import cli, source
 from uwsgi_headroom.config import precedence
+from uwsgi_headroom.service import serve
 from uwsgi_headroom.service.reload import Lifecycle
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet

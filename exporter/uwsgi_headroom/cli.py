@@ -105,7 +105,7 @@ def _print_error(lines: Sequence[str]) -> None:
 
 def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom import config_check, serve
+        from uwsgi_headroom.service import config_check, serve
     if options.check_config:
         return config_check.run(options)
     serve.run(options)
@@ -197,7 +197,7 @@ def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
 
 def _review(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom import review
+        from uwsgi_headroom.discover import review
     return review.run(options.subjects, as_json=options.json)
 
 
@@ -208,13 +208,13 @@ def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom import hash_password
+    from uwsgi_headroom.web.security import hash_password
 
     return hash_password.run(options.cost)
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom import completion
+    from uwsgi_headroom.arguments import completion
 
     return completion.run(line, options.shell)
 

@@ -22,8 +22,8 @@ from uwsgi_headroom.config.servers import GlobNames, ServerConfig
 from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.discover import user_name
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.serve import open_web_config, refuse_exposure
 from uwsgi_headroom.service.reload import SettingsSource
+from uwsgi_headroom.service.serve import open_web_config, refuse_exposure
 from uwsgi_headroom.source import File, Unix
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.web.listeners import resolve_places
