@@ -42,7 +42,6 @@ DOORS: dict[str, str] = {
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
-    "routes": "book shape",
     "service": "config_check serve",
     "source": "",
     "stats": "raw server",

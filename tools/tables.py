@@ -253,7 +253,7 @@ PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes.shape",
+    "Routes": "uwsgi_headroom.routes",
     "Reading": "uwsgi_headroom.watch.pace",
     "Documents in transfer": "uwsgi_headroom.source.stream",
     "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",

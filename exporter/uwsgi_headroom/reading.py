@@ -29,7 +29,7 @@ from uwsgi_headroom.record import (
     WorkerRecord,
     WorkerState,
 )
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 

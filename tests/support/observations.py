@@ -37,7 +37,7 @@ from uwsgi_headroom.record import (
     TrackedConnections,
     Waits,
 )
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers

@@ -22,7 +22,7 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import parse_number
-from uwsgi_headroom.routes.shape import parse_template, refuse_too_many
+from uwsgi_headroom.routes import parse_template, refuse_too_many
 
 Texts = Sequence[tuple[str, str]]
 """Texts of one setting, each with its origin."""

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from uwsgi_headroom.errors import DamagedError, StatsError
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
 from uwsgi_headroom.stats.raw import Document, DocumentWithVariables, EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
+from uwsgi_headroom.routes import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, PATH_CHARACTERS, Whole, count_cut, note_cut, too_many
 from uwsgi_headroom.stats.raw import (
     App,

@@ -21,7 +21,7 @@ from uwsgi_headroom.kernel.backlogs import ListenerDumps
 from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered

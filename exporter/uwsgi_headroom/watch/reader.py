@@ -22,8 +22,7 @@ from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError,
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
-from uwsgi_headroom.routes.shape import OTHER, Templates
+from uwsgi_headroom.routes import OTHER, RouteBook, ServedRoutes, Templates
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 
 WORKERS_PER_SERVER = 10
