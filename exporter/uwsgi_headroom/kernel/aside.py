@@ -28,7 +28,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -332,21 +332,9 @@ def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) ->
     return ticket.result()  # type: ignore[no-any-return]
 
 
-class Asks(Protocol):
-    """Asks about the processes of one server. spent: seconds that all answers took so far."""
-
-    spent: float
-
-    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
-        not there yet, or PausedError."""
-
-    def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """The same for a question that is about this moment: a late answer is thrown away."""
-
-
 class Direct:
-    """Answers at once, in this process: for processes that are this user's own, and for tests."""
+    """Answers as `Questions` does, but at once, in this process: for processes that are this user's own, and for
+    tests."""
 
     spent = 0.0
 
@@ -361,7 +349,8 @@ DIRECT = Direct()
 
 @dataclass
 class Questions:
-    """The questions of one server to a child process. clock: monotonic seconds."""
+    """The questions of one server to a child process. clock: monotonic seconds; spent: seconds that all answers took so
+    far."""
 
     clock: Callable[[], float] = time.monotonic
     aside: Aside = SAMPLES
@@ -376,11 +365,12 @@ class Questions:
     _reason: str = field(default="", init=False)
 
     def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """As `Asks.ask`."""
+        """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
+        not there yet, or PausedError."""
         return self._ask(question, arguments, keep=True)
 
     def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """As `Asks.ask_now`."""
+        """The same for a question that is about this moment: a late answer is thrown away."""
         return self._ask(question, arguments, keep=False)
 
     def forget(self) -> None:
@@ -435,3 +425,6 @@ class Questions:
         self._owed += ticket.cost
         self.spent += ticket.cost
         return ticket.result()
+
+
+Asks: TypeAlias = Direct | Questions

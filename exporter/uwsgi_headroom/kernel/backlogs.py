@@ -34,11 +34,10 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -46,14 +45,8 @@ from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
-from uwsgi_headroom.kernel.sock_diag import Listener
+from uwsgi_headroom.kernel.sock_diag import Family, Listener
 from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_tcp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from uwsgi_headroom.kernel.sock_diag import Family, Listener
-
 
 MOST_LISTED = 1000
 """How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""

@@ -12,20 +12,17 @@ import errno
 import os
 import re
 import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
 
 T = TypeVar("T")
 

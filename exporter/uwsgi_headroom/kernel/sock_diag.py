@@ -16,12 +16,9 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
+from typing import Literal
 
 Family = Literal["unix", "inet", "inet6"]
 
