@@ -253,10 +253,13 @@ def _list_places(launch: Launch, name: str, reader: Scraper) -> Sequence[_Place]
         return [_Place(RUNTIME / name, None, "Debian's init script makes the directory at each start")]
     if SYSTEMD.is_dir() and shutil.which("systemd-tmpfiles"):
         names = (RUNTIME / name, RUNTIME / f"{name}-stats", OWN_RUNTIME / name)
-        made = [_place_of_tmpfile(directory, owner, group) for directory in names if _lasts(directory.parent)]
+        # Not within a unit's `RuntimeDirectory`, which systemd removes when that unit stops.
+        removed = {Path("/run", name) for name in list_runtime_directories()}
+        lasting = (directory for directory in names if removed.isdisjoint(directory.parents))
+        made = [_place_of_tmpfile(directory, owner, group) for directory in lasting]
         return [place for place in made if place]
-    lasting = LASTING / name
-    return [_place(lasting, [f"install -d -m 2750 -o {owner} -g {group} {lasting}"], "the directory is on a disk")]
+    directory = LASTING / name
+    return [_place(directory, [f"install -d -m 2750 -o {owner} -g {group} {directory}"], "the directory is on a disk")]
 
 
 def _place(directory: Path, commands: Sequence[str], exists: str) -> _Place:
@@ -277,11 +280,6 @@ def _place_of_tmpfile(directory: Path, owner: str, group: str) -> _Place | None:
     make = ToDo("Make a directory for the stats socket, now and at each boot:", commands)
     is_made = directory.is_dir() and line == text
     return _Place(directory, None if is_made else make, f"systemd makes the directory at each boot ({kept})")
-
-
-def _lasts(folder: Path) -> bool:
-    """Whether no part of a folder is a unit's `RuntimeDirectory`, which systemd removes when that unit stops."""
-    return not list_runtime_directories() & {str(path).removeprefix("/run/") for path in (folder, *folder.parents)}
 
 
 def _choose_group(launch: Launch, reader: Scraper) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -199,18 +200,11 @@ def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
     `memory.oom_control` (version 1), since Linux 4.13; for the host in `/proc/vmstat`, which includes kills in cgroups.
     Only the kernel's log has the name of the killed process.
     """
-    host = _read_count(root, "proc/vmstat")
-    try:
+    host = cgroup = None
+    with suppress(OSError, ValueError, IndexError):
+        host = _read_field(root, "proc/vmstat", "oom_kill")
+    with suppress(OSError, ValueError, IndexError):
         cgroups = find_cgroups(pid, "memory", root)
-    except (OSError, ValueError):
-        return OomKills(None, host)
-    file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
-    return OomKills(_read_count(cgroups.folders[-1], file) if cgroups.folders else None, host)
-
-
-def _read_count(folder: Path | str, file: str) -> int | None:
-    try:
-        lines = procfs.read_text(folder, file).splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-    except (OSError, ValueError, IndexError):
-        return None
+        file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
+        cgroup = _read_field(cgroups.folders[-1], file, "oom_kill")
+    return OomKills(cgroup, host)

@@ -115,7 +115,8 @@ class _Sight(NamedTuple):
 
 class _Worker(Struct):
     """The stacks of one worker process. ids: of its threads, as they know them, by those that they have here.
-    contended: the functions in which threads wait for a lock, by name and file, and until when they count as such."""
+    contended: the functions in which threads wait for a lock, by the first two fields of their code, and until when
+    they count as such."""
 
     reader: StackReader
     ids: Mapping[int, int]
@@ -269,7 +270,7 @@ class CodeLooks:
                 line = _line_of(reader, choice.frame, choice.callee)
                 if not worker.contended:
                     return _Place(line)
-                around = (frame for frame in chain((choice.frame,), frames) if _name_of(frame) in worker.contended)
+                around = (each for each in chain((choice.frame,), frames) if each.code[:2] in worker.contended)
                 inside = next(around, None)
                 return _Place(line, _line_of(reader, inside) if inside else None)
         raise TornError
@@ -321,10 +322,6 @@ class CodeLooks:
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
         with suppress(HiddenError):
             self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
-
-
-def _name_of(frame: Frame) -> tuple[str, str]:
-    return frame.code.function, frame.code.file
 
 
 def _line_of(reader: StackReader, frame: Frame, callee: str = "") -> Line:

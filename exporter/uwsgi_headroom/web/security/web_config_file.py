@@ -147,11 +147,96 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {
 _UNVERIFIED = ("RequireAnyClientCert", "RequireClientCert")
 
 
-class TlsSection(YamlNodes):
-    """Walks the nodes of the section."""
+_MOST_COST = PASSWORD_COST_RANGE[1]
 
-    def parse(self, node: yaml.Node | None) -> TlsConfig | None:
-        """Return the section, None if it turns TLS off. Raises ConfigError."""
+_HASH = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
+
+_HEADERS: dict[str, tuple[str, ...]] = {
+    "Strict-Transport-Security": (),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-XSS-Protection": (),
+    "Content-Security-Policy": (),
+}
+"""The headers that the toolkit allows, with their values if they are listed."""
+
+_LARGEST_BURST = 1_000_000
+
+
+def load_web_config(path: Path) -> WebConfig:
+    """Read a web configuration file, but not the files that it names. Raises ConfigError."""
+    root = compose(read_file(path), path)
+    return _WebConfigFile(str(path), str(path.parent)).config(root) if root else WebConfig()
+
+
+class _WebConfigFile(YamlNodes):
+    """Walks the YAML nodes of one file."""
+
+    def config(self, root: yaml.Node) -> WebConfig:
+        top = self._mapping(root, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))
+        http = self._mapping(top.get("http_server_config"), ("http2", "headers"))
+        self._flag(http.get("http2"), default=True)
+        return WebConfig(
+            tls=self._tls(top.get("tls_server_config")),
+            headers=self._headers(http.get("headers")),
+            users=self._users(top.get("basic_auth_users")),
+            rate_limit=self._rate_limit(top.get("rate_limit")),
+        )
+
+    def _headers(self, node: yaml.Node | None) -> tuple[tuple[bytes, bytes], ...]:
+        headers = []
+        for name, value in self._mapping(node, tuple(_HEADERS)).items():
+            text = " ".join(self._string(value).split("\n")).strip()
+            allowed = _HEADERS[name]
+            if allowed and text not in allowed:
+                self._fail(value, f"{name} must be {' or '.join(allowed)}")
+            if not text.isprintable():
+                self._fail(value, f"{name} has characters that a header cannot carry")
+            headers += [(name.lower().encode(), text.encode())] if text else []
+        return tuple(headers)
+
+    def _users(self, node: yaml.Node | None) -> dict[bytes, bytes]:
+        users: dict[bytes, bytes] = {}
+        for key, value in self._pairs(node, "expected a user name and a bcrypt hash in each line"):
+            name = self._string(key).encode()
+            if name in users:
+                self._fail(key, "duplicate user name")
+            users[name] = self._hash(value)
+        return users
+
+    def _hash(self, node: yaml.Node) -> bytes:
+        """A bcrypt hash. Messages never quote it: it could be a password."""
+        text = self._string(node)
+        match = _HASH.fullmatch(text)
+        if not match or not 4 <= int(match[1]) <= 31:
+            self._fail(node, "this is not a bcrypt hash: write what `uwsgi-headroom hash-password` prints")
+        if int(match[1]) > _MOST_COST:
+            self._fail(node, f"a bcrypt cost above {_MOST_COST} takes minutes to hours for each login")
+        return text.encode()
+
+    def _rate_limit(self, node: yaml.Node | None) -> RateLimit | None:
+        keys = self._mapping(node, ("interval", "burst"))
+        interval, burst = keys.get("interval"), keys.get("burst")
+        seconds = 0.0
+        if interval is not None and not self._is_null(interval):
+            try:
+                seconds = parse_duration(self._string(interval))
+            except ValueError:
+                self._fail(interval, "expected a duration with its unit, such as 1s or 200ms")
+        count = 0
+        if burst is not None and not self._is_null(burst):
+            text = self._string(burst)
+            if not (text.isascii() and text.isdigit()) or burst.tag != "tag:yaml.org,2002:int":
+                self._fail(burst, "expected a number of requests")
+            count = min(int(text[:9]), _LARGEST_BURST)
+        if not seconds:
+            return None
+        if not count:
+            self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
+        return RateLimit(seconds, count)
+
+    def _tls(self, node: yaml.Node | None) -> TlsConfig | None:
+        """The section, None if it turns TLS off."""
         keys = self._mapping(node, _KEYS)
         least = self._version(keys.get("min_version"), "TLS12")
         most = self._version(keys.get("max_version"), "TLS13")
@@ -246,92 +331,3 @@ class TlsSection(YamlNodes):
                 "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
             )
         return CURVES[self._string(names[0])] if names else ""
-
-
-_MOST_COST = PASSWORD_COST_RANGE[1]
-
-_HASH = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
-
-_HEADERS: dict[str, tuple[str, ...]] = {
-    "Strict-Transport-Security": (),
-    "X-Content-Type-Options": ("nosniff",),
-    "X-Frame-Options": ("deny", "sameorigin"),
-    "X-XSS-Protection": (),
-    "Content-Security-Policy": (),
-}
-"""The headers that the toolkit allows, with their values if they are listed."""
-
-_LARGEST_BURST = 1_000_000
-
-
-def load_web_config(path: Path) -> WebConfig:
-    """Read a web configuration file, but not the files that it names. Raises ConfigError."""
-    root = compose(read_file(path), path)
-    return _WebConfigFile(str(path), str(path.parent)).config(root) if root else WebConfig()
-
-
-class _WebConfigFile(YamlNodes):
-    """Walks the YAML nodes of one file."""
-
-    def config(self, root: yaml.Node) -> WebConfig:
-        top = self._mapping(root, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))
-        http = self._mapping(top.get("http_server_config"), ("http2", "headers"))
-        self._flag(http.get("http2"), default=True)
-        return WebConfig(
-            tls=TlsSection(self._path, self._directory).parse(top.get("tls_server_config")),
-            headers=self._headers(http.get("headers")),
-            users=self._users(top.get("basic_auth_users")),
-            rate_limit=self._rate_limit(top.get("rate_limit")),
-        )
-
-    def _headers(self, node: yaml.Node | None) -> tuple[tuple[bytes, bytes], ...]:
-        headers = []
-        for name, value in self._mapping(node, tuple(_HEADERS)).items():
-            text = " ".join(self._string(value).split("\n")).strip()
-            allowed = _HEADERS[name]
-            if allowed and text not in allowed:
-                self._fail(value, f"{name} must be {' or '.join(allowed)}")
-            if not text.isprintable():
-                self._fail(value, f"{name} has characters that a header cannot carry")
-            headers += [(name.lower().encode(), text.encode())] if text else []
-        return tuple(headers)
-
-    def _users(self, node: yaml.Node | None) -> dict[bytes, bytes]:
-        users: dict[bytes, bytes] = {}
-        for key, value in self._pairs(node, "expected a user name and a bcrypt hash in each line"):
-            name = self._string(key).encode()
-            if name in users:
-                self._fail(key, "duplicate user name")
-            users[name] = self._hash(value)
-        return users
-
-    def _hash(self, node: yaml.Node) -> bytes:
-        """A bcrypt hash. Messages never quote it: it could be a password."""
-        text = self._string(node)
-        match = _HASH.fullmatch(text)
-        if not match or not 4 <= int(match[1]) <= 31:
-            self._fail(node, "this is not a bcrypt hash: write what `uwsgi-headroom hash-password` prints")
-        if int(match[1]) > _MOST_COST:
-            self._fail(node, f"a bcrypt cost above {_MOST_COST} takes minutes to hours for each login")
-        return text.encode()
-
-    def _rate_limit(self, node: yaml.Node | None) -> RateLimit | None:
-        keys = self._mapping(node, ("interval", "burst"))
-        interval, burst = keys.get("interval"), keys.get("burst")
-        seconds = 0.0
-        if interval is not None and not self._is_null(interval):
-            try:
-                seconds = parse_duration(self._string(interval))
-            except ValueError:
-                self._fail(interval, "expected a duration with its unit, such as 1s or 200ms")
-        count = 0
-        if burst is not None and not self._is_null(burst):
-            text = self._string(burst)
-            if not (text.isascii() and text.isdigit()) or burst.tag != "tag:yaml.org,2002:int":
-                self._fail(burst, "expected a number of requests")
-            count = min(int(text[:9]), _LARGEST_BURST)
-        if not seconds:
-            return None
-        if not count:
-            self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
-        return RateLimit(seconds, count)
