@@ -1,4 +1,4 @@
-"""Finds the uWSGI servers of this machine, and the steps that turn on the stats of those that have none."""
+"""Finds the uWSGI servers of this machine, how to turn on stats where there are none, and settings that cause trouble."""
 
 from __future__ import annotations
 
