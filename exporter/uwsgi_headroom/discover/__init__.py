@@ -1,4 +1,4 @@
-"""Finds the uWSGI servers of this machine, how to turn on stats where there are none, and settings that cause trouble."""
+"""Finds the uWSGI servers of this machine, how to turn on their stats, and settings that cause trouble."""
 
 from __future__ import annotations
 
