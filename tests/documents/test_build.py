@@ -13,14 +13,14 @@ from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.raw import App
 
-FACTS = Identity(host="web1", started=EPOCH - 100.0, working_directory="/srv/shop", emperor_pid=5)
+FACTS = MasterIdentity(host="web1", started=EPOCH - 100.0, working_directory="/srv/shop", emperor_pid=5)
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
 
 

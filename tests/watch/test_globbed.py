@@ -22,7 +22,7 @@ from tests.watch.test_fleet import listening
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, Vassal
+from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, ListedVassal
 from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import read_retired, retire
@@ -445,7 +445,7 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
     assert not is_ended((watch, "shop.ini"), "")
     running, tried, ended = (
-        Vassal(name="shop.ini"),
+        ListedVassal(name="shop.ini"),
         Blacklisted(name="shop.ini", attempt=3),
         Blacklisted(name="shop.ini"),
     )

@@ -21,7 +21,7 @@ from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.stats import decode
@@ -189,8 +189,8 @@ def test_unproven(master):
     assert pids_of(reading(master, HostFacts(off="the stats server is on another host"))) == {}
 
 
-def identity(started: float) -> Identity:
-    return Identity("host", started, None, None)
+def identity(started: float) -> MasterIdentity:
+    return MasterIdentity("host", started, None, None)
 
 
 FOLDER = ROOT / "alerts" / "runbooks"

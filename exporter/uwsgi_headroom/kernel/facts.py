@@ -13,7 +13,7 @@ from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.record import (
     Backlog,
     RoleUse,
@@ -84,7 +84,7 @@ class HostFacts(Struct, frozen=True):
 
     cpu_times: CpuTimes | None = None
     """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
-    identity: Identity | None = None
+    identity: MasterIdentity | None = None
 
     oom_kills: OomKills | None = None
     """How often the kernel has killed a process because memory ran out, as of the last slow reading."""

@@ -24,7 +24,7 @@ from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot
 
 
-class Identity(Struct, frozen=True):
+class MasterIdentity(Struct, frozen=True):
     """The identity of a proven master. A field is None if it is hidden or does not exist.
 
     host: the name of this host.
@@ -39,9 +39,9 @@ class Identity(Struct, frozen=True):
     emperor_pid: int | None
 
 
-def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> Identity:
+def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> MasterIdentity:
     """The identity of the uWSGI whose proven master is `master_pid`. Never raises."""
-    return Identity(
+    return MasterIdentity(
         host=os.uname().nodename,
         started=_read_start(master_pid),
         working_directory=read_working_directory(master_pid, proc=proc),
