@@ -270,7 +270,7 @@ def test_a_mistake_prints_no_traceback():
     ("module", "arguments"),
     [
         ("cli", ()),
-        ("serve", ()),
+        ("service.serve", ()),
         ("check.command", ("check", "/nowhere")),
         ("top.start", ("top", "/nowhere")),
         ("discover", ("discover",)),

@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from uwsgi_headroom.errors import ConfigError
 
@@ -424,7 +423,8 @@ class RouteBook:
         self.names = tuple(names)
 
 
-class ServedRoutes(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ServedRoutes:
     """The routes in service at one sample.
 
     names, generations: as in `RouteBook`, at the time of the sample. numbers: of the route in each busy thread, by
