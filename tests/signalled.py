@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from uwsgi_headroom import cli, serve, source
+from uwsgi_headroom import cli, source
 from uwsgi_headroom.config import precedence
+from uwsgi_headroom.service import serve
 from uwsgi_headroom.service.reload import Lifecycle
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import event_stream, metrics_route, request_head
+from uwsgi_headroom.web import metrics_route, request_head, shared_builds
 from uwsgi_headroom.web.http_server import HttpConnection, HttpServer
 
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -35,7 +36,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "the server has started": (Lifecycle, "serving"),
     "a client connects": (HttpConnection, "connection_made"),
     "a request arrives": (request_head, "parse"),
-    "a stream begins": (event_stream.EventStreams, "subscribe"),
+    "a stream begins": (shared_builds.EventStreams, "subscribe"),
     "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
     "an answer is made": (metrics_route, "render_family"),

@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.captured_documents import path
 from tests.support.exporter import COMMAND, clean_environment, run
-from uwsgi_headroom import __version__, cli, logs, serve
+from uwsgi_headroom import __version__, cli, logs
 from uwsgi_headroom.errors import LONGEST_MESSAGE, HeadroomError
+from uwsgi_headroom.service import serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
@@ -269,7 +270,7 @@ def test_a_mistake_prints_no_traceback():
     ("module", "arguments"),
     [
         ("cli", ()),
-        ("serve", ()),
+        ("service.serve", ()),
         ("check.command", ("check", "/nowhere")),
         ("top.start", ("top", "/nowhere")),
         ("discover", ("discover",)),

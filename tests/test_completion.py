@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.driven_top import Driven, driven
 from uwsgi_headroom.arguments.commands import SHELLS, make_command_line
-from uwsgi_headroom.completion import render_script
+from uwsgi_headroom.arguments.completion import render_script
 
 PROMPT = "ready>"
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.bad_servers import answers_http
-from uwsgi_headroom.exporter_client import ApiError, find_who_answers, get_document, parse_page
+from uwsgi_headroom.check.exporter_client import ApiError, find_who_answers, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
 
 

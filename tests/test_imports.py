@@ -29,10 +29,10 @@ DOORS: dict[str, str] = {
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.other_limits findings.queue findings.workers""",
-    "arguments": "commands parser",
-    "check": "command compare_command failure pids request",
+    "arguments": "commands completion parser",
+    "check": "command compare_command exporter_client failure pids request",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
-    "discover": "report",
+    "discover": "report review",
     "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences
         waits what_if workers""",
     "history": "code_time hour integrals named_hours rows totals window",
@@ -42,8 +42,7 @@ DOORS: dict[str, str] = {
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
-    "routes": "book shape",
-    "service": "reload systemd",
+    "service": "config_check serve",
     "source": "",
     "stats": "raw server",
     "store": "file record retired writer",
@@ -52,7 +51,7 @@ DOORS: dict[str, str] = {
     "uwsgi_log": "log messages",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
-    "web": """app connection_slots event_stream host_check http_server listeners security.gate
+    "web": """app connection_slots host_check http_server listeners security.gate security.hash_password
         security.live_config shared_builds""",
     "words": "colours formats states template",
 }
@@ -95,7 +94,7 @@ def test_what_a_module_does_not_load():
     assert _load(FACES, modules.split()) == {}
     modules = "defaults parsers precedence servers settings slo yaml_file"
     assert _load(SETTABLE, [f"config.{module}" for module in modules.split()]) == {}
-    imported = _imported("serve")
+    imported = _imported("service.serve")
     assert "uwsgi_headroom.watch.fleet" in imported
     assert "sqlite3" not in imported
     imported = _imported("kernel.host")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from uwsgi_headroom.background_writer import BackgroundWriter
+from uwsgi_headroom.logs import BackgroundWriter
 
 SCRIPT = """
 import logging, sys

@@ -10,7 +10,7 @@ import pytest
 from tests.support.other_namespaces import as_nobody
 from tests.support.real_uwsgi import uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import cli
-from uwsgi_headroom import review as review_module
+from uwsgi_headroom.discover import review as review_module
 
 BARE = "[uwsgi]\nmodule = app\nhttp-socket = 127.0.0.1:0\nprocesses = 2\nmax-requests = 1000\nharakiri = 90\n"
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from uwsgi_headroom import interrupts
-from uwsgi_headroom.within import within
+from uwsgi_headroom.clock import within
 
 
 async def after(seconds: float, result: str | Exception) -> str:

@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from uwsgi_headroom.arguments.commands import PROGRAM, CommandLine, make_command_line
-from uwsgi_headroom.arguments.exit_statuses import EXIT_STATUSES
+from uwsgi_headroom.arguments.commands import EXIT_STATUSES, PROGRAM, CommandLine, make_command_line
 from uwsgi_headroom.arguments.parser import Flag, Parser
 from uwsgi_headroom.config.settings import FLAGS
 

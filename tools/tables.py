@@ -253,19 +253,19 @@ PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes.shape",
+    "Routes": "uwsgi_headroom.routes",
     "Reading": "uwsgi_headroom.watch.pace",
-    "Documents in transfer": "uwsgi_headroom.source.room",
-    "Lists of connections in listen queues": "uwsgi_headroom.kernel.accept_queues",
+    "Documents in transfer": "uwsgi_headroom.source.stream",
+    "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",
     "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",
-    "Workers of servers that patterns find": "uwsgi_headroom.watch.worker_places",
+    "Workers of servers that patterns find": "uwsgi_headroom.watch.reader",
     "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
     "Names in the history file": "uwsgi_headroom.store.database",
     "The HTTP face": "uwsgi_headroom.web.bounds",
-    "Passwords that wait for their check": "uwsgi_headroom.web.security.passwords",
+    "Passwords that wait for their check": "uwsgi_headroom.web.security.login",
     "Logins that are remembered, and clients with wrong passwords": "uwsgi_headroom.web.security.login",
 }
 """By title: the module that keeps these bounds."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from uwsgi_headroom.clock import within
 from uwsgi_headroom.tune import load as package_load
 from uwsgi_headroom.tune.load import Tally, ask, connect
-from uwsgi_headroom.within import within
 
 MOST_IN_FLIGHT = 2000
 """Requests of an open loop at once; further ones are left out and counted."""

@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()
-    if arguments and _means_check(arguments[0], line):
+    first = arguments[0] if arguments else ""
+    is_check = first == "check" or (first not in line.commands and suggest(first, line.commands).endswith(" check?"))
+    if is_check:  # also misspelt: a monitoring system must not read `chekc` as critical
         return _run_plugin(line, arguments)
     try:
         return _run(line, arguments)
@@ -48,11 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 0
-
-
-def _means_check(text: str, line: CommandLine) -> bool:
-    """Whether the command is `check` or misspelt `check`: a monitoring system must not read `chekc` as critical."""
-    return text == "check" or (text not in line.commands and suggest(text, line.commands).endswith(" check?"))
 
 
 def _run(line: CommandLine, arguments: Sequence[str]) -> int:
@@ -108,7 +105,7 @@ def _print_error(lines: Sequence[str]) -> None:
 
 def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom import config_check, serve
+        from uwsgi_headroom.service import config_check, serve
     if options.check_config:
         return config_check.run(options)
     serve.run(options)
@@ -118,6 +115,10 @@ def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
     if options.all == bool(options.addresses):
         line.commands["check"].error("give the address of a server, or --all for every server on this machine")
+    if (options.wait or options.not_before is not None) and not options.since_reload:
+        line.commands["check"].error("--wait and --not-before need --since-reload")
+    if options.code_prefix and not options.code:
+        line.commands["check"].error("--code-prefix needs --code")
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
     return command.run(
@@ -129,24 +130,9 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,
             logs=tuple(options.log or ()),
-            code=_find_prefixes(line, options),
-            since_reload=_wants_since_reload(line, options),
+            code=tuple(options.code_prefix or ()) if options.code else None,
         )
     )
-
-
-def _wants_since_reload(line: CommandLine, options: argparse.Namespace) -> bool:
-    if (options.wait or options.not_before is not None) and not options.since_reload:
-        line.commands["check"].error("--wait and --not-before need --since-reload")
-    return bool(options.since_reload)
-
-
-def _find_prefixes(line: CommandLine, options: argparse.Namespace) -> tuple[str, ...] | None:
-    """The prefixes of the application's files; None if its code is not looked at."""
-    prefixes = tuple(options.code_prefix or ())
-    if prefixes and not options.code:
-        line.commands["check"].error("--code-prefix needs --code")
-    return prefixes if options.code else None
 
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:
@@ -211,7 +197,7 @@ def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
 
 def _review(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom import review
+        from uwsgi_headroom.discover import review
     return review.run(options.subjects, as_json=options.json)
 
 
@@ -222,13 +208,13 @@ def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom import hash_password
+    from uwsgi_headroom.web.security import hash_password
 
     return hash_password.run(options.cost)
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom import completion
+    from uwsgi_headroom.arguments import completion
 
     return completion.run(line, options.shell)
 

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.facts import Memories as MemoryFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.setup import SAME_START, is_running
 from uwsgi_headroom.record import (
@@ -30,7 +29,7 @@ from uwsgi_headroom.record import (
     WorkerRecord,
     WorkerState,
 )
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -115,6 +114,8 @@ def describe_server(reading: Reading) -> ServerRecord | None:
     snapshot, host = reading.snapshot, reading.host
     if not isinstance(snapshot, Snapshot):
         return None
+    # Each directory once: uWSGI lists it as often as it has processes (`spooler-processes`).
+    spoolers = Counter(spooler.directory for spooler in snapshot.spoolers)
     return ServerRecord(
         workers=tuple([_describe_worker(reading, worker) for worker in snapshot.workers]),
         address=reading.address,
@@ -126,7 +127,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         thunder_lock=snapshot.thunder_lock,
         accept_lock_holder=max(0, (snapshot.locks or {}).get("thunder", 0)) or None,
         caches=tuple([CacheRecord(each.name, each.items, each.max_items, each.full) for each in snapshot.caches]),
-        spoolers=_describe_spoolers(snapshot, host.spooled) if snapshot.spoolers else (),
+        spoolers=tuple([SpoolerRecord(name, number, host.spooled.get(name)) for name, number in spoolers.items()]),
         processes_off=host.off,
         master_affinity=host.master_affinity,
         cpus=Cpus(host.cpus.count, host.cpus.limited_by) if host.cpus else None,
@@ -140,12 +141,6 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         tracked=host.tracked,
         tasks=host.tasks,
     )
-
-
-def _describe_spoolers(snapshot: Snapshot, tasks: Mapping[str, int]) -> tuple[SpoolerRecord, ...]:
-    """Each directory once: uWSGI lists it as often as it has processes (`spooler-processes`)."""
-    processes = Counter(spooler.directory for spooler in snapshot.spoolers)
-    return tuple([SpoolerRecord(name, number, tasks.get(name)) for name, number in processes.items()])
 
 
 def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:

@@ -34,13 +34,10 @@ def escape_text(text: str) -> str:
     """
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
+    shown = (each.isprintable() and not _INVISIBLE.match(each) for each in text)
     return "".join(
-        character if _is_visible(character) else character.encode("unicode_escape").decode() for character in text
+        each if is_shown else each.encode("unicode_escape").decode() for each, is_shown in zip(text, shown, strict=True)
     )
-
-
-def _is_visible(character: str) -> bool:
-    return character.isprintable() and not _INVISIBLE.match(character)
 
 
 def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:

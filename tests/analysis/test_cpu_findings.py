@@ -9,7 +9,7 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, load
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.record import Quota, RoleUse
 
@@ -122,7 +122,7 @@ def test_mules_are_no_other_programs(uses, are_named):
 )
 def test_a_router_with_a_huge_table(use, available, expected):
     """It takes more memory than all workers, which is a warning where memory is scarce."""
-    memory = Memory(WorkerMemory(50_000_000, "uss", 200_000_000, {}), AvailableMemory(available, "cgroup"))
+    memory = Memories(WorkerMemory(50_000_000, "uss", 200_000_000, {}), AvailableMemory(available, "cgroup"))
     assert severity(of_roles(0.1, 1.8, use, memory=memory), "role_takes_memory") == expected
 
 

@@ -23,7 +23,7 @@ from uwsgi_headroom.metrics import window_figures as windows
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import STATES, Socket, Worker
+from uwsgi_headroom.stats.server import STATES, AppSocket, Worker
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(True, (32, 16)), (False, (None, None))])
@@ -99,7 +99,9 @@ def make_outcome(of: Random, at: float) -> Reading | ReadError:
     base = Server(processes=1).read(at).snapshot
     workers = [make_worker(of, base.workers[0], number, cores) for number in range(1, of.choice([1, 2, 3, 3, 3, 4]))]
     snapshot = replace(
-        base, workers=tuple(workers), sockets=tuple(Socket(name, of.choice((None, 0, 3)), None) for name in sockets)
+        base,
+        workers=tuple(workers),
+        sockets=tuple(AppSocket(name, of.choice((None, 0, 3)), None) for name in sockets),
     )
     return reading(at, snapshot, make_host(of, sockets), read_seconds=of.choice([0.0, 0.001, 0.05, 3.0]))
 

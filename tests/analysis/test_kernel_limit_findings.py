@@ -7,7 +7,7 @@ from tests.analysis.judging import change_workers, describe, idle, judge, row, s
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.analysis.findings import Finding, health
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
 from uwsgi_headroom.record import Tasks, TrackedConnections
@@ -120,9 +120,9 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
     assert kind is not health.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
 
 
-def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memory:
+def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memories:
     taken = WorkerMemory(per_worker, source, workers * per_worker, {})
-    return Memory(taken, AvailableMemory(available, "cgroup"))
+    return Memories(taken, AvailableMemory(available, "cgroup"))
 
 
 def test_how_many_workers_fit():
@@ -136,9 +136,9 @@ def test_how_many_workers_fit():
     "unknown",
     [
         None,
-        Memory(None, None),
-        Memory(None, AvailableMemory(10, "host")),
-        Memory(WorkerMemory(10, "uss", 10, {}), None),
+        Memories(None, None),
+        Memories(None, AvailableMemory(10, "host")),
+        Memories(WorkerMemory(10, "uss", 10, {}), None),
         memory_of(0, 10),
     ],
 )

@@ -18,7 +18,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading, describe_emperor
 from uwsgi_headroom.record import UNKNOWN, Options
-from uwsgi_headroom.stats.raw import Blacklisted, Cache, EmperorSnapshot, Spooler, Vassal
+from uwsgi_headroom.stats.raw import Blacklisted, Cache, EmperorSnapshot, ListedVassal, Spooler
 
 
 def with_parts(reading: Reading, spooled: dict[str, int], **parts: object) -> Reading:
@@ -158,7 +158,7 @@ def test_the_advice_about_a_full_cache(more, is_full):
 
 
 def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
-    running = tuple(Vassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
+    running = tuple(ListedVassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
     snapshot = EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
     return collect_emperor_findings(describe_emperor(snapshot))
 

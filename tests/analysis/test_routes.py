@@ -16,7 +16,7 @@ from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})
 NAMES = ("other", "GET /a", "POST /export")

@@ -16,7 +16,7 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
 from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.record import Backlog, Waits
 
@@ -26,7 +26,7 @@ MB = 1_000_000
 
 def figures(of: Window, server: Server, room: int | None = None, source: str = "uss") -> Figures:
     """room: so many workers of 100 MB fit into memory. source: of the figure of a worker."""
-    memory = Memory(WorkerMemory(100 * MB, source, 400 * MB, {}), AvailableMemory(100 * MB * (room or 0) + 1, "host"))
+    memory = Memories(WorkerMemory(100 * MB, source, 400 * MB, {}), AvailableMemory(100 * MB * (room or 0) + 1, "host"))
     return figures_of(of, describe(server, waits=Waits(), **({} if room is None else {"memory": memory})))
 
 

@@ -9,7 +9,7 @@ from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import parse_templates
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.routes.shape import MOST_TEMPLATES
+from uwsgi_headroom.routes import MOST_TEMPLATES
 
 
 @pytest.mark.parametrize(

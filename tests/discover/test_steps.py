@@ -23,15 +23,14 @@ from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
 from uwsgi_headroom.discover import launch as launching
 from uwsgi_headroom.discover.launch import Ids, Launch, Unit, read_launch
-from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.report import run
-from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
+from uwsgi_headroom.discover.steps import Plan, Scraper, find_harm, find_reader, plan, plan_reader
 from uwsgi_headroom.discover.trial import TrialError, try_directory
 from uwsgi_headroom.source import Unix
 
 pytestmark = pytest.mark.integration
 
-ME = Reader("me", Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
+ME = Scraper("me", Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
 INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-file = " + f"{APP}\n"
 
 
@@ -73,7 +72,7 @@ def launched(server: Uwsgi) -> Launch:
     return read_launch(found(server), time.monotonic() + 60)
 
 
-def planned(server: Uwsgi, reader: Reader = ME) -> Plan:
+def planned(server: Uwsgi, reader: Scraper = ME) -> Plan:
     return plan(launched(server), "shop", reader, alike=1)
 
 
@@ -375,13 +374,13 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
     group = grp.getgrgid(NOBODY).gr_name
     launch = replace(LAUNCH, text="[uwsgi]\n", ids=replace(ME.ids, gid=NOBODY))
     for reader, command in (
-        (Reader("prometheus", Ids(NOBODY - 1, 1)), f"usermod --append --groups {group} prometheus"),
-        (Reader("uwsgi-headroom.service", Ids(NOBODY - 1, 1), unit=True), f"SupplementaryGroups={group}"),
+        (Scraper("prometheus", Ids(NOBODY - 1, 1)), f"usermod --append --groups {group} prometheus"),
+        (Scraper("uwsgi-headroom.service", Ids(NOBODY - 1, 1), unit=True), f"SupplementaryGroups={group}"),
     ):
         made = plan(launch, "shop", reader, alike=1)
         assert any(command in line for step in made.steps for line in step.lines)
     made = plan(
-        replace(launch, ids=replace(ME.ids, gid=65_429)), "shop", Reader("prometheus", Ids(NOBODY, NOBODY)), alike=1
+        replace(launch, ids=replace(ME.ids, gid=65_429)), "shop", Scraper("prometheus", Ids(NOBODY, NOBODY)), alike=1
     )
     assert made.steps == ()
     assert "its group 65429 has no name" in made.why_none
@@ -419,7 +418,7 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
 def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
     """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed, if uWSGI's
     user is in that group itself."""
-    stranger, path = Reader("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
+    stranger, path = Scraper("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
         launch = launched(server)
         assert launch.master.address == Unix(str(path))

@@ -11,16 +11,16 @@ from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.raw import App
 
-FACTS = Identity(host="web1", started=EPOCH - 100.0, working_directory="/srv/shop", emperor_pid=5)
+FACTS = MasterIdentity(host="web1", started=EPOCH - 100.0, working_directory="/srv/shop", emperor_pid=5)
 REFUSED = SourceError("refused", "nobody listens at /run/shop.stats")
 
 
@@ -68,14 +68,14 @@ def test_memory():
     unknown = ScriptedWatch().read(reading).document()
     assert (unknown.host.memory, unknown.workers[0].unique_bytes) == (None, None)
 
-    memory = Memory(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
+    memory = Memories(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
     assert document.host.memory == schema.Memory(
         available=719, limited_by="cgroup", per_worker=180, source="uss", more_workers=3
     )
     assert [worker.unique_bytes for worker in document.workers] == [180, 150, None, None]
 
-    memory = Memory(None, AvailableMemory(719, "host"))
+    memory = Memories(None, AvailableMemory(719, "host"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
     assert document.host.memory == schema.Memory(
         available=719, limited_by="host", per_worker=None, source=None, more_workers=None

@@ -9,7 +9,7 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.record import Waits
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 
 FIGURES = WaitFigures(
     threads={"cpu": 1.0, "sleep": 0.5, "backend": 4.0},

@@ -24,7 +24,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Answer, File
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.top.feeds import NO_TREND

@@ -16,7 +16,7 @@ from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Destination, Waits
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 
 STEP = 1.0
 NAMES = ("other", "GET /a", "POST /b")

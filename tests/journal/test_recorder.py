@@ -98,7 +98,7 @@ class TestConfiguration:
 
     def test_version_and_sockets(self):
         """Changes in the stats document itself are reported."""
-        sockets = (stats.server.Socket("127.0.0.1:80", None, None),)
+        sockets = (stats.server.AppSocket("127.0.0.1:80", None, None),)
         assert (
             self.title(self.reading(1.0), self.reading(2.0, version="2.0.32", sockets=sockets))
             == "Configuration changed: version 2.0.31 → 2.0.32, sockets app.sock → 127.0.0.1:80."

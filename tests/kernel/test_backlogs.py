@@ -27,13 +27,14 @@ from tests.support.other_namespaces import (
     knows_socket_call,
 )
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
-from uwsgi_headroom.kernel import accept_queues, sock_diag
-from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
+from uwsgi_headroom.kernel import backlogs, sock_diag
 from uwsgi_headroom.kernel.backlogs import (
     MOST_SHARED_SECONDS,
+    AcceptQueues,
     Backlogs,
     ListenerDumps,
     ListenOverflows,
+    find_rivals,
     read_listen_overflows,
 )
 from uwsgi_headroom.kernel.sock_diag import Listener
@@ -440,7 +441,7 @@ def test_unix_clients_in_their_order(opened, tmp_path):
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_a_long_queue(kind, opened, tmp_path, monkeypatch):
     """Of a queue that is too long to be listed, the oldest TCP connections are, and nothing is said of a UNIX one."""
-    monkeypatch.setattr(accept_queues, "MOST_LISTED", 3)
+    monkeypatch.setattr(backlogs, "MOST_LISTED", 3)
     listener = listen(opened, str(tmp_path / "s") if kind == "unix" else ("127.0.0.1", 0))
     for _ in range(5):
         queue_up(opened, listener.getsockname())

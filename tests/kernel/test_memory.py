@@ -17,7 +17,7 @@ from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.memory import (
     LONGEST_WALK,
@@ -445,7 +445,7 @@ def large_workers():
         yield server
 
 
-def memory_over_minutes(server: Uwsgi, minutes: int) -> Memory:
+def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
     """The memory facts about a server after this many minutes of a movable clock."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from uwsgi_headroom.routes.book import RouteBook
-from uwsgi_headroom.routes.shape import (
+from uwsgi_headroom.routes import (
     FORGET_SECONDS,
     MOST_CANDIDATES,
     MOST_NODES,
@@ -13,6 +12,7 @@ from uwsgi_headroom.routes.shape import (
     MOST_VALUES,
     OTHER,
     SIGHTINGS,
+    RouteBook,
     Shape,
     Templates,
     make_shape,

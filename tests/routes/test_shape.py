@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.routes.shape import (
+from uwsgi_headroom.routes import (
     LONGEST_NAME,
     LONGEST_PATH,
     MOST_SEGMENTS,

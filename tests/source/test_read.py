@@ -23,7 +23,7 @@ from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
-from uwsgi_headroom.source.silence import explain_stopped, waits_to_write_a_pipe
+from uwsgi_headroom.source.read import explain_stopped, waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
 PATIENCE = 0.3

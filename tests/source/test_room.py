@@ -11,7 +11,7 @@ import pytest
 from tests.support.clock import MovableClock
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Answer, Room, Share, Unix, read_document
-from uwsgi_headroom.source.room import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError
+from uwsgi_headroom.source.stream import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError
 
 LARGE = b"{" + b" " * 3_000_000 + b"}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, Shape, Templates
+from uwsgi_headroom.routes import LONGEST_PATH, MOST_PATHS, OTHER, Shape, Templates
 from uwsgi_headroom.stats import decoder
 from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawWorker, RequestInfo
 from uwsgi_headroom.stats.server import Worker

@@ -20,7 +20,7 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.facts import HostFacts, Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
@@ -37,7 +37,7 @@ from uwsgi_headroom.record import (
     TrackedConnections,
     Waits,
 )
-from uwsgi_headroom.routes.book import ServedRoutes
+from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
@@ -133,7 +133,7 @@ def proven(name: str, called: str = "") -> Observation:
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
         throttling=Throttling(Quota("/system.slice/uwsgi.service", 1.5, 8)),
         overflows=ListenOverflows(4, 5),
-        memory=Memory(
+        memory=Memories(
             WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
             AvailableMemory(100_000_000, "cgroup"),
         ),

@@ -18,7 +18,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog, Waits
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.raw import App
-from uwsgi_headroom.stats.server import Socket, State, Worker
+from uwsgi_headroom.stats.server import AppSocket, State, Worker
 
 EPOCH = 1_700_000_000
 
@@ -149,7 +149,7 @@ class Server:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
         workers = tuple(read_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
         locks = {} if self.accept_lock is None else {"thunder": self.accept_lock}
-        snapshot = _snapshot(workers, (Socket(self.socket, None, None),), locks, self.version)
+        snapshot = _snapshot(workers, (AppSocket(self.socket, None, None),), locks, self.version)
         return reading(at, snapshot, host, read_seconds, transfer_seconds)
 
     def _cpu_times(self, at: float) -> CpuTimes | None:
@@ -186,7 +186,7 @@ def reading(
 
 
 def _snapshot(
-    workers: tuple[Worker, ...], sockets: tuple[Socket, ...], locks: dict[str, int], version: str
+    workers: tuple[Worker, ...], sockets: tuple[AppSocket, ...], locks: dict[str, int], version: str
 ) -> Snapshot:
     return Snapshot(
         version=version,

@@ -16,8 +16,7 @@ import sys
 
 from uwsgi_headroom import cli
 from uwsgi_headroom.source import stream
-from uwsgi_headroom.source.room import Share
-from uwsgi_headroom.source.stream import Received, receive
+from uwsgi_headroom.source.stream import Received, Share, receive
 from uwsgi_headroom.web import bounds
 
 

@@ -19,7 +19,7 @@ from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_slots import Capacity
+from uwsgi_headroom.web.connection_slots import ConnectionLimits
 from uwsgi_headroom.web.http_server import HttpConnection, HttpServer
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def limited_server(
 ) -> Iterator[LimitedServer]:
     """Serve at most `connections` connections until the block ends. before: runs in the same event loop."""
     listener = listener or socket.create_server(("127.0.0.1", 0))
-    server = LimitedServer(HttpServer(app, Capacity(connections, 8), make_tls), listener)
+    server = LimitedServer(HttpServer(app, ConnectionLimits(connections, 8), make_tls), listener)
     started = threading.Event()
 
     async def run() -> None:

@@ -26,7 +26,7 @@ from tests.uwsgi_log.test_check import repeated
 from uwsgi_headroom.kernel.procfs import read_begin
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.log import UwsgiLog
-from uwsgi_headroom.uwsgi_log.tail import Journal
+from uwsgi_headroom.uwsgi_log.tail import UnitJournal
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.watch import Watch
 
@@ -84,16 +84,16 @@ def with_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def journal():
-    made = Journal("shop.service")
+    made = UnitJournal("shop.service")
     yield made
     made.stop()
 
 
-def read(journal: Journal, now: float = 0.0) -> bytes:
+def read(journal: UnitJournal, now: float = 0.0) -> bytes:
     return b"".join(block or b"" for block in journal.read(now, ALL))
 
 
-def started(journal: Journal, stand_in: StandIn, now: float = 0.0) -> Callable[[], bytes]:
+def started(journal: UnitJournal, stand_in: StandIn, now: float = 0.0) -> Callable[[], bytes]:
     """Starts it, and returns a function that reads until a line is whole."""
     read(journal, now)
     wait_until(stand_in.runs)

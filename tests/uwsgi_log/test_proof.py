@@ -4,9 +4,8 @@ import pytest
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import LogMessage
-from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, Batch, UwsgiLog
-from uwsgi_headroom.uwsgi_log.proof import PROOF_SECONDS, Line, Proofs
-from uwsgi_headroom.uwsgi_log.scan import Seen
+from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogBatch, LogLine, Proofs, UwsgiLog
+from uwsgi_headroom.uwsgi_log.scan import Found
 
 
 class Watched:
@@ -22,8 +21,8 @@ class Watched:
     def note(self, at: float) -> None:
         self.proofs.note(self.server.read(at))
 
-    def count(self, at: float, seen: Seen, count: int = 1) -> int:
-        return self.proofs.count(Line(at, seen, count), at)
+    def count(self, at: float, seen: Found, count: int = 1) -> int:
+        return self.proofs.count(LogLine(at, seen, count), at)
 
 
 def served(requests: int, calls: int | None, *, static: int = 0, routed: int = 0, respawns: bool = False) -> Watched:
@@ -46,16 +45,16 @@ def test_a_process_that_is_gone_is_a_proof():
     pid, alive = watched.server[2].pid, watched.server[1].pid
     watched.server.respawn(2, 1.0)
     watched.note(1.0)
-    assert watched.count(1.0, Seen("killed_by_signal", worker=2, pid=pid, signal=11)) == 1
-    assert watched.count(1.0, Seen("killed_by_signal", worker=1, pid=alive, signal=11)) == 0
-    assert watched.count(1.0, Seen("killed_by_signal", worker=1, pid=1, signal=11)) == 0
-    assert watched.count(2.0 + PROOF_SECONDS, Seen("killed_by_signal", pid=pid, signal=11)) == 0
+    assert watched.count(1.0, Found("killed_by_signal", worker=2, pid=pid, signal=11)) == 1
+    assert watched.count(1.0, Found("killed_by_signal", worker=1, pid=alive, signal=11)) == 0
+    assert watched.count(1.0, Found("killed_by_signal", worker=1, pid=1, signal=11)) == 0
+    assert watched.count(2.0 + PROOF_SECONDS, Found("killed_by_signal", pid=pid, signal=11)) == 0
 
 
 def test_the_line_may_come_first():
     """A process may be seen to be gone after its line was read, also before uWSGI's master has noticed."""
     watched = Watched()
-    line = Line(1.0, Seen("worker_died", worker=2, pid=watched.server[2].pid), 1)
+    line = LogLine(1.0, Found("worker_died", worker=2, pid=watched.server[2].pid), 1)
     assert watched.proofs.count(line, 1.0) == 0
     watched.server.kill(2)
     watched.note(2.0)
@@ -65,7 +64,7 @@ def test_the_line_may_come_first():
 def test_one_growth_of_a_counter_proves_one_line():
     """A forged line more than the counter has grown is not proven, however often it is asked about."""
     watched = Watched()
-    seen = Seen("harakiri", worker=1, pid=watched.server[1].pid)
+    seen = Found("harakiri", worker=1, pid=watched.server[1].pid)
     watched.server[1].harakiris += 1
     watched.note(1.0)
     assert watched.count(1.0, seen._replace(pid=1), 5) == 0, "no worker's PID"
@@ -82,14 +81,14 @@ def test_requests_that_call_no_application_are_a_proof(calls, respawns, proven, 
     """uWSGI counts a request that it refuses, and its application counts none: among others, too. A new process counts
     its calls from 0 on, and those of PHP are not counted."""
     watched = served(100, calls, respawns=respawns)
-    assert watched.count(1.0, Seen(code), 10) == proven
-    assert watched.count(1.0, Seen("bad_packet"), 10) == 0, "one request without a call proves one line"
+    assert watched.count(1.0, Found(code), 10) == proven
+    assert watched.count(1.0, Found("bad_packet"), 10) == 0, "one request without a call proves one line"
 
 
 def test_files_and_routes_are_answered_without_a_call():
     """A client that gets files, or that a rule of routing answers, proves no line that it makes up."""
     watched = served(100, 80, static=15, routed=5)
-    assert watched.count(1.0, Seen("modifier_unavailable", limit=5), 10) == 0
+    assert watched.count(1.0, Found("modifier_unavailable", limit=5), 10) == 0
 
 
 def test_requests_in_service_are_no_requests_without_a_call():
@@ -102,12 +101,12 @@ def test_requests_in_service_are_no_requests_without_a_call():
     watched.server.serve(1, 4)
     watched.server.busy(*[0] * len(watched.server.slots))
     watched.note(1.0)
-    assert watched.count(1.0, Seen("modifier_unavailable", limit=5), 4) == 0
+    assert watched.count(1.0, Found("modifier_unavailable", limit=5), 4) == 0
 
 
-def failed(watched: Watched, calls: int, size: int = 90, application: int = 0, requests: int = 0) -> Seen:
+def failed(watched: Watched, calls: int, size: int = 90, application: int = 0, requests: int = 0) -> Found:
     """The line of a request with status 500 of the first worker."""
-    return Seen("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
+    return Found("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
 
 
 def test_the_line_of_a_request_has_the_numbers_of_its_worker():
@@ -117,7 +116,7 @@ def test_the_line_of_a_request_has_the_numbers_of_its_worker():
     assert watched.count(1.0, failed(watched, 110)._replace(pid=1)) == 0
     assert watched.count(1.0, failed(watched, 110)._replace(pid=watched.server[2].pid)) == 0
     assert watched.count(1.0, failed(watched, 110, application=7)) == 0
-    assert watched.count(1.0, Seen("status_5xx", pid=watched.server[1].pid)) == 0
+    assert watched.count(1.0, Found("status_5xx", pid=watched.server[1].pid)) == 0
 
 
 def test_a_request_without_a_call_has_the_number_of_all_requests():
@@ -149,7 +148,7 @@ def test_what_no_fact_can_show_is_never_proven():
     watched = Watched()
     watched.server.respawn(1, 1.0)
     watched.note(1.0)
-    assert watched.count(1.0, Seen("disk_full")) == 0
+    assert watched.count(1.0, Found("disk_full")) == 0
 
 
 def test_a_reload_is_no_growth():
@@ -160,7 +159,7 @@ def test_a_reload_is_no_growth():
     watched.server.reload(2.0)
     watched.note(2.0)
     watched.proofs._facts.popleft()
-    assert watched.count(2.0, Seen("harakiri", worker=1)) == 0
+    assert watched.count(2.0, Found("harakiri", worker=1)) == 0
 
 
 def test_lines_that_come_without_readings_are_bounded():
@@ -180,8 +179,8 @@ class Log(UwsgiLog):
         self.events: list[tuple[str, str, tuple[int, ...], int]] = []
         self.note(self.server.read(0.0))
 
-    def hear(self, at: float, *seen: Seen) -> None:
-        batch = Batch(lines=len(seen))
+    def hear(self, at: float, *seen: Found) -> None:
+        batch = LogBatch(lines=len(seen))
         batch.seen.update(seen)
         self.take(batch, at, lambda *event: self.events.append(event))
 
@@ -190,10 +189,12 @@ def test_a_window_has_its_messages():
     """A window has the counts, the workers and the signals of its messages, and how many are proven."""
     log = Log()
     pid = log.server[2].pid
-    log.hear(1.0, Seen("killed_by_signal", worker=2, pid=pid, signal=11), Seen("killed_by_signal", worker=1, signal=9))
+    log.hear(
+        1.0, Found("killed_by_signal", worker=2, pid=pid, signal=11), Found("killed_by_signal", worker=1, signal=9)
+    )
     log.server.respawn(2, 2.0)
     log.note(log.server.read(2.0))
-    log.hear(100.0, Seen("head_too_large", limit=4096))
+    log.hear(100.0, Found("head_too_large", limit=4096))
     first, later = log.record(0.0, 10.0).messages, log.record(60.0, 120.0).messages
     assert first == {"killed_by_signal": LogMessage(2, 1, (1, 2), (9, 11))}
     assert later == {"head_too_large": LogMessage(1, 0, limit=4096)}
@@ -204,8 +205,8 @@ def test_a_window_has_its_messages():
 def test_events_name_the_worker_and_the_process():
     """An event has the worker and the PID; a worker that does not exist is not named."""
     log = Log()
-    log.hear(1.0, Seen("killed_by_signal", worker=2, pid=4711, signal=11))
-    log.hear(1.0, Seen("killed_by_signal", worker=77, pid=1, signal=11))
+    log.hear(1.0, Found("killed_by_signal", worker=2, pid=4711, signal=11))
+    log.hear(1.0, Found("killed_by_signal", worker=77, pid=1, signal=11))
     assert log.events == [
         ("uWSGI's log: worker 2 was killed by signal 11 (SIGSEGV).", "Process 4711.", (2,), 1),
         ("uWSGI's log: a worker was killed by signal 11 (SIGSEGV).", "Process 1.", (), 1),
@@ -216,7 +217,7 @@ def test_a_log_full_of_different_messages_makes_few_events():
     """The application cannot displace all other events of the journal."""
     log = Log()
     for limit in range(1000):
-        log.hear(1.0, Seen("processes_limited", limit=limit))
+        log.hear(1.0, Found("processes_limited", limit=limit))
     assert len(log.events) == MOST_EVENTS[0]
     assert log.totals.messages == {"processes_limited": 1000}
 
@@ -225,7 +226,7 @@ def test_pending_lines_are_bounded():
     """A hostile log takes no more memory than its bounds."""
     log = Log()
     for pid in range(5000):
-        log.hear(1.0, Seen("killed_by_signal", pid=pid, signal=11))
+        log.hear(1.0, Found("killed_by_signal", pid=pid, signal=11))
     assert len(log._pending) <= 2000
     log.note(log.server.read(7.0))
     assert len(log._pending) == 0
@@ -237,7 +238,7 @@ def test_an_application_that_is_missing_is_a_proof():
     log = Log()
     reading = log.server.read(1.0)
     assert all(not worker.apps for worker in reading.snapshot.workers)
-    log.hear(1.0, Seen("application_not_loaded", place="KeyError at shop/wsgi.py:3"))
+    log.hear(1.0, Found("application_not_loaded", place="KeyError at shop/wsgi.py:3"))
     log.note(reading)
     (message,) = log.record(0.0, 5.0).messages.values()
     assert (message.agreed, message.place) == (1, "KeyError at shop/wsgi.py:3")

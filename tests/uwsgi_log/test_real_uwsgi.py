@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.real_uwsgi import uwsgi_binary, wait_until
 from tests.uwsgi_log.capture import APP, get, provoke, seen_in, send, serving
-from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen
+from uwsgi_headroom.uwsgi_log.scan import Found, Scanner
 
 pytestmark = pytest.mark.integration
 
@@ -40,11 +40,11 @@ directory_missing failed_in_worker need_app_ends no_master
 def test_what_happens_to_a_real_uwsgi_is_in_its_log(tmp_path):
     """Requests that are refused, clients that leave, workers that end, reloads, pauses, full queues, and starts that
     fail: each with its message. That of a failed import names the exception, and the file and line that raised it."""
-    found = Counter[Seen]()
+    found = Counter[Found]()
     for text in provoke(tmp_path):
         found.update(Scanner().scan(text))
     assert {seen.code for seen in found} >= {*PROVOKED.split()}
-    assert Seen("head_too_large", limit=4096) in found
+    assert Found("head_too_large", limit=4096) in found
     assert any(seen.code == "killed_by_signal" and seen.pid and seen.signal == 9 for seen in found)
     assert any(seen.code == "segmentation_fault" and seen.pid for seen in found)
     places = {seen.place for seen in found if seen.code == "application_not_loaded"}

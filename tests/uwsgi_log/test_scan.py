@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.uwsgi_log.capture import read_captured
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
-from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen, count_requests
+from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Found, Scanner, count_requests
 
 REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
@@ -19,7 +19,7 @@ REQUEST = (
 )
 
 
-def scan(*lines: str) -> Counter[Seen]:
+def scan(*lines: str) -> Counter[Found]:
     return Scanner().scan("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -82,7 +82,7 @@ def test_the_line_of_a_request_has_its_numbers():
     failed = REQUEST.replace("1.1 200", "1.1 500")
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
-    called = Seen("status_5xx", pid=4711, request=(0, 1, 2, 67))
+    called = Found("status_5xx", pid=4711, request=(0, 1, 2, 67))
     assert Scanner().scan(lines) == {called: 1, called._replace(request=(-1, -1, 2, 67)): 2}
 
 
@@ -94,8 +94,8 @@ def test_the_lines_of_requests_are_counted():
 
 def test_numbers_are_taken():
     """A message has the numbers of its worker, process, signal and limit."""
-    assert scan(SAMPLES["killed_by_signal"][0]) == {Seen("killed_by_signal", worker=2, pid=4711, signal=11): 1}
-    assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Seen("head_too_large", limit=4096): 2}
+    assert scan(SAMPLES["killed_by_signal"][0]) == {Found("killed_by_signal", worker=2, pid=4711, signal=11): 1}
+    assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Found("head_too_large", limit=4096): 2}
 
 
 FAILED = (
@@ -111,13 +111,13 @@ FAILED = (
 def test_a_failed_start_has_its_exception_and_place():
     """From a traceback come the type of the exception, and the last two parts of the last file with its line."""
     place = "ModuleNotFoundError at shop/wsgi.py:12"
-    assert scan(*FAILED) == {Seen("traceback", place=place): 1, Seen("application_not_loaded", place=place): 1}
+    assert scan(*FAILED) == {Found("traceback", place=place): 1, Found("application_not_loaded", place=place): 1}
 
 
 def test_a_traceback_goes_on_in_the_next_block():
     """Blocks end between any two lines."""
     for cut in range(1, len(FAILED)):
-        scanner, seen = Scanner(), Counter[Seen]()
+        scanner, seen = Scanner(), Counter[Found]()
         for part in (FAILED[:cut], FAILED[cut:]):
             seen += scanner.scan("".join(f"{line}\n" for line in part).encode())
         assert seen == scan(*FAILED)
@@ -128,7 +128,7 @@ def test_a_traceback_ends_where_lines_were_left_out():
     scanner = Scanner()
     scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
     scanner.forget()
-    assert scanner.scan(f"ValueError: x\n{FAILED[-1]}\n".encode()) == {Seen("application_not_loaded"): 1}
+    assert scanner.scan(f"ValueError: x\n{FAILED[-1]}\n".encode()) == {Found("application_not_loaded"): 1}
 
 
 def test_the_user_of_an_access_log_begins_no_message():
@@ -181,7 +181,7 @@ def test_nothing_but_known_words_comes_out(lines):
 def test_names_that_are_not_plain_do_not_come_out():
     """A file or an exception with any other character than those of a name is left out."""
     frame = f'  File "/srv/{SECRET} x/{SECRET}?.py", line 1, in f'
-    assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Seen("traceback"): 1}
+    assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Found("traceback"): 1}
 
 
 def test_patterns_begin_with_plain_bytes():

@@ -22,7 +22,7 @@ from tests.watch.test_fleet import listening
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, Vassal
+from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, ListedVassal
 from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import read_retired, retire
@@ -37,7 +37,7 @@ from uwsgi_headroom.watch.globbed import (
     NO_MEMORY,
     PAST_SECONDS,
     SAY_SECONDS,
-    Memory,
+    Remembered,
     is_ended,
     remember,
 )
@@ -84,7 +84,7 @@ def answering_once(path: Path) -> Iterator[None]:
 class Globs(Fleet):
     """The fleet of one pattern, and its clock."""
 
-    def __init__(self, pattern: object, memory: Memory = NO_MEMORY, most: int = 400, **more: object) -> None:
+    def __init__(self, pattern: object, memory: Remembered = NO_MEMORY, most: int = 400, **more: object) -> None:
         self.hands = MovableClock()
         entry = ServerConfig("", None, str(pattern), **more)
         super().__init__([entry], Settings(max_servers=most), self.hands.clock, memory=memory)
@@ -160,7 +160,7 @@ def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
 
 def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
     """After a reboot without uWSGI, a server that the history knows is there, by its name, and down."""
-    fleet = Globs(tmp_path / "*.stats", Memory({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
+    fleet = Globs(tmp_path / "*.stats", Remembered({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
     assert fleet.turn() == ["shop"]
     asyncio.run(read_all(fleet))
     (shop,) = fleet.watches()
@@ -191,7 +191,7 @@ def test_retiring_ends_the_expectation(tmp_path):
     """A server that is down is gone within a turn; it is back when it answers."""
     history = tmp_path / "history.sqlite"
     leave_socket(tmp_path / "run" / "shop.stats")
-    fleet = Globs(tmp_path / "run" / "*.stats", Memory(LONG, lambda: read_retired(history, LATER)))
+    fleet = Globs(tmp_path / "run" / "*.stats", Remembered(LONG, lambda: read_retired(history, LATER)))
     assert fleet.turn() == ["shop"]
     retire(history, "shop", 1.0)
     assert fleet.turn() == []
@@ -209,7 +209,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path):
     history = tmp_path / "history.sqlite"
     leave_socket(tmp_path / "run" / "shop.stats")
     retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
-    fleet = Globs(tmp_path / "run" / "*.stats", Memory({}, lambda: read_retired(history, LATER)))
+    fleet = Globs(tmp_path / "run" / "*.stats", Remembered({}, lambda: read_retired(history, LATER)))
     fleet.refresh()
     assert fleet.watches() == []
 
@@ -217,7 +217,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path):
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
     """The log says where the name is to be removed."""
     history = tmp_path / "history.sqlite"
-    memory = Memory({}, lambda: read_retired(history, LATER))
+    memory = Remembered({}, lambda: read_retired(history, LATER))
     fleet = Globs(tmp_path / "*.stats", memory, expect_names=("shop",))
     fleet.refresh()
     retire(history, "shop", 1.0)
@@ -230,7 +230,7 @@ def test_a_retired_server_that_runs_stays(folder):
     history = folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
-        fleet = Globs(folder / "*" / "stats", Memory({name: 3600.0}, lambda: read_retired(history, LATER)))
+        fleet = Globs(folder / "*" / "stats", Remembered({name: 3600.0}, lambda: read_retired(history, LATER)))
         fleet.refresh()
         fleet.turn()
         assert count(fleet).expected == 1
@@ -343,7 +343,7 @@ def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
     """At the bound, a server of the past or of the configuration has a place in any case."""
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
-    fleet = Globs(tmp_path / "*.stats", Memory(LONG), most=2, expect_names=("blog",))
+    fleet = Globs(tmp_path / "*.stats", Remembered(LONG), most=2, expect_names=("blog",))
     assert fleet.turn() == ["blog", "shop"]
 
 
@@ -378,7 +378,7 @@ def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
 
 def test_a_reload_keeps_what_is_expected(tmp_path):
     """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
-    fleet = Globs(tmp_path / "*.stats", Memory(LONG))
+    fleet = Globs(tmp_path / "*.stats", Remembered(LONG))
     assert fleet.turn() == ["shop"]
     before = fleet.watches()
     servers = [make_server(f"{tmp_path}/*.stats"), make_server("tcp://localhost:1", name="other")]
@@ -445,7 +445,7 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
     assert not is_ended((watch, "shop.ini"), "")
     running, tried, ended = (
-        Vassal(name="shop.ini"),
+        ListedVassal(name="shop.ini"),
         Blacklisted(name="shop.ini", attempt=3),
         Blacklisted(name="shop.ini"),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch import log_reader
 from uwsgi_headroom.watch.log_reader import BURST_SECONDS, BYTES_PER_SECOND, MOST_CPU, LogReader
@@ -22,9 +22,9 @@ class Watched:
 
     def __init__(self, log: UwsgiLog) -> None:
         self.log: UwsgiLog | None = log
-        self.batches: list[Batch] = []
+        self.batches: list[LogBatch] = []
 
-    def take_log(self, batch: Batch) -> None:
+    def take_log(self, batch: LogBatch) -> None:
         self.batches.append(batch)
 
     @property
@@ -137,7 +137,7 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
     answers = threading.Event()
 
     class Hung(UwsgiLog):
-        def read(self, now: float, most: int, cpu_until: float) -> Batch:
+        def read(self, now: float, most: int, cpu_until: float) -> LogBatch:
             answers.wait(30)
             return super().read(now, most, cpu_until)
 

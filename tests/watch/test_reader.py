@@ -26,7 +26,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import File, Unix, parse_address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.reader import LINES, SECONDS, LogLimit, Reader, RouteNamer

@@ -6,8 +6,7 @@ import json
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
-from uwsgi_headroom.watch.reader import Reader
-from uwsgi_headroom.watch.worker_places import WORKERS_PER_SERVER, WorkerPlaces
+from uwsgi_headroom.watch.reader import WORKERS_PER_SERVER, Reader, WorkerPlaces
 
 
 def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:

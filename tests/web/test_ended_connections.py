@@ -26,11 +26,11 @@ from tests.support.real_uwsgi import wait_until
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import TLS
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.connection_slots import Capacity, Connection, ConnectionSlots
-from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.connection_slots import Connection, ConnectionLimits, ConnectionSlots
 from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.security.gate import protect
 from uwsgi_headroom.web.security.live_config import LiveConfig
+from uwsgi_headroom.web.shared_builds import EventStreams
 
 CLIENTS = 20  # of each way to end
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -162,7 +162,7 @@ async def _serving(tls: Path | None) -> AsyncIterator[Target]:
         write_certificates(tls)
         (tls / "web.yml").write_text(TLS)
         application, make_tls = protect(application, LiveConfig(tls / "web.yml"))
-    server, slots = HttpServer(application, Capacity(1000, 8), make_tls), Slots()
+    server, slots = HttpServer(application, ConnectionLimits(1000, 8), make_tls), Slots()
     server.slots = slots
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()

@@ -11,9 +11,9 @@ import pytest
 from tests.documents.test_openapi import validate
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from uwsgi_headroom.web import event_stream as module
+from uwsgi_headroom.web import shared_builds as module
 from uwsgi_headroom.web.bounds import MOST_STREAMS
-from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.shared_builds import EventStreams
 
 
 @contextlib.contextmanager

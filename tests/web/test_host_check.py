@@ -9,9 +9,10 @@ import pytest
 from tests.support.web_server import limited_server
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import MUTUAL, TLS, USERS
-from uwsgi_headroom import cli, serve
+from uwsgi_headroom import cli
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.service import serve
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.app import create_application

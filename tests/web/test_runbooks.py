@@ -21,14 +21,24 @@ from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web import live_page, runbook_pages
-from uwsgi_headroom.web.runbook_markdown import Style, UnknownMarkdownError, render_blocks, render_inline, split_runbook
-from uwsgi_headroom.web.runbook_values import MEANINGS, collect_pids, fill_code, is_typeable, used_placeholders
+from uwsgi_headroom.web.runbook_text import (
+    MEANINGS,
+    Style,
+    UnknownMarkdownError,
+    collect_pids,
+    fill_code,
+    is_typeable,
+    render_blocks,
+    render_inline,
+    split_runbook,
+    used_placeholders,
+)
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"/r/{name}")
@@ -179,8 +189,8 @@ def test_unproven(master):
     assert pids_of(reading(master, HostFacts(off="the stats server is on another host"))) == {}
 
 
-def identity(started: float) -> Identity:
-    return Identity("host", started, None, None)
+def identity(started: float) -> MasterIdentity:
+    return MasterIdentity("host", started, None, None)
 
 
 FOLDER = ROOT / "alerts" / "runbooks"

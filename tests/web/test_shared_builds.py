@@ -11,9 +11,9 @@ from tests.support.cancellation import cancelled_everywhere
 from tests.support.clock import MovableClock
 from uwsgi_headroom.web import bounds, shared_builds
 from uwsgi_headroom.web.request_values import RefusedError
-from uwsgi_headroom.web.shared_builds import AGAIN, Answer, Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import AGAIN, Body, BuildKind, SharedBuilds
 
-KIND = Kind("documents", rest=2.0, most=4, seconds=3600.0)
+KIND = BuildKind("documents", rest=2.0, most=4, seconds=3600.0)
 
 
 class Builder:
@@ -31,7 +31,7 @@ class Builder:
         self.seconds = 0.0
         self.size = 0
 
-    async def ask(self, key: object = "key", request: Request | None = None, kind: Kind = KIND) -> Answer:
+    async def ask(self, key: object = "key", request: Request | None = None, kind: BuildKind = KIND) -> Body:
         return await self.builds.get(kind, key, lambda: self.state, self.build, request)
 
     async def build(self) -> bytes:
@@ -90,7 +90,7 @@ async def test_built_once_for_each_state(builder):
 
 
 async def test_no_answer_is_kept_for_long(builder):
-    await builder.ask(kind=Kind("scrapes", rest=0.0, most=1, seconds=0.001))
+    await builder.ask(kind=BuildKind("scrapes", rest=0.0, most=1, seconds=0.001))
     while builder.builds._kept:  # noqa: ASYNC110 - a timer of the event loop drops it
         await asyncio.sleep(0.001)
 
@@ -118,13 +118,13 @@ async def test_a_server_that_changes_at_every_request(builder):
     for expected, moved in ((b"1", 0.0), (b"1", AGAIN - 0.1), (b"2", 0.2), (b"2", 0.5)):
         builder.state = object()
         builder.clock.move(moved)
-        assert (await builder.ask(kind=Kind("scrapes", rest=0.0, most=4, seconds=3600.0))).plain == expected
+        assert (await builder.ask(kind=BuildKind("scrapes", rest=0.0, most=4, seconds=3600.0))).plain == expected
 
 
 async def test_no_answer_from_before_a_reload_is_given_after_it(builder):
     """A request after a reload gets an answer that was built after it, however young the kept answer is, and joins no
     build that has begun before."""
-    kind = Kind("scrapes", rest=0.0, most=4, seconds=3600.0)
+    kind = BuildKind("scrapes", rest=0.0, most=4, seconds=3600.0)
 
     builder.seconds = 1.0  # so the answer is given again for seconds after a reading
     assert (await builder.ask(kind=kind)).plain == b"1"
@@ -153,7 +153,7 @@ async def test_one_at_a_time_and_few_waiting(builder):
         await builder.ask("one more")
     assert refused.value.status == 503
     joined = asyncio.create_task(builder.ask(0))  # an equal request is no further build
-    other = asyncio.create_task(builder.ask("x", kind=Kind("others", rest=0.0, most=1, seconds=1.0)))
+    other = asyncio.create_task(builder.ask("x", kind=BuildKind("others", rest=0.0, most=1, seconds=1.0)))
     await until(lambda: builder.running == 2)
     builder.held.set()
     await asyncio.gather(*tasks, joined, other)

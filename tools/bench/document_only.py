@@ -17,7 +17,7 @@ from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.serve import serve_until_signal
+from uwsgi_headroom.service.serve import serve_until_signal
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.routes.book import OTHER_ROUTE
+from uwsgi_headroom.routes import OTHER_ROUTE
 from uwsgi_headroom.words.formats import duration, percent
 
 

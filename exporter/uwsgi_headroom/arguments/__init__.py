@@ -1,1 +1,1 @@
-"""The command line's arguments: commands, their options, and the messages for wrong ones."""
+"""The arguments of the command line: commands, their options, messages for wrong ones, and completion by shells."""

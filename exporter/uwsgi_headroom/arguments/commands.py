@@ -1,30 +1,26 @@
-"""Defines the commands and their options. Imports no command, so that help appears at once."""
+"""Defines the commands, their options and their exit statuses. Imports no command, so that help appears at once."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.arguments.check_flags import DESCRIPTION as CHECKING
-from uwsgi_headroom.arguments.check_flags import FLAGS as CHECK_FLAGS
-from uwsgi_headroom.arguments.check_flags import HTTP_CONFIG
-from uwsgi_headroom.arguments.exit_statuses import describe_exit_statuses
 from uwsgi_headroom.arguments.parser import (
     Flag,
     Parser,
     UsageError,
+    expecting,
+    number_between,
     parse_span,
     seconds_between,
     suggest,
     whole_between,
 )
-from uwsgi_headroom.arguments.report_flags import DESCRIPTION as REPORTING
-from uwsgi_headroom.arguments.report_flags import FLAGS as REPORT_FLAGS
-from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
-from uwsgi_headroom.arguments.tune_flags import FLAGS as TUNE_FLAGS
+from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import (
     DEFAULT_PASSWORD_COST,
     HISTORY_SECONDS,
@@ -33,7 +29,276 @@ from uwsgi_headroom.config.defaults import (
     SHIPPED_HISTORY,
     STUCK_SECONDS,
 )
-from uwsgi_headroom.config.settings import FLAGS, SettingRow
+from uwsgi_headroom.config.settings import FLAGS
+from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, parse_range
+from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
+from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
+
+EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
+    "serve": ((0, "stopped by SIGINT"), (1, "no server was found"), (2, "a setting is wrong")),
+    "check": (
+        (0, "OK"),
+        (1, "warning"),
+        (2, "critical"),
+        (3, "unknown: no server could be read, an argument is wrong, or check was interrupted or failed"),
+    ),
+    "compare": ((0, "the comparison was printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
+    "top": ((0, "you quit, or top printed a snapshot with every server"), (3, "a server could not be read")),
+    "pids": (
+        (0, "the workers were listed, and the command that restarts the chosen ones was printed"),
+        (1, "nothing can be restarted: no such worker, no stuck request, or the PIDs are not known"),
+        (2, "an argument is wrong"),
+    ),
+    "report": (
+        (0, "the report was written"),
+        (1, "no report was written: the source has no data, it cannot be read, or the command was interrupted"),
+        (2, "an argument is wrong"),
+        (3, "a partial report was written, because the source failed halfway"),
+    ),
+    "tune": (
+        (0, "tune recommends a setting, which may be the present setting"),
+        (
+            1,
+            "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted",
+        ),
+        (2, "an argument, the ini file or the access log is wrong"),
+    ),
+    "review": (
+        (0, "no setting is certain to cause trouble (some may)"),
+        (1, "a setting is certain to cause trouble, or there is no uWSGI or file to review"),
+        (2, "an argument is wrong"),
+    ),
+    "hash-password": (
+        (0, "the hash was printed"),
+        (1, "the Python package bcrypt is missing"),
+        (2, "an argument is wrong, or the password is longer than bcrypt can hash"),
+    ),
+    "discover": ((0, "a stats server was found"), (1, "no stats server was found")),
+}
+"""By command: each status, lowest first, and what it means, as a clause."""
+
+
+CHECKING = (
+    "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
+    "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
+    "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
+    "warning is worse than unknown, and unknown is worse than OK."
+)
+
+HTTP_CONFIG = Flag(
+    "--http.config.file FILE",
+    "a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
+    "the format of promtool's --http.config.file",
+)
+"""The access to exporters, for every command that reads one."""
+
+_maximum = partial(Flag, parse=parse_maximum, default=UNSET)
+
+CHECK_FLAGS = (
+    Flag(
+        "addresses ADDRESS",
+        "the address of a stats server, or a glob, as for `serve --stats`; or the URL of a running exporter, or "
+        "of one server's page on it: the exporter then answers at once, from its history",
+        is_repeatable=True,
+    ),
+    HTTP_CONFIG,
+    Flag("--all", "check every server found on this machine"),
+    Flag(
+        "--seconds SECONDS",
+        f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
+        "`check` does not watch: it prints at once what the exporter measured over a window of this length, or over "
+        "the next longer window that it has (`serve --window`)",
+        parse=seconds_between(2, HISTORY_SECONDS),
+    ),
+    Flag(
+        "--format",
+        "how to print the verdict: as text, as one JSON document (even after a failure), or as one line with "
+        "performance data for Nagios (default text)",
+        default="text",
+        values=FORMATS,
+    ),
+    Flag(
+        "--stuck AGE",
+        f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
+        f"{STUCK_SECONDS:g}s)",
+    ),
+    Flag(
+        "--read-locks",
+        "read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+        "so that check knows exactly how busy the lock is",
+    ),
+    Flag(
+        "--read-pollfds",
+        "read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+        "so that check knows which backend the thread waits for (default true)",
+        values=("true", "false"),
+    ),
+    Flag(
+        "--code",
+        "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
+        "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
+        "numbers, are read, no values of variables",
+    ),
+    Flag(
+        "--code-prefix PATH",
+        "with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
+        "(default: all files except Python's own and those in site-packages); repeatable",
+        is_repeatable=True,
+    ),
+    Flag(
+        "--log [NAME=]PATH",
+        "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
+        "shows. NAME is the server's name; you may omit NAME if there is only one server. Repeatable",
+        is_repeatable=True,
+    ),
+    Flag(
+        "--what-if PROCESSESxTHREADS",
+        "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
+        "threads each). For several settings, repeat the flag, or put commas between the settings",
+        is_repeatable=True,
+    ),
+    Flag(
+        "--since-reload",
+        "for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with "
+        "earlier requests. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
+        "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
+    ),
+    Flag(
+        "--wait TIME",
+        "with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
+        parse=parse_span(0, 3600),
+        default=0.0,
+    ),
+    Flag(
+        "--not-before SECONDS",
+        "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%%s` prints them)",
+        parse=number_between(0, 1e12),
+    ),
+    Flag(
+        "--min-headroom WARNING[:CRITICAL]",
+        "the lowest acceptable headroom. For example, 2:1.2 gives a warning below 2, and is critical below 1.2. "
+        "A headroom of 2 means that the load can double",
+        parse=parse_minimum,
+        default=UNSET,
+    ),
+    _maximum(
+        "--max-queue-wait WARNING[:CRITICAL]",
+        "the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
+        "above 2s",
+    ),
+    _maximum(
+        "--max-response-time WARNING[:CRITICAL]",
+        "the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
+    ),
+    _maximum(
+        "--max-p95 WARNING[:CRITICAL]",
+        "the highest acceptable 95th percentile of response times inside uWSGI, such as 800ms:2s. The percentile "
+        "is estimated from samples, so a threshold has to be at least twice the time between samples, which means at "
+        "least 50ms if `check` itself reads the stats server",
+    ),
+    _maximum(
+        "--max-p99 WARNING[:CRITICAL]",
+        "the highest acceptable 99th percentile of response times, such as 1s:3s. At least 100 requests are "
+        "needed to judge it. All thresholds that you set with flags apply in addition to the built-in checks: they can "
+        "only make a verdict worse",
+    ),
+)
+
+
+REPORTING = (
+    "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
+    "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
+    "exporter, or from the file that `serve --history` writes. Needs the extra `report`."
+)
+
+REPORT_FLAGS = (
+    Flag("--prometheus URL", "the URL of a Prometheus, or of another store with the same API"),
+    Flag(
+        "--history FILE",
+        "a history file of an exporter. For several machines, give the history file of each: servers with the "
+        "same name then count as one service",
+        is_repeatable=True,
+    ),
+    Flag("--server NAME", "review this server only. May be repeated", is_repeatable=True),
+    Flag("--service NAME", "review this service only. May be repeated", is_repeatable=True),
+    Flag(
+        "--range TIME",
+        "how much time to review, such as 36h, 30d or 12w; the range ends now, or at --until (default 30d)",
+        parse=parse_range,
+        default=DEFAULT_RANGE,
+    ),
+    Flag(
+        "--until TIME",
+        "the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now; with --history, the end of "
+        "the records)",
+    ),
+    Flag(
+        "--time-zone ZONE",
+        "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
+    ),
+    Flag("--out FILE", f"the file to write (default {DEFAULT_OUT})", default=DEFAULT_OUT),
+    Flag("--format", "the format of the report (default: by the file name extension of --out)", values=REPORT_FORMATS),
+    Flag("--prometheus-user NAME", "log in as this user; you can also put the user into the URL"),
+    Flag(
+        "--prometheus-password-file FILE",
+        "a file with the user's password (a password on the command line would be visible in the process list)",
+    ),
+    Flag("--prometheus-token-file FILE", "log in with the bearer token in this file"),
+    Flag(
+        "--prometheus-header NAME:VALUE",
+        "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
+        is_repeatable=True,
+    ),
+    Flag("--ca-file FILE", "a PEM file with certificates to trust, in addition to the system's certificates"),
+)
+
+
+TUNING = (
+    "Find out by experiment how many processes and threads are best for an application. tune starts the application in "
+    "a separate uWSGI on loopback, measures at most five other settings against the present one, and recommends the "
+    "smallest that is as good as the best. tune sends requests only to the uWSGI that it started, and changes none of "
+    "your files. The application connects to its databases and other backends as usual, so let it use test databases."
+)
+
+TUNE_FLAGS = (
+    Flag(
+        "--ini FILE",
+        "the ini file of your server, perhaps with a section (shop.ini:staging)",
+        extra={"required": True},
+    ),
+    Flag("--uwsgi FILE", "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"),
+    Flag(
+        "--url PATH",
+        "a path to request, such as '/items?page=2' (default /); repeat it for several paths, which take turns",
+        is_repeatable=True,
+    ),
+    Flag(
+        "--access-log FILE",
+        "instead of --url: an access log in the common or combined format, whose GET requests tune repeats",
+    ),
+    Flag(
+        "--clients NUMBER",
+        f"clients that ask without a pause (default: as many as the present threads, but at least {LEAST_CLIENTS})",
+        parse=whole_between(1, 2000),
+    ),
+    Flag(
+        "--seconds SECONDS",
+        f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})",
+        parse=seconds_between(1.0, 600.0),
+        default=DEFAULT_SECONDS,
+    ),
+    Flag(
+        "--max-memory SIZE",
+        "recommend nothing that takes more memory in all, such as 800M (default: the memory that is available)",
+        parse=expecting("a size, such as 800M or 1.5G", parse_size),
+    ),
+    Flag(
+        "--output FILE",
+        "the file for the diff of the ini file (default: its name with .diff, in the working directory)",
+    ),
+    Flag("--yes", "start without asking"),
+)
+
 
 PROGRAM = "uwsgi-headroom"
 DEFAULT_COMMAND = "serve"
@@ -57,16 +322,13 @@ class CommandLine:
             return self.program.parse_args([first])
         name, rest = (first, arguments[1:]) if first in self.commands else (DEFAULT_COMMAND, arguments)
         if rest and rest is arguments and not first.startswith("-"):
-            raise self._unknown_command(first)
+            hint = suggest(first, self.commands)
+            if not hint and any(mark in first for mark in "/:@"):
+                hint = f"; did you mean {PROGRAM} check {first}?"
+            raise UsageError(f"unknown command {first}{hint}", PROGRAM, self.program.format_usage())
         options = self.commands[name].parse_args(rest)
         options.command = name
         return options
-
-    def _unknown_command(self, text: str) -> UsageError:
-        hint = suggest(text, self.commands)
-        if not hint and any(mark in text for mark in "/:@"):
-            hint = f"; did you mean {PROGRAM} check {text}?"
-        return UsageError(f"unknown command {text}{hint}", PROGRAM, self.program.format_usage())
 
 
 def make_command_line() -> CommandLine:
@@ -92,8 +354,8 @@ def find_format(arguments: Sequence[str]) -> str:
     return str(found.format)
 
 
-def _describe_setting(setting: SettingRow) -> Flag:
-    return Flag(
+SETTING_FLAGS = tuple(
+    Flag(
         f"{setting.flag} {setting.metavar}",
         setting.full_help,
         values=setting.values,
@@ -101,9 +363,8 @@ def _describe_setting(setting: SettingRow) -> Flag:
         is_repeatable=setting.is_repeatable,
         is_optional=setting.is_switch,
     )
-
-
-SETTING_FLAGS = tuple(map(_describe_setting, FLAGS))
+    for setting in FLAGS
+)
 
 _VERSION = Flag(
     "--version",
@@ -113,20 +374,11 @@ _VERSION = Flag(
 
 
 def _command(name: str, summary: str, description: str, *flags: Flag) -> dict[str, Any]:
-    """Return the keywords of a command's parser."""
-    epilog = describe_exit_statuses(name) or None
-    return {
-        "name": name,
-        "help": summary,
-        "summary": summary,
-        "description": description,
-        "epilog": epilog,
-        "flags": flags,
-    }
-
-
-def _parse_numbers(text: str) -> list[int]:
-    return [whole_between(1, 100_000)(number) for number in text.split(",")]
+    """Return the keywords of a command's parser. Those with other statuses than 0 and 2 have them in the epilog."""
+    statuses = [f"  {status}  {meaning}" for status, meaning in EXIT_STATUSES.get(name, ())]
+    epilog = "\n".join(["exit status:", *statuses]) if statuses else None
+    texts = {"name": name, "help": summary, "summary": summary, "description": description}
+    return {**texts, "epilog": epilog, "flags": flags}
 
 
 _AROUND = parse_span(60, 30 * 86_400)
@@ -216,7 +468,7 @@ COMMANDS = (
         Flag(
             "--worker NUMBERS",
             "list only these workers, such as 2,3; repeatable",
-            parse=_parse_numbers,
+            parse=lambda text: [whole_between(1, 100_000)(number) for number in text.split(",")],
             is_repeatable=True,
             extra={"action": "extend"},
         ),

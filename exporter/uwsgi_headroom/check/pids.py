@@ -17,6 +17,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.check.exporter_client import ExporterPage, find_who_answers
 from uwsgi_headroom.check.watching import parse_targets, read_page, sort_targets
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
@@ -27,7 +28,6 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
-from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.watch.watch import Watch

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, find_page, find_who_answers, get_document
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
@@ -33,7 +34,6 @@ from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
-from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_page, find_who_answers, get_document
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading

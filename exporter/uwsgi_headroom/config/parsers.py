@@ -22,7 +22,7 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import parse_number
-from uwsgi_headroom.routes.shape import parse_template, refuse_too_many
+from uwsgi_headroom.routes import parse_template, refuse_too_many
 
 Texts = Sequence[tuple[str, str]]
 """Texts of one setting, each with its origin."""
@@ -95,13 +95,10 @@ def parse_listen_address(text: str, where: str) -> tuple[str, int]:
 
 def parse_host_names(texts: Texts) -> tuple[str, ...]:
     """Parse host names without a port; returns them in lower case. Raises ConfigError."""
-    return tuple(_parse_host_name(text, where) for text, where in texts)
-
-
-def _parse_host_name(text: str, where: str) -> str:
-    if not _HOST_NAME.fullmatch(text.strip()):
-        raise ConfigError(f"{where}: {text!r} is not a host name without a port, such as headroom.example.com")
-    return text.strip().lower().removesuffix(".")
+    for text, where in texts:
+        if not _HOST_NAME.fullmatch(text.strip()):
+            raise ConfigError(f"{where}: {text!r} is not a host name without a port, such as headroom.example.com")
+    return tuple(text.strip().lower().removesuffix(".") for text, _ in texts)
 
 
 def parse_windows(texts: Texts) -> tuple[float, ...]:
@@ -186,9 +183,7 @@ def _backend_address(text: str, where: str) -> str:
         number = int(port) if port.isascii() and port.isdigit() else 0
         if not 0 < number <= 65535:
             raise ValueError("no port")
-        if host == "*":
-            return f"*:{number}"
-        return f"{_kernels_name(host)}:{number}"
+        return f"{host if host == '*' else _kernels_name(host)}:{number}"
     except ValueError:
         raise ConfigError(
             f"{where}: {text!r} is not the address of a backend; write an IP address and a port (10.0.0.5:5432 or "

@@ -139,8 +139,11 @@ class GlobNames:
 
     def __init__(self, patterns: Sequence[str], given: Collection[str] = ()) -> None:
         self._given = given
-        self._prefix = _common_directory(patterns)
-        endings = {(pattern.count("/"), _fixed_ending(pattern)) for pattern in patterns}
+        directories = [_WILDCARD.split(pattern)[0].split("/")[:-1] for pattern in patterns]
+        common = takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False))
+        self._prefix = "".join(f"{names[0]}/" for names in common)  # the directory that all matches share
+        # Every match ends with the part after the last wildcard.
+        endings = {(pattern.count("/"), _WILDCARD.split(pattern)[-1]) for pattern in patterns}
         by_path = {slashes for slashes, _ in endings}  # `*` matches no slash, so a path has as many as its pattern
         by_name = {slashes - ending.count("/") for slashes, ending in endings}
         self._endings = dict(endings) if len(by_path) == len(by_name) == len(endings) else {}
@@ -170,18 +173,6 @@ def _matches(path: str, pattern: str) -> bool:
     )
 
 
-def _common_directory(patterns: Sequence[str]) -> str:
-    """Return the directory shared by all matches of the patterns, with a trailing slash."""
-    directories = [_WILDCARD.split(pattern)[0].split("/")[:-1] for pattern in patterns]
-    common = takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False))
-    return "".join(f"{names[0]}/" for names in common)
-
-
-def _fixed_ending(pattern: str) -> str:
-    """Return the part after the last wildcard: every match ends with it."""
-    return _WILDCARD.split(pattern)[-1]
-
-
 def _escaped(path: str) -> str:
     """Turn a path into a name that no other path has."""
     return printable_name(path.replace("\\", "\\\\"))
@@ -195,18 +186,15 @@ def printable_name(path: str) -> str:
 
 def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
     """Return the servers. Raises ConfigError if two have the same name: their series would be the same."""
-    by_name: dict[str, ServerConfig] = {}
-    kept: list[ServerConfig] = []
-    for server in servers:
-        if server.address is not None:
-            other = by_name.setdefault(server.name, server)
-            if other is not server:
-                raise ConfigError(
-                    f"{server.where}: another server is already named {server.name!r} ({other.where}); "
-                    f"give each its own name: NAME={server.address}"
-                )
-        kept.append(server)
-    return tuple(kept)
+    kept, by_name = tuple(servers), dict[str, ServerConfig]()
+    for server in kept:
+        other = by_name.setdefault(server.name, server) if server.address else server
+        if other is not server:
+            raise ConfigError(
+                f"{server.where}: another server is already named {server.name!r} ({other.where}); "
+                f"give each its own name: NAME={server.address}"
+            )
+    return kept
 
 
 def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
@@ -324,12 +312,11 @@ def _socket(path: str) -> Unix:
     if any(name.count("*") > MOST_STARS for name in names):
         raise ValueError(f"more than {MOST_STARS} `*` in one name")
     try:
-        address = parse_address(path)
+        if parse_address(path) == Unix(path):
+            return Unix(path)
     except (AddressError, UnicodeError):
-        raise ValueError("no path of a socket") from None
-    if address != Unix(path):
-        raise ValueError("no path of a socket")
-    return Unix(path)
+        pass
+    raise ValueError("no path of a socket") from None
 
 
 def _number(host: str) -> str:

@@ -38,19 +38,20 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What an escape of YAML can write and no path, label or answer can hold: NUL, and half of a surrogate pair."""
 
 
-def read_file(path: Path, where: str = "") -> bytes:
-    """Read a file. where: the line that names it, for messages. Raises ConfigError."""
+def read_file(path: Path, where: str = "", *, is_ordinary: bool = True) -> bytes:
+    """Read a file. where: the line that names it, for messages; is_ordinary: refuses anything else, such as the pipe
+    that a shell's <(...) gives. Raises ConfigError."""
     prefix = f"{where}: " if where else ""
+    flags = os.O_NONBLOCK if is_ordinary else 0  # a FIFO without a writer would block
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer would block
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags), "rb") as file:
+            if is_ordinary and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigError(f"{prefix}{path}: not an ordinary file")
             content = file.read(LARGEST + 1)
-    except IsADirectoryError:
-        raise ConfigError(f"{prefix}{path}: not an ordinary file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise ConfigError(f"{prefix}{path}: {getattr(error, 'strerror', None) or 'not a path'}") from None
+        problem = getattr(error, "strerror", None) or "not a path"
+        is_folder = is_ordinary and isinstance(error, IsADirectoryError)
+        raise ConfigError(f"{prefix}{path}: {'not an ordinary file' if is_folder else problem}") from None
     if len(content) > LARGEST:
         raise ConfigError(f"{prefix}{path}: larger than a megabyte")
     return content
@@ -121,9 +122,6 @@ class YamlNodes:
             self._fail(node, "expected a list, each entry after a dash")
         return list(node.value)
 
-    def _one_or_more(self, node: yaml.Node | None) -> list[yaml.Node]:
-        return [node] if isinstance(node, yaml.ScalarNode) and not self._is_null(node) else self._list(node)
-
     def _pairs(self, node: yaml.Node | None, expected: str) -> list[tuple[yaml.Node, yaml.Node]]:
         """The keys and values of a mapping whose keys are not known beforehand."""
         if node is None or self._is_null(node):
@@ -164,9 +162,6 @@ class YamlNodes:
             self._fail(node, f"expected a number {bounds}")
         return int(number) if bounds.is_whole else number
 
-    def _boolean(self, node: yaml.Node) -> bool:
-        return parse_boolean(self._text(node), self._where(node))
-
     def _is_null(self, node: yaml.Node) -> bool:
         return bool(node.tag == "tag:yaml.org,2002:null")
 
@@ -197,14 +192,7 @@ _STRING = "tag:yaml.org,2002:str"
 
 def load_file(path: Path) -> Config:
     """Read a configuration file. Raises ConfigError with the line and the expected value in its message."""
-    try:
-        with path.open("rb") as file:  # also a pipe, as a shell's <(...) gives
-            content = file.read(LARGEST + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    if len(content) > LARGEST:
-        raise ConfigError(f"{path}: larger than a megabyte")
-    root = compose(content, path)
+    root = compose(read_file(path, is_ordinary=False), path)
     # A pipe, as a shell's <(...) gives, lies nowhere: paths in it are relative to the working directory.
     directory = str(path.absolute().parent) if path.is_file() else ""
     return _File(str(path), directory).config(root) if root else Config()
@@ -244,7 +232,10 @@ class _File(YamlNodes):
     def _value(self, setting: SettingRow, node: yaml.Node) -> dict[str, Any]:
         """The value of a setting by its field; nothing if the node is an empty list."""
         if setting.is_repeatable:
-            texts = self._pairs_as_texts(node) if setting.is_mapping else self._texts(node)
+            texts = self._texts(None if setting.is_mapping else node)
+            if setting.is_mapping:
+                pairs = self._pairs(node, "expected a name and an address for each backend")
+                texts = [(f"{self._text(name)}={self._text(address)}", self._where(name)) for name, address in pairs]
             return {setting.field: setting.parse(texts)} if texts else {}
         if isinstance(setting.parse, NumberRange):
             return {setting.field: self._number(node, setting.parse)}
@@ -252,18 +243,14 @@ class _File(YamlNodes):
         return {setting.field: join(self._directory, value) if setting.is_path and value else value}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
-        return [(self._text(each), self._where(each)) for each in self._one_or_more(node)]
-
-    def _pairs_as_texts(self, node: yaml.Node) -> Texts:
-        """Each key and its value as `NAME=ADDRESS`."""
-        pairs = self._pairs(node, "expected a name and an address for each backend")
-        return [(f"{self._text(name)}={self._text(address)}", self._where(name)) for name, address in pairs]
+        is_one = isinstance(node, yaml.ScalarNode) and not self._is_null(node)
+        return [(self._text(each), self._where(each)) for each in ([node] if node and is_one else self._list(node))]
 
     def _probe(self, node: yaml.Node | None) -> ProbeConfig | None:
         if node is None or self._is_null(node):
             return None
         if isinstance(node, yaml.ScalarNode):
-            return ProbeConfig() if self._boolean(node) else None
+            return ProbeConfig() if parse_boolean(self._text(node), self._where(node)) else None
         targets = self._texts(self._mapping(node, ("targets",)).get("targets"))
         return ProbeConfig(tuple(parse_pattern(text, where) for text, where in targets))
 

@@ -1,4 +1,4 @@
-"""Finds the uWSGI servers of this machine, and the steps that turn on the stats of those that have none."""
+"""Finds the uWSGI servers of this machine, how to turn on their stats, and settings that cause trouble."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
-from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, find_masters
+from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, find_masters, user_name
 from uwsgi_headroom.errors import HeadroomError
 
-__all__ = ["FoundMaster", "ask_in_time", "discover_servers", "find_masters"]
+__all__ = ["FoundMaster", "ask_in_time", "discover_servers", "find_masters", "user_name"]
 
 _log = logging.getLogger(__name__)
 

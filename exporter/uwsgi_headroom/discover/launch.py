@@ -90,7 +90,7 @@ class Launch(Struct, frozen=True):
     is_debian: bool = False
     """Whether Debian's init script manages it."""
     why_no_reload: str = ""
-    """Why a full reload may end it (`reload.find_harm`), empty if it does not."""
+    """Why a full reload may end it (`steps.find_harm`), empty if it does not."""
 
     @property
     def own_unit(self) -> Unit | None:
@@ -123,7 +123,7 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
         option_names=tuple(_list_option_names(words, environment, file, text)),
         program=program,
         is_program_gone=not os.path.exists(f"{process}/root{program}"),
-        confined=_read_label(process) or _read_filter(process),
+        confined=_read_confinement(process),
         has_own_files=os.readlink(f"{process}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
         or not os.path.samestat(os.stat(f"{process}/root"), os.stat("/")),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
@@ -158,17 +158,13 @@ def _start(pid: int) -> float:
         return float("inf")
 
 
-def _read_label(process: str) -> str:
-    """Read the security label of a process, if it restricts the process; else an empty text."""
-    try:
+def _read_confinement(process: str) -> str:
+    """The security label of a process, if it restricts it, or that it has seccomp filters that this one has not, whose
+    child would try in vain; empty for neither."""
+    with contextlib.suppress(OSError):  # no security module
         label = procfs.read_line(f"{process}/attr/current").decode(errors="replace").strip("\0\n ")
-    except OSError:  # no security module
-        return ""
-    return "" if _UNCONFINED.fullmatch(label) else label
-
-
-def _read_filter(process: str) -> str:
-    """Whether a process has seccomp filters that this one does not have, whose child would try in vain."""
+        if not _UNCONFINED.fullmatch(label):
+            return label
     theirs, ours = ([procfs.read_status(name, of, "status") for name in _SECCOMP] for of in (process, "/proc/self"))
     return "" if theirs == ours else "a seccomp filter, such as a unit's `SystemCallFilter=`"
 
@@ -185,7 +181,13 @@ def _find_file(
         has_files = options.configuration_files or any(word.endswith(_SUFFIXES) for word in words)
         return None, "", "which file of its own it loads is not certain from its command line" if has_files else ""
     found: dict[Path, str] = {}
-    for directory in _list_directories(master, environment):
+    # Where it may have been started: in its working directory, in that of the shell that started it, or in that of its
+    # emperor, which is the directory of the vassals.
+    directories = [master.directory, *(variable[4:] for variable in environment if variable.startswith("PWD=/"))][:2]
+    if master.emperor:
+        with contextlib.suppress(OSError):
+            directories.append(os.readlink(f"/proc/{master.emperor}/cwd"))
+    for directory in filter(None, directories):
         path = Path(os.path.normpath(os.path.join(directory, name)))
         with contextlib.suppress(OSError, ValueError):
             found[path] = files.read(str(path))
@@ -195,16 +197,6 @@ def _find_file(
         return None, "", f"{name} may be one of {' and '.join(map(str, found))}"
     ((path, text),) = found.items()
     return path, text, ""
-
-
-def _list_directories(master: FoundMaster, environment: Sequence[str]) -> Sequence[str]:
-    """List the directories from which a master may have been started: its working directory, the one of the shell that
-    started it, and that of its emperor, which is the directory of the vassals."""
-    found = [master.directory, *(variable[4:] for variable in environment if variable.startswith("PWD=/"))][:2]
-    if master.emperor:
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/{master.emperor}/cwd"))
-    return [directory for directory in found if directory]
 
 
 def _identify(pid: int, file: Path | None) -> tuple[int, int] | None:

@@ -73,7 +73,10 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
     chosen = choose_names([*readable, *without])
     names, proposed = chosen[: len(readable)], chosen[len(readable) :]
     parts = [
-        [*_describe_readable(master, name), *(_render_steps(plans(master, name)) if plans else ())]
+        [
+            *(f"{name}: {master.what}", f"  {_describe(master)}", f"  {master.address}"),
+            *(_render_steps(plans(master, name)) if plans else ()),
+        ]
         for master, name in zip(readable, names, strict=True)
     ]
     troubled = [master for master in masters if master.trouble]
@@ -82,7 +85,8 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
         parts.append([f"Cannot be read: {trouble}", *_list(alike)])
     if plans:
         parts += [
-            _render_plan(master, name, plans(master, name)) for master, name in zip(without, proposed, strict=True)
+            [f"{name}: no stats server ({_describe(master)})", *_render_steps(plans(master, name))]
+            for master, name in zip(without, proposed, strict=True)
         ]
     elif without:
         parts.append([_TURN_ON, *_list(without)])
@@ -92,13 +96,8 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
     return [line for number, part in enumerate(parts) for line in ([""] if number else []) + part]
 
 
-def _render_plan(master: FoundMaster, name: str, plan: Plan) -> list[str]:
-    """Write the steps that turn on the stats of one uWSGI, or why there are none."""
-    lines = [f"{name}: no stats server ({_describe(master)})"]
-    return lines + _render_steps(plan)
-
-
 def _render_steps(plan: Plan) -> list[str]:
+    """Write the steps that turn on the stats of one uWSGI, or why there are none."""
     lines: list[str] = []
     if plan.why_none:
         return _wrap(f"No steps are proposed: {plan.why_none}.", "  ")
@@ -154,12 +153,6 @@ def _candidates(master: FoundMaster) -> tuple[str, ...]:
     return tuple(name if _NAME.fullmatch(name) and name.lower() not in _GENERAL else "" for name in names)
 
 
-def _describe_readable(master: FoundMaster, name: str) -> Iterator[str]:
-    yield f"{name}: {master.what}"
-    yield f"  {_describe(master)}"
-    yield f"  {master.address}"
-
-
 def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
     """Write a line for each master of which more than the PID is known, and one line per user for all others."""
     plain: dict[str, list[int]] = {}
@@ -180,23 +173,18 @@ def _describe(master: FoundMaster) -> str:
     return ", ".join(parts)
 
 
-def _find_logs(masters: Sequence[FoundMaster], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The names of the servers whose log is a file that this user can see, each with its path."""
-    end = time.monotonic() + EACH_SECONDS
-    for master, name in zip(masters, names, strict=True):
-        with contextlib.suppress(Exception):  # the log is for another day
-            if path := ask_in_time(end, _find_log, master.pid):
-                yield name, path
-
-
 def _find_log(pid: int) -> str:
     return find_log_file(pid, read_options(pid))
 
 
 def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
-    """Write one shell command that watches all these masters."""
+    """Write one shell command that watches all these masters, and reads those of their logs that this user can see."""
     words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
-    words += [f"--log {shlex.quote(f'{name}={path}')}" for name, path in _find_logs(masters, names)]
+    end = time.monotonic() + EACH_SECONDS
+    for master, name in zip(masters, names, strict=True):
+        with contextlib.suppress(Exception):  # the log is for another day
+            if path := ask_in_time(end, _find_log, master.pid):
+                words.append(f"--log {shlex.quote(f'{name}={path}')}")
     if len(words) == 1:
         return ["To watch it:", f"  uwsgi-headroom {words[0]}"]
     lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]
@@ -215,7 +203,9 @@ def run(user: str | None = None) -> int:
     masters = asyncio.run(find_masters())
     of_interest = {master.pid: master for master in masters if master.address or not master.trouble}
     launches = {pid: _read_launch(master, end) for pid, master in of_interest.items()}
-    masters = [_with_whole_path(master, launches.get(master.pid)) for master in masters]
+    # By its whole path: its directory may name the application.
+    paths = {pid: launch.file for pid, launch in launches.items() if isinstance(launch, Launch) and launch.file}
+    masters = [replace(each, configuration=str(paths.get(each.pid, each.configuration))) for each in masters]
     # Also those that have stats: at their next reload, they would take the socket of a line in a file that they share.
     files = Counter(launch.identity for launch in launches.values() if isinstance(launch, Launch))
 
@@ -246,8 +236,3 @@ def _read_launch(master: FoundMaster, end: float) -> Launch | str:
         return explain(error) if isinstance(error, TimeoutError) else _NOT_SEEN
     except Exception as error:  # noqa: BLE001 - the others get their steps
         return explain(error)
-
-
-def _with_whole_path(master: FoundMaster, launch: Launch | str | None) -> FoundMaster:
-    """Name the configuration file by its whole path, whose directory may name the application."""
-    return replace(master, configuration=str(launch.file)) if isinstance(launch, Launch) and launch.file else master

@@ -5,6 +5,13 @@ mode of the application's own socket too. So the socket goes into a directory th
 exists after a reload, a restart and a boot; it gets its mode from a hook; and `if-dir` leaves uWSGI without stats, but
 serving, should the directory be missing one day. docs/turn-on-stats.md has the measurements behind each line.
 
+A full reload executes uWSGI's program again: as the user that the master has now, with the sockets of the application,
+and with nothing else that the first start opened. So a uWSGI that root started may be unable to start again: as its own
+user it cannot bind port 80 for `http`, read a key for `https`, or open the log of `log-reopen` or the file of `cache2`
+(tried with 2.0.31: with `chown-socket`, the first start opens them as root, and a reload ends uWSGI). Where the master
+has given up root, only options are trusted whose source says that they survive; with any other, a restart costs a
+second of service, and a reload may cost all of it.
+
 Where the trial cannot run or fails, there are no lines, only the reason. The administrator follows the steps as root,
 so they name no group that uWSGI's user is not in, and no directory above which another user may write.
 """
@@ -19,7 +26,7 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,7 +34,6 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, list_runtime_directories, show_properties
-from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.trial import (
     LONGEST_PATH,
     MODE,
@@ -38,6 +44,58 @@ from uwsgi_headroom.discover.trial import (
     try_directory,
 )
 from uwsgi_headroom.source import Unix
+
+_KEEPS_NOTHING_OPEN = re.compile(
+    r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"
+    r"|master|processes|workers|threads|enable-threads|threads-stacksize|thread-stacksize|cheap|cheaper.*|idle"
+    r"|async|gevent|ugreen|asyncio|offload-threads|thunder-lock|cpu-affinity"
+    r"|harakiri.*|max-requests.*|min-worker-lifetime|max-worker-lifetime.*|reload-on-.*|evil-reload-on-.*"
+    r"|worker-reload-mercy|reload-mercy|die-on-term|no-orphans|vacuum|strict|need-app|lazy|lazy-apps"
+    r"|single-interpreter|buffer-size|post-buffering.*|limit-post|memory-report|stats|stats-server|stats-http|stats-min|stats-minified|stats-no-cores|stats-no-metrics"
+    r"|module|wsgi|wsgi-file|callable|mount|manage-script-name|chdir|home|virtualenv|venv|pyhome|pythonpath"
+    r"|python-path|py-autoreload|env|plugin|plugins|plugins-dir|autoload|uid|gid|umask|add-gid|procname.*|auto-procname"
+    r"|pidfile|pidfile2|safe-pidfile|safe-pidfile2|logto|daemonize|disable-logging|log-(date|micros|slow|[45]xx|big|zero"
+    r"|sendfile|x-forwarded-for|format|prefix)|logformat|ignore-sigpipe|ignore-write-errors|disable-write-exception"
+    r"|static-.*|check-static|touch-.*|no-default-app|py-call-osafterfork|no-site|optimize|vhost|route-.*"
+    r"|if-dir|endif|end-if|deb-confname|deb-confnamespace|-[sptwHMTiPRzldm]"
+)
+"""Options with which a uWSGI starts again as another user: they open nothing, or nothing again at a reload."""
+
+_OPENS_THE_LOG_AGAIN = ("daemonize", "daemonize2", "logto")
+"""In a vassal, or with `log-reopen`, which is not among the options above."""
+
+
+def find_harm(launch: Launch) -> str:
+    """Why a full reload may end a uWSGI; empty if it does not. Needs root, or to be its user."""
+    return next(_list_reasons(launch), "")
+
+
+def _list_reasons(launch: Launch) -> Iterator[str]:
+    program = launch.program
+    if os.path.basename(program).startswith(("python", "pypy")):  # the wheel pyuwsgi; tried: it finds no own module
+        yield f"a reload would start {program} without the virtual environment, and so end it"
+    if launch.is_program_gone:
+        yield f"a reload would start {program}, which is gone, and so end it"
+    if "exit-on-reload" in launch.option_names:
+        yield "it has `exit-on-reload`, which ends it"
+    if launch.file and not has_access(launch.file, launch.ids, os.R_OK):
+        # It read the file as root, and reads it again as its own user.
+        yield f"user {user_name(launch.ids.uid)} may not read {launch.file}, which would end it"
+    doubtful = list(dict.fromkeys(name for name in launch.option_names if not _is_trusted(name, launch)))
+    is_of_root = (launch.unit is not None and not launch.unit.user) or launch.is_debian
+    if doubtful and launch.ids.uid != 0 and (is_of_root or {"uid", "gid"} & {*launch.option_names}):
+        yield (
+            f"root started it, and as user {user_name(launch.ids.uid)} it may be unable to start again with "
+            f"{', '.join(f'`{name}`' for name in doubtful[:3])}{' and more' if doubtful[3:] else ''}"
+        )
+
+
+def _is_trusted(name: str, launch: Launch) -> bool:
+    if launch.master.emperor and name in _OPENS_THE_LOG_AGAIN:
+        return False
+    # `base = /srv` in a file makes `%(base)` stand for /srv.
+    return _KEEPS_NOTHING_OPEN.fullmatch(name) is not None or f"%({name})" in launch.text
+
 
 RUNTIME = Path("/run/uwsgi/app")
 """Debian's package keeps a directory for each application here, and the exporter's package watches them."""
@@ -73,14 +131,14 @@ _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILIN
 _TMPFILES_LINE = "d {directory} 2750 {owner} {group} -"
 
 
-class Step(Struct, frozen=True):
+class ToDo(Struct, frozen=True):
     """One thing to do. lines: to be pasted, into the file that the heading names or into a shell."""
 
     heading: str
     lines: Sequence[str] = ()
 
 
-class Reader(Struct, frozen=True):
+class Scraper(Struct, frozen=True):
     """The user that runs the exporter. unit: whether it is the systemd unit, whose groups a drop-in sets; else its
     groups are those of the user."""
 
@@ -92,7 +150,7 @@ class Reader(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The steps for one uWSGI, and what was tried; or why there are none."""
 
-    steps: Sequence[Step] = ()
+    steps: Sequence[ToDo] = ()
     tried: str = ""
     warnings: Sequence[str] = ()
     why_none: str = ""
@@ -102,11 +160,11 @@ class _Place(Struct, frozen=True):
     """A directory for the socket. make: the step that makes it, None if it exists. exists: for how long."""
 
     directory: Path
-    make: Step | None
+    make: ToDo | None
     exists: str
 
 
-def find_reader(name: str | None) -> Reader:
+def find_reader(name: str | None) -> Scraper:
     """Find the user that runs the exporter: `name`, else the exporter's systemd unit, else the user behind sudo, else
     this one. Raises KeyError if there is no such user."""
     if name is None and (unit := _read_exporters_unit()):
@@ -114,10 +172,10 @@ def find_reader(name: str | None) -> Reader:
     known = pwd.getpwnam(name or os.environ.get("SUDO_USER", "")) if name or "SUDO_USER" in os.environ else None
     known = known or pwd.getpwuid(os.geteuid())
     groups = os.getgrouplist(known.pw_name, known.pw_gid)
-    return Reader(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
+    return Scraper(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
 
 
-def plan(launch: Launch, name: str, reader: Reader, alike: int) -> Plan:
+def plan(launch: Launch, name: str, reader: Scraper, alike: int) -> Plan:
     """Find the steps for one uWSGI. name: unique on this machine; alike: how many uWSGIs use its configuration file."""
     launch = replace(launch, why_no_reload=launch.why_no_reload or find_harm(launch))
     own = launch.options.stats or _find_stats_line(launch.text)
@@ -167,7 +225,7 @@ def _find_stats_line(text: str) -> str:
     return values[-1].strip() if values else ""
 
 
-def plan_reader(launch: Launch, reader: Reader) -> Plan:
+def plan_reader(launch: Launch, reader: Scraper) -> Plan:
     """The steps for a uWSGI whose stats this user can read and the exporter's user cannot; none if both can."""
     address, ids = launch.master.address, launch.ids
     if os.geteuid() != 0 or not isinstance(address, Unix) or address.path.startswith("@"):
@@ -185,7 +243,7 @@ def plan_reader(launch: Launch, reader: Reader) -> Plan:
     return Plan([_join_group(gid, reader)], tried)
 
 
-def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
+def _list_places(launch: Launch, name: str, reader: Scraper) -> Sequence[_Place]:
     """List the directories in which the socket could be, best first."""
     owner, group = user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
     if os.geteuid() != 0:
@@ -195,14 +253,17 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
         return [_Place(RUNTIME / name, None, "Debian's init script makes the directory at each start")]
     if SYSTEMD.is_dir() and shutil.which("systemd-tmpfiles"):
         names = (RUNTIME / name, RUNTIME / f"{name}-stats", OWN_RUNTIME / name)
-        made = [_place_of_tmpfile(directory, owner, group) for directory in names if _lasts(directory.parent)]
+        # Not within a unit's `RuntimeDirectory`, which systemd removes when that unit stops.
+        removed = {Path("/run", name) for name in list_runtime_directories()}
+        lasting = (directory for directory in names if removed.isdisjoint(directory.parents))
+        made = [_place_of_tmpfile(directory, owner, group) for directory in lasting]
         return [place for place in made if place]
-    lasting = LASTING / name
-    return [_place(lasting, [f"install -d -m 2750 -o {owner} -g {group} {lasting}"], "the directory is on a disk")]
+    directory = LASTING / name
+    return [_place(directory, [f"install -d -m 2750 -o {owner} -g {group} {directory}"], "the directory is on a disk")]
 
 
 def _place(directory: Path, commands: Sequence[str], exists: str) -> _Place:
-    make = None if directory.is_dir() else Step("Make a directory for the stats socket:", commands)
+    make = None if directory.is_dir() else ToDo("Make a directory for the stats socket:", commands)
     return _Place(directory, make, exists)
 
 
@@ -216,17 +277,12 @@ def _place_of_tmpfile(directory: Path, owner: str, group: str) -> _Place | None:
     if (text or directory.exists()) and not re.fullmatch(ours, text):
         return None
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
-    make = Step("Make a directory for the stats socket, now and at each boot:", commands)
+    make = ToDo("Make a directory for the stats socket, now and at each boot:", commands)
     is_made = directory.is_dir() and line == text
     return _Place(directory, None if is_made else make, f"systemd makes the directory at each boot ({kept})")
 
 
-def _lasts(folder: Path) -> bool:
-    """Whether no part of a folder is a unit's `RuntimeDirectory`, which systemd removes when that unit stops."""
-    return not list_runtime_directories() & {str(path).removeprefix("/run/") for path in (folder, *folder.parents)}
-
-
-def _choose_group(launch: Launch, reader: Reader) -> int:
+def _choose_group(launch: Launch, reader: Scraper) -> int:
     """The group of the directory, which the socket inherits: the exporter's own, if no other user is in it; else
     uWSGI's."""
     if reader.unit or launch.ids.gid in (reader.ids.gid, *reader.ids.groups) or reader.ids.uid == 0:
@@ -239,12 +295,15 @@ def _choose_group(launch: Launch, reader: Reader) -> int:
     return reader.ids.gid if is_private else launch.ids.gid
 
 
-def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool) -> bool:
+def _try_place(launch: Launch, place: _Place, reader: Scraper, *, is_there: bool) -> bool:
     """Try a directory, or judge the one above it if it does not exist yet. is_there: whether the configuration names it
     already. Returns whether the exporter can read a socket in it. Raises OSError and TrialError."""
     directory, ids = place.directory, launch.ids
     path = directory / SOCKET
-    _check_path(str(path))
+    if not _PLAIN_PATH.fullmatch(str(path)):
+        raise TrialError("it has characters that a configuration or a shell would take as special")
+    if len(str(path)) > LONGEST_PATH:
+        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
     if place.make and os.geteuid() == 0 and not is_roots(directory.parent):
         raise TrialError("others than root may write above it")
     will_read = reader.ids.uid == 0 or _choose_group(launch, reader) in (reader.ids.gid, *reader.ids.groups)
@@ -267,36 +326,30 @@ def _try_place(launch: Launch, place: _Place, reader: Reader, *, is_there: bool)
     return True
 
 
-def _check_path(path: str) -> None:
-    """Raise TrialError for a path that uWSGI or a shell would not take as it is."""
-    if not _PLAIN_PATH.fullmatch(path):
-        raise TrialError("it has characters that a configuration or a shell would take as special")
-    if len(path) > LONGEST_PATH:
-        raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
-
-
-def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
+def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
     steps = [*([place.make] if place.make else []), *([] if is_there else [_configure(launch, place.directory)])]
     if not may_read:
         if why := _why_not_in_group(launch.ids.gid, launch.ids):
             return Plan(why_none=f"{reader.name} cannot read a socket in {place.directory}: {why}")
         steps.append(_join_group(launch.ids.gid, reader))
-    if reload := _reload(launch, is_saved_now=not is_there):
-        steps.append(reload)
-    steps.append(_look_again(name))
+    steps += filter(None, [_reload(launch, is_saved_now=not is_there)])
+    steps.append(
+        ToDo(
+            "See that your application still answers, then run `discover` again: it must list the stats server of "
+            f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
+        )
+    )
     tried = (
         f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}"
         f"{' once it is made' if place.make else ''}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
         f"to that socket; {place.exists}"
     )
-    return Plan(steps, tried, _list_warnings(launch))
-
-
-def _look_again(name: str) -> Step:
-    return Step(
-        "See that your application still answers, then run `discover` again: it must list the stats server of "
-        f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
-    )
+    warnings = []
+    if launch.options.changed:
+        warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
+    if launch.ids.uid == 0:
+        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
+    return Plan(steps, tried, warnings)
 
 
 def list_options(directory: Path) -> list[tuple[str, str]]:
@@ -310,20 +363,20 @@ def list_options(directory: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _configure(launch: Launch, directory: Path) -> Step:
+def _configure(launch: Launch, directory: Path) -> ToDo:
     # Within a condition or a loop, `if-dir` ends uWSGI. `endif` closes either, and does nothing otherwise (tried).
     options = [("endif", ""), *list_options(directory)]
     if launch.file is None:
         words = " ".join(f"--{key} {shlex.quote(value) if value else ''}".rstrip() for key, value in options)
         unit = launch.own_unit
         where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
-        return Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
+        return ToDo(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
     is_reloaded = launch.master.emperor and not launch.file.is_symlink()
     at_once = "; its Emperor reloads it as soon as the file changes" if is_reloaded else ""
     begin = [] if launch.text.endswith("\n") else [""]  # its last line has no line break
     section = [] if _SECTION.findall(launch.text)[-1:] == ["uwsgi"] else ["[uwsgi]"]
     lines = [f"{key} = {value}".rstrip() for key, value in options]
-    return Step(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
+    return ToDo(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
 
 
 def _why_not_in_group(gid: int, ids: Ids) -> str:
@@ -340,11 +393,11 @@ def _why_not_in_group(gid: int, ids: Ids) -> str:
     return "" if gid in own - {0} else f"its group {group} is root's, or none of uWSGI's user. {_GIVE_A_GROUP}"
 
 
-def _join_group(gid: int, reader: Reader) -> Step:
+def _join_group(gid: int, reader: Scraper) -> ToDo:
     group = _group_name(gid)
     if reader.unit:
         drop_in = f"/etc/systemd/system/{EXPORTERS_UNIT}.d"
-        return Step(
+        return ToDo(
             f"Put the exporter into the group {group}, which may read the socket:",
             [
                 f"mkdir -p {drop_in}",
@@ -353,14 +406,14 @@ def _join_group(gid: int, reader: Reader) -> Step:
                 f"systemctl restart {EXPORTERS_UNIT}",
             ],
         )
-    return Step(
+    return ToDo(
         f"Put the exporter's user {reader.name} into the group {group}, which may read the socket. Then start the "
         "exporter in a new session:",
         [f"usermod --append --groups {group} {reader.name}"],
     )
 
 
-def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
+def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
     """The step that makes uWSGI read its configuration again; None if an Emperor does so because its file was saved."""
     pid = launch.master.pid
     unit = launch.own_unit
@@ -368,46 +421,33 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
         if is_saved_now and not launch.file.is_symlink():
             return None
         # It looks at the link, not at the file.
-        return Step("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
+        return ToDo("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
     if launch.file is None or launch.why_no_reload:
         commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
         why = launch.why_no_reload or "a reload keeps the old command line"
-        return Step(
+        return ToDo(
             f"Stop and start uWSGI when that suits you; do not reload it: {why}{':' if unit else '.'}", commands
         )
     if launch.is_debian:
-        return Step("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
+        return ToDo("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
     if unit and unit.can_reload:
-        return Step("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
-    return Step("Reload uWSGI:", [f"kill -HUP {pid}"])
+        return ToDo("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
+    return ToDo("Reload uWSGI:", [f"kill -HUP {pid}"])
 
 
-def _list_warnings(launch: Launch) -> list[str]:
-    warnings = []
-    if launch.options.changed:
-        warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
-    if launch.ids.uid == 0:
-        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
-    return warnings
-
-
-def _read_exporters_unit() -> Reader | None:
+def _read_exporters_unit() -> Scraper | None:
     shown = show_properties(EXPORTERS_UNIT, "LoadState", "User", "DynamicUser", "SupplementaryGroups")
     if shown.get("LoadState") != "loaded":
         return None
     groups = []
     for group in shown.get("SupplementaryGroups", "").split():
-        try:
+        with contextlib.suppress(KeyError):
             groups.append(grp.getgrnam(group).gr_gid)
-        except KeyError:
-            continue
-    nobody = 65534
-    try:
+    uid = gid = 65534  # nobody's, for a dynamic user that does not run now
+    with contextlib.suppress(KeyError):
         user = pwd.getpwnam(shown.get("User") or "uwsgi-headroom")
-        ids = Ids(user.pw_uid, user.pw_gid, tuple(groups))
-    except KeyError:  # a dynamic user that does not run now
-        ids = Ids(nobody, nobody, tuple(groups))
-    return Reader(EXPORTERS_UNIT, ids, unit=True)
+        uid, gid = user.pw_uid, user.pw_gid
+    return Scraper(EXPORTERS_UNIT, Ids(uid, gid, tuple(groups)), unit=True)
 
 
 def _group_name(gid: int) -> str:

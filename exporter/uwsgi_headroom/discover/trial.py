@@ -18,7 +18,6 @@ import signal
 import socket
 import stat
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from uwsgi_headroom.discover.launch import Ids
@@ -50,7 +49,7 @@ def try_directory(master: Ids, directory: Path, name: str, reader: Ids) -> None:
     if said := ask_as(master, lambda: _bind(directory, name, trial)):
         raise TrialError(said)
     may_read = has_access(directory / trial, reader, os.W_OK)
-    ask_as(master, partial(_remove, directory / trial))
+    ask_as(master, lambda: _remove(directory / trial))
     if not may_read:
         raise TrialError("Permission denied", reads=True)
 

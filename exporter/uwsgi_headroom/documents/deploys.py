@@ -17,7 +17,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import RunningMerge
-from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, explain_window, make_batch
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, make_batch
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
@@ -282,7 +282,7 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
     seen_before = history.window(times.before, around)
     started = start.ended_at
     seen_after = history.window(end - offset - started, end - offset) if started is not None else None
-    one, other = (explain_window(watch, window) if window else None for window in (seen_before, seen_after))
+    one, other = (watch.explain(window) if window else None for window in (seen_before, seen_after))
     return (before, one), (after, other)
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot, is_set
-from uwsgi_headroom.stats.raw import Vassal as VassalStats
+from uwsgi_headroom.stats.raw import ListedVassal as VassalStats
 
 
 class Vassal(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.record import Options, ServerRecord, Setup
@@ -80,7 +80,7 @@ def build_threads(
     )
 
 
-def build_memory(memory: Memory) -> schema.Memory:
+def build_memory(memory: Memories) -> schema.Memory:
     """Build the section about memory: available, used by a worker, and how many more workers fit."""
     room, available = describe_memory(memory), memory.available
     return copy_fields(

@@ -14,7 +14,7 @@ from uwsgi_headroom.history.totals import RouteTotals
 from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Destination
-from uwsgi_headroom.routes.book import OTHER_ROUTE, ServedRoutes
+from uwsgi_headroom.routes import OTHER_ROUTE, ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 
 

@@ -33,7 +33,9 @@ def serve(descriptor: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: the parent may ask once more
     with contextlib.suppress(OSError, ValueError):  # a filter of system calls refuses it, or a lower limit holds
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    schedule = _open_schedule()
+    schedule = None
+    with contextlib.suppress(OSError):
+        schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
     with socket.socket(fileno=descriptor) as stream:
         stream.sendall(ANSWER.pack(0, time.process_time()))
         while request := stream.recv(REQUEST.size, socket.MSG_WAITALL):
@@ -50,13 +52,6 @@ def serve(descriptor: int) -> NoReturn:
             text = _pack(answer, _time_without_delays(schedule) - began)
             stream.sendall(ANSWER.pack(len(text), time.process_time()) + text)
     os._exit(0)
-
-
-def _open_schedule() -> int | None:
-    try:
-        return os.open("/proc/self/schedstat", os.O_RDONLY)
-    except OSError:
-        return None
 
 
 def _time_without_delays(schedule: int | None) -> float:

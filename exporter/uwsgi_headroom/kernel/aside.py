@@ -28,7 +28,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -279,17 +279,12 @@ class Aside:
         if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
-        state, used = _read_use(self._process.pid)
-        return state != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
-
-
-def _read_use(pid: int) -> tuple[bytes, float]:
-    """The state of the child, and the CPU seconds that it has used."""
-    try:
-        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-        return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return b"", 0.0
+        try:
+            fields = procfs.read_stat_fields(f"/proc/{self._process.pid}/stat")
+            used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return True
+        return fields[0] != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
 
 
 def _wait_for(stream: socket.socket, seconds: float) -> None:
@@ -337,21 +332,9 @@ def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) ->
     return ticket.result()  # type: ignore[no-any-return]
 
 
-class Asks(Protocol):
-    """Asks about the processes of one server. spent: seconds that all answers took so far."""
-
-    spent: float
-
-    def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
-        not there yet, or PausedError."""
-
-    def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """The same for a question that is about this moment: a late answer is thrown away."""
-
-
 class Direct:
-    """Answers at once, in this process: for processes that are this user's own, and for tests."""
+    """Answers as `Questions` does, but at once, in this process: for processes that are this user's own, and for
+    tests."""
 
     spent = 0.0
 
@@ -361,9 +344,13 @@ class Direct:
     ask_now = ask
 
 
+DIRECT = Direct()
+
+
 @dataclass
 class Questions:
-    """The questions of one server to a child process. clock: monotonic seconds."""
+    """The questions of one server to a child process. clock: monotonic seconds; spent: seconds that all answers took so
+    far."""
 
     clock: Callable[[], float] = time.monotonic
     aside: Aside = SAMPLES
@@ -378,11 +365,12 @@ class Questions:
     _reason: str = field(default="", init=False)
 
     def ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """As `Asks.ask`."""
+        """The answer to a question that keeps its worth. Raises what the question raises, NotYetError if the answer is
+        not there yet, or PausedError."""
         return self._ask(question, arguments, keep=True)
 
     def ask_now(self, question: Callable[..., T], *arguments: Hashable) -> T:
-        """As `Asks.ask_now`."""
+        """The same for a question that is about this moment: a late answer is thrown away."""
         return self._ask(question, arguments, keep=False)
 
     def forget(self) -> None:
@@ -437,3 +425,6 @@ class Questions:
         self._owed += ticket.cost
         self.spent += ticket.cost
         return ticket.result()
+
+
+Asks: TypeAlias = Direct | Questions

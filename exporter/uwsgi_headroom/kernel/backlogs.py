@@ -1,4 +1,5 @@
-"""Reads the listen queues of uWSGI's sockets: it matches the names in the stats document to the kernel's listeners.
+"""Reads the listen queues of uWSGI's sockets, and lists the connections in them: it matches the names in the stats
+document to the kernel's listeners.
 
 uWSGI's own figures are 0 for UNIX sockets on every ordinary Linux, and up to a second old for TCP. The names in its
 stats document (seen on 2.0.31) are as configured (`app.sock` relative to the directory in which uWSGI started, `@name`
@@ -12,32 +13,138 @@ a match is also certain if the list is that of the master's network namespace an
 master says that it listens on that name, and the list has every listener. Otherwise the queue cannot be measured, and
 `reason` says why.
 
+The connections in a queue (`AcceptQueues`), of which only numbers that the kernel made (inodes and socket cookies) are
+kept, and no address of a client:
+
+* TCP: a connection that no process has accepted is an established socket (or, if the client has closed its end, one in
+  CLOSE_WAIT) with the inode 0. `tcp_info` has the time since its last data came. uWSGI has the kernel defer connections
+  without data (TCP_DEFER_ACCEPT), so that is how long it has waited, unless more data came meanwhile; of a connection
+  without data, it is the time since the handshake. There is no link from such a socket to its listener, but for the
+  port and the address.
+* UNIX: the kernel lists the inodes of the clients' sockets in the order of the queue, and no times. A client that has
+  closed its socket has none: nobody waits any more. (One of TCP may have closed its sending end only.)
+
 Other facts about sockets: which workers hold each (`find_socket_holders`), and how many connections found
 a TCP queue full, which the kernel counts per network namespace (`read_listen_overflows`).
 """
 
 from __future__ import annotations
 
+import math
+import socket
+import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs, sock_diag
-from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
-from uwsgi_headroom.kernel.aside import Asks, Direct
+from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
+from uwsgi_headroom.kernel.sock_diag import Family, Listener
 from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_tcp
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+MOST_LISTED = 1000
+"""How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""
 
-    from uwsgi_headroom.kernel.sock_diag import Family, Listener
+MOST_LISTING_SECONDS = 0.02
+"""How long a list of TCP sockets may take, in seconds. The kernel passes over all of them on the host: 0.8 ms with
+few."""
+
+MOST_LISTING_TIME = 0.01
+"""The share of a CPU that these lists may take; in between, the lengths of the queues are known."""
+
+TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+_address_and_cookie = struct.Struct("=8x16s20xQ")  # of inet_diag_msg: the source, and the cookie
+_age = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
+_inodes = struct.Struct("=I")
+
+
+class AcceptQueues:
+    """Lists the connections in the queues of one server, at a bounded cost."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._tcp_not_before = -math.inf
+
+    def may_list_tcp(self) -> bool:
+        """Whether lists of TCP sockets have not taken more than their share of the CPU until now."""
+        return self._clock() >= self._tcp_not_before
+
+    def list_unix(self, listeners: Sequence[Listener]) -> Waiting | None:
+        """The connections in the queues of UNIX listeners; None if the kernel does not list them. Each queue is in its
+        order. Never raises."""
+        found: list[tuple[int, float | None]] = []
+        try:
+            for listener in listeners:
+                request = sock_diag.unix_request(sock_diag.UDIAG_SHOW_ICONS, listener.inode)
+                payloads, _ = sock_diag.ask(request, dump=False)
+                clients = sock_diag.unix_attributes(payloads[0]).get(sock_diag.UNIX_DIAG_ICONS, b"")
+                found += [(inode, None) for (inode,) in _inodes.iter_unpack(clients) if inode]
+        except (OSError, struct.error, IndexError):  # a queue of thousands does not fit into the kernel's answer
+            return None
+        return Waiting(tuple(found)) if len(found) <= MOST_LISTED else None
+
+    def list_tcp(self, listeners: Sequence[Listener]) -> Waiting | None:
+        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them. Never
+        raises."""
+        began = self._cpu_clock()
+        found: dict[int, float] = {}
+        is_complete = True
+        try:
+            for family, port, address in sorted({_place(listener) for listener in listeners}):
+                states = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT
+                extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
+                request = sock_diag.inet_request(family, states, (port, b""), extensions=extensions)
+                payloads, is_cut = sock_diag.ask(request, seconds=MOST_LISTING_SECONDS)
+                is_complete &= not is_cut
+                for payload in payloads:
+                    found.update(_read_waiting(payload, address))
+        except (OSError, struct.error):
+            return None
+        finally:
+            spent = self._cpu_clock() - began
+            self._tcp_not_before = max(self._clock(), self._tcp_not_before) + spent / MOST_LISTING_TIME
+        oldest = sorted(found.items(), key=lambda connection: -connection[1])
+        return Waiting(tuple(oldest[:MOST_LISTED]), is_complete and len(oldest) <= MOST_LISTED)
+
+
+def find_rivals(listeners: Sequence[Listener], every: Sequence[Listener]) -> bool:
+    """Whether another TCP listener has the port of one of these, and might have connections that look like theirs.
+    every: all TCP listeners of the network namespace."""
+    own = {listener.inode for listener in listeners}
+    others = [_place(listener) for listener in every if listener.inode not in own]
+    for family, port, address in map(_place, listeners):
+        is_any = not any(address)
+        if any((family, port) == other[:2] and (is_any or address == other[2]) for other in others):
+            return True
+    return False
+
+
+def _place(listener: Listener) -> tuple[int, bytes, bytes]:
+    """The family of a TCP listener, its port and its address, as the kernel writes them."""
+    family = socket.AF_INET6 if listener.family == "inet6" else socket.AF_INET
+    host, _, port = listener.name.rpartition(":")
+    return family, int(port).to_bytes(2, "big"), socket.inet_pton(family, host.strip("[]")).ljust(16, b"\0")
+
+
+def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
+    """The cookie and the age in seconds of a connection to this address (all zeros: to any), if nobody has accepted
+    it."""
+    _, _, _, _, _, _, _, _, _, _, _, _, inode = sock_diag.inet_diag_msg.unpack_from(payload)
+    if inode:
+        return {}
+    reached, cookie = _address_and_cookie.unpack_from(payload)
+    info = sock_diag.attributes(payload, sock_diag.inet_diag_msg.size).get(sock_diag.INET_DIAG_INFO, b"")
+    if len(info) < _age.size or (any(address) and reached != address):
+        return {}
+    return {cookie: _age.unpack_from(info)[0] / 1000}
 
 
 TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")
@@ -51,11 +158,7 @@ class Backlogs:
     """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, whether the master is
     in another network namespace, and the listeners of each name."""
 
-    def __init__(
-        self,
-        dumps: ListenerDumps | None = None,
-        asks: Asks = Direct(),  # noqa: B008 - without state
-    ) -> None:
+    def __init__(self, dumps: ListenerDumps | None = None, asks: Asks = DIRECT) -> None:
         self._dumps, self._asks = dumps or ListenerDumps(), asks
         self._master_pid: int | None = None
         self._sockets = _Sockets(None, False)
@@ -357,17 +460,10 @@ class ListenOverflows(Struct, frozen=True):
 
 def read_listen_overflows(pid: int | None = None, *, proc: Path = Path("/proc")) -> ListenOverflows | None:
     """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
-    counts = _read_counts(proc / (str(pid) if pid else "self") / "net/netstat", b"TcpExt:")
-    with suppress(KeyError):  # a kernel without these counters
+    with suppress(OSError, ValueError, KeyError):  # a kernel without these counters
+        text = procfs.read_file(proc / (str(pid) if pid else "self") / "net/netstat")
+        # In pairs of lines: `TcpExt: Name ...` and `TcpExt: number ...`.
+        names, numbers = [line.split()[1:] for line in text.splitlines() if line.startswith(b"TcpExt:")][:2]
+        counts = dict(zip(names, map(int, numbers), strict=False))
         return ListenOverflows(counts[b"ListenOverflows"], counts[b"ListenDrops"])
     return None
-
-
-def _read_counts(path: Path, heading: bytes) -> dict[bytes, int]:
-    """The counters behind a heading, by name, in a file with pairs of lines: `TcpExt: Name ...` and
-    `TcpExt: number ...`; none if they cannot be read."""
-    with suppress(OSError, ValueError):
-        lines = [line.split()[1:] for line in procfs.read_file(path).splitlines() if line.startswith(heading)]
-        names, numbers = lines[:2]
-        return dict(zip(names, map(int, numbers), strict=False))
-    return {}

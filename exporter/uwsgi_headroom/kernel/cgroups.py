@@ -85,11 +85,11 @@ def read_task_limit(pid: int, *, root: Path = ROOT) -> Tasks | None:
     return min(limits, key=lambda limit: limit.most - limit.used, default=None)
 
 
-def explain_hidden(pid: int, root: Path = ROOT) -> str | None:
+def explain_hidden(pid: int) -> str | None:
     """Why the limits of a process are unknown, and what to do; None if its cgroups are visible."""
     try:
         for controller in ("cpu", "memory"):
-            find_cgroups(pid, controller, root)
+            find_cgroups(pid, controller, ROOT)
     except FileNotFoundError:
         return (
             "uWSGI's cgroup is not visible to the exporter: run it on the host, or share the host's cgroup namespace "

@@ -88,11 +88,10 @@ def _count_cpus(cpus: str) -> int:
 def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
     """Every cgroup of the process that has a quota. Raises `OSError` if they cannot be read."""
     cgroups = find_cgroups(pid, "cpu", root)
-    read_quota = _cfs_quota if cgroups.version == 1 else _cpu_max
     usage_files = _find_usage_files(pid, cgroups, root)
     names = name_levels(cgroups)
     quotas = [
-        GroupQuota(read_quota(folder), usage, os.path.join(folder, "cpu.stat"), name)
+        GroupQuota(_read_quota(folder, cgroups.version), usage, os.path.join(folder, "cpu.stat"), name)
         for folder, usage, name in zip(cgroups.folders, usage_files, names, strict=True)
     ]
     return tuple(quota for quota in quotas if quota.cpus != math.inf)
@@ -116,23 +115,15 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
     return [os.path.join(folder, "cpuacct.usage") for folder in counted.folders]
 
 
-def _cpu_max(folder: str) -> float:
-    """The quota of version 2, "<quota or max> <period>", in CPUs (cgroup-v2.rst)."""
+def _read_quota(folder: str, version: int) -> float:
+    """The quota in CPUs: in version 2 "<quota or max> <period>" (cgroup-v2.rst), in version 1 a file for each, -1 for
+    none."""
+    files = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if version == 1 else ("cpu.max",)
     try:
-        quota, period = procfs.read_text(folder, "cpu.max").split()
-    except FileNotFoundError:  # the root cgroup, or the cpu controller is not enabled at this level
+        quota, period = " ".join(procfs.read_text(folder, file) for file in files).split()
+    except FileNotFoundError:  # the root cgroup, a level without the controller, or a kernel without CFS_BANDWIDTH
         return math.inf
-    return math.inf if quota == "max" else int(quota) / int(period)
-
-
-def _cfs_quota(folder: str) -> float:
-    """The quota of version 1, -1 for none, in CPUs."""
-    try:
-        quota = int(procfs.read_text(folder, "cpu.cfs_quota_us"))
-        period = int(procfs.read_text(folder, "cpu.cfs_period_us"))
-    except FileNotFoundError:  # a kernel without CFS_BANDWIDTH
-        return math.inf
-    return math.inf if quota < 0 else quota / period
+    return math.inf if quota == "max" or int(quota) < 0 else int(quota) / int(period)
 
 
 READ_SECONDS = 1.0
@@ -361,19 +352,15 @@ class ThrottleCounts:
         if grown:
             path = max(grown, key=lambda path: (grown[path].throttled, grown[path].periods))
             most = grown[path]
+            same = (quota for quota in quotas.values() if quota.cgroup == total.quota.cgroup)
             total = Throttling(
-                quotas[path] if most.throttled else _keep(total.quota, quotas, tightest),
+                quotas[path] if most.throttled else next(same, tightest),
                 total.periods + most.periods,
                 total.throttled_periods + most.throttled,
                 total.throttled_seconds + most.seconds,
             )
         self._total = total
         return total
-
-
-def _keep(known: Quota, quotas: dict[str, Quota], tightest: Quota) -> Quota:
-    """The quota as it is now of the cgroup that throttled last."""
-    return next((quota for quota in quotas.values() if quota.cgroup == known.cgroup), tightest)
 
 
 def _subtract(now: Counts, then: Counts) -> Counts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -14,7 +13,7 @@ from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
-from uwsgi_headroom.kernel.setup import Identity
+from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.record import (
     Backlog,
     RoleUse,
@@ -28,11 +27,13 @@ from uwsgi_headroom.record import (
 )
 
 
-def read_table(proc: Path = Path("/proc")) -> TrackedConnections | None:
-    """Return the table of this network namespace, None if connections are not tracked or this is not known."""
+@lru_cache(maxsize=1)
+def read_table(_period: int) -> TrackedConnections | None:
+    """Return the table of this network namespace, None if connections are not tracked or this is not known. It is read
+    once for all servers while the caller's count of periods does not change: it has a line for each CPU."""
     with contextlib.suppress(OSError, ValueError):
-        most = int(procfs.read_file(proc / "sys/net/netfilter/nf_conntrack_max"))
-        head, *lines = procfs.read_file(proc / "net/stat/nf_conntrack").splitlines()
+        most = int(procfs.read_file("/proc/sys/net/netfilter/nf_conntrack_max"))
+        head, *lines = procfs.read_file("/proc/net/stat/nf_conntrack").splitlines()
         rows = [dict(zip(head.split(), line.split(), strict=False)) for line in lines]  # one for each CPU
         if rows and most:
             entries = max(int(row.get(b"entries", b"0"), 16) for row in rows)  # each has that of all CPUs
@@ -40,14 +41,7 @@ def read_table(proc: Path = Path("/proc")) -> TrackedConnections | None:
     return None
 
 
-@lru_cache(maxsize=1)
-def read_table_once(_period: int) -> TrackedConnections | None:
-    """The same, read once for all servers while the caller's count of periods does not change: it has a line for each
-    CPU of the machine."""
-    return read_table()
-
-
-class Memory(Struct, frozen=True):
+class Memories(Struct, frozen=True):
     """The memory of a server's workers, and the memory available for more workers. None: unknown."""
 
     worker: WorkerMemory | None
@@ -85,12 +79,12 @@ class HostFacts(Struct, frozen=True):
     """The limit of processes and threads of the master's cgroups, as of the last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by PID, if CPU residency is enabled."""
-    memory: Memory | None = None
+    memory: Memories | None = None
     setup: Setup | None = None
 
     cpu_times: CpuTimes | None = None
     """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
-    identity: Identity | None = None
+    identity: MasterIdentity | None = None
 
     oom_kills: OomKills | None = None
     """How often the kernel has killed a process because memory ran out, as of the last slow reading."""

@@ -14,17 +14,16 @@ from uwsgi_headroom.kernel.aside import Asks, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
+from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
-from uwsgi_headroom.kernel.proof import Proof, Prover
+from uwsgi_headroom.kernel.proof import Proof, Prover, WorkersHere
 from uwsgi_headroom.kernel.roles import Roles
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.record import Backlog, Waiting, is_tcp
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
@@ -162,6 +161,8 @@ class Host:
             affinity = read_affinity(master_pid)
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
+            has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
+            listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
                 master_affinity=affinity,
@@ -169,9 +170,9 @@ class Host:
                 throttling=self._throttling.read(cpus) if cpus else None,
                 limits_off=None if cpus and available else explain_hidden(master_pid),
                 overflows=self._read_overflows(master_pid),
-                tracked=read_table_once(int(now // TABLE_SECONDS)) if _listens_here(master_pid, snapshot) else None,
+                tracked=read_table(int(now // TABLE_SECONDS)) if listens_here else None,
                 tasks=read_task_limit(master_pid),
-                memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
+                memory=Memories(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
                 identity=read_identity(master_pid),
@@ -235,12 +236,6 @@ class _SlowFacts(Struct, frozen=True):
 
     allowed: tuple[int, ...] = ()
     """The CPUs that any of its workers may run on."""
-
-
-def _listens_here(master_pid: int, snapshot: Snapshot) -> bool:
-    """Whether a server has a TCP socket, in this process's network namespace."""
-    has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
-    return has_tcp and bool(shares_network_namespace(master_pid))
 
 
 def _limit(seconds: float, bounds: tuple[float, float]) -> float:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.cgroups import ROOT, find_cgroups
 from uwsgi_headroom.kernel.processes import WorkerProcess
 
@@ -119,7 +120,7 @@ class WorkerMemories:
     A worker grows for some time after its start, so the largest value of each living process counts.
     """
 
-    def __init__(self, asks: Asks = Direct(), *, root: Path = ROOT) -> None:  # noqa: B008 - without state
+    def __init__(self, asks: Asks = DIRECT, *, root: Path = ROOT) -> None:
         self._asks, self._root = asks, root
         self._unique: dict[_ProcessKey, int] = {}
         self._anonymous: dict[_ProcessKey, int] = {}
@@ -134,18 +135,15 @@ class WorkerMemories:
         of the one read the longest ago.
         """
         living = {(pid, process.start_time): process for pid, process in processes.items()}
-        self._forget_all_but(living)
+        self._unique = {key: size for key, size in self._unique.items() if key in living}
+        self._anonymous = {key: size for key, size in self._anonymous.items() if key in living}
+        self._asked_at = {key: at for key, at in self._asked_at.items() if key in living}
         for key, process in living.items():
             if process.anonymous_bytes is not None:
                 self._anonymous[key] = max(self._anonymous.get(key, 0), process.anonymous_bytes)
         if living and master_pid != self._too_slow_master and now - self._last_asked_at >= USS_SECONDS:
             self._ask_next(master_pid, living, now)
         return self._sum_up(len(living))
-
-    def _forget_all_but(self, living: Mapping[_ProcessKey, WorkerProcess]) -> None:
-        self._unique = {key: size for key, size in self._unique.items() if key in living}
-        self._anonymous = {key: size for key, size in self._anonymous.items() if key in living}
-        self._asked_at = {key: at for key, at in self._asked_at.items() if key in living}
 
     def _ask_next(self, master_pid: int, living: Mapping[_ProcessKey, WorkerProcess], now: float) -> None:
         key = min(living, key=lambda key: (self._asked_at.get(key, float("-inf")), -self._anonymous.get(key, 0)))
@@ -202,18 +200,11 @@ def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
     `memory.oom_control` (version 1), since Linux 4.13; for the host in `/proc/vmstat`, which includes kills in cgroups.
     Only the kernel's log has the name of the killed process.
     """
-    host = _read_count(root, "proc/vmstat")
-    try:
+    host = cgroup = None
+    with suppress(OSError, ValueError, IndexError):
+        host = _read_field(root, "proc/vmstat", "oom_kill")
+    with suppress(OSError, ValueError, IndexError):
         cgroups = find_cgroups(pid, "memory", root)
-    except (OSError, ValueError):
-        return OomKills(None, host)
-    file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
-    return OomKills(_read_count(cgroups.folders[-1], file) if cgroups.folders else None, host)
-
-
-def _read_count(folder: Path | str, file: str) -> int | None:
-    try:
-        lines = procfs.read_text(folder, file).splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-    except (OSError, ValueError, IndexError):
-        return None
+        file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
+        cgroup = _read_field(cgroups.folders[-1], file, "oom_kill")
+    return OomKills(cgroup, host)

@@ -27,15 +27,14 @@ def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) 
     return tuple(map(int, read_status("NSpid", proc, str(pid), "status") or ()))
 
 
-def shares_network_namespace(pid: int, *, proc: Path = Path("/proc")) -> bool | None:
+def shares_network_namespace(pid: int) -> bool | None:
     """Whether a process shares this process's network namespace; None if that is not visible.
 
     Each network namespace has its own `net` files in procfs, with unique inode numbers (proc_net.c, proc_alloc_inum).
     So equal numbers mean one namespace, and stat(2) needs no privilege.
     """
     try:
-        theirs = os.stat(proc / str(pid) / "net" / "dev")
-        ours = os.stat(proc / "self" / "net" / "dev")
+        theirs, ours = os.stat(f"/proc/{pid}/net/dev"), os.stat("/proc/self/net/dev")
     except OSError:
         return None
     return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)

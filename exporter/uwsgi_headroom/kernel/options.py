@@ -1,9 +1,11 @@
-"""Reads the options of a uWSGI master from its command line and the ini files that it names, as far as they are
-visible.
+"""Reads the options of a uWSGI master from its command line and its ini files, as far as they are visible.
+
+The syntax of those files is here for all who read or change one.
 
 uWSGI applies the options in order, and the last value of an option wins. `ini` and `include` insert a file's options at
 their own position; a file given without an option comes after the whole command line, and `inherit` after that. File
-names are relative to the directory in which uWSGI started, also within other files.
+names are relative to the directory in which uWSGI started, also within other files. Each rule of the syntax is uWSGI's
+own, as tried with uWSGI 2.0.31 (`--show-config`).
 
 If something cannot be followed (another format, an unreadable file, `%(name)` in a file's name), every earlier value is
 doubtful and is forgotten, while later values are certain. If only one option is uncertain (a placeholder in its value,
@@ -19,20 +21,75 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import fields
 
-from uwsgi_headroom.ini_syntax import (
-    LOADS,
-    OTHER_FORMATS,
-    begins_block,
-    ends_block,
-    is_on,
-    list_options,
-    resolve_set,
-    split_name,
-)
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import Options, spell_option
+
+DEFAULT_SECTION = "uwsgi"
+
+LOADS = ("ini", "include", "inherit")
+"""Options that load another ini file: at their own place, but `inherit` after all other options."""
+
+OTHER_FORMATS = (
+    *("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged", "config-py"),
+)
+"""Options that load a file in another format."""
+
+_BLANK = " \t\r"
+_CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|exists|plugin|dir)")
+_ENDS = ("end", "endif", "end-if", "endfor", "end-for")
+_OFF = ("false", "off", "no", "0")
+
+
+class IniOption(NamedTuple):
+    """An option as it is written, and the number of its line, from 1."""
+
+    number: int
+    key: str
+    value: str
+
+
+def list_options(text: str, section: str) -> Iterator[IniOption]:
+    """The options in all parts of a section. Comments are lines of their own, no line continues another, and a line
+    without `=` is an option without a value."""
+    present = None
+    for number, line in enumerate((line.strip(_BLANK) for line in text.split("\n")), 1):
+        if line.startswith("["):
+            present = line[1:-1]
+        elif present == section and line and line[0] not in ";#":
+            key, _, value = line.partition("=")
+            yield IniOption(number, key.rstrip(_BLANK), value.lstrip(_BLANK))
+
+
+def resolve_set(key: str, value: str) -> tuple[str, str]:
+    """`set = key=value` sets the option `key`."""
+    while key == "set" and "=" in value:
+        key, _, value = value.partition("=")
+    return key, value
+
+
+def begins_block(key: str) -> bool:
+    """Whether an option begins a condition or a loop."""
+    return _CONDITIONS.fullmatch(key) is not None
+
+
+def ends_block(key: str) -> bool:
+    """Whether an option ends all conditions and loops: they have no depth."""
+    return key in _ENDS
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The file and the section of a name such as `file:section`. `:section` has no file: it is the one read last."""
+    file, colon, section = name.rpartition(":")
+    return (file, section or DEFAULT_SECTION) if colon else (name, DEFAULT_SECTION)
+
+
+def is_on(value: str) -> bool:
+    return value.lower() not in _OFF
+
 
 MOST_BYTES = 256 << 10
 _MOST_LINKS = 40  # the kernel's own limit: path_resolution(7)
@@ -56,7 +113,7 @@ class MasterFiles:
 
     def read_command_line(self) -> list[str]:
         """The words of the process's command line. Raises OSError, for example if it is longer than MOST_BYTES."""
-        text = _read_bounded(os.open(self._process / "cmdline", os.O_RDONLY | os.O_CLOEXEC), MOST_BYTES)
+        text = procfs.read_file(self._process / "cmdline", most=MOST_BYTES)
         return text.decode(errors="replace").removesuffix("\0").split("\0")
 
     def is_working_directory(self, path: str) -> bool:
@@ -70,7 +127,14 @@ class MasterFiles:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
         longer than MOST_BYTES; ValueError for an impossible name."""
         path = os.path.join(os.readlink(self._process / "cwd"), name)
-        content, changed = self._read(path, self._bytes_left)
+        with self._find(path) as found:  # a device or a FIFO is not opened even for a moment
+            file = procfs.open_again(found)
+        changed, content = os.fstat(file).st_ctime, b""
+        with open(file, "rb", buffering=0) as opened:
+            while len(content) <= self._bytes_left and (part := opened.read(self._bytes_left + 1 - len(content))):
+                content += part
+        if len(content) > self._bytes_left:
+            raise OSError(f"longer than {self._bytes_left} bytes")
         self._bytes_left -= len(content)
         self.newest = max(self.newest, changed)
         return content.decode(errors="replace")
@@ -82,16 +146,6 @@ class MasterFiles:
         with self._find(path) as found:
             status = os.fstat(found)
         return status.st_dev, status.st_ino
-
-    def _read(self, path: str, most: int) -> tuple[bytes, float]:
-        """The content of a file and its latest change."""
-        with self._find(path) as found:
-            if not stat.S_ISREG(os.fstat(found).st_mode):
-                raise OSError(f"{path} is not a regular file")
-            # The type of an open descriptor never changes; a device or a FIFO is not opened even for a moment.
-            file = os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        changed = os.fstat(file).st_ctime
-        return _read_bounded(file, most), changed
 
     @contextmanager
     def _find(self, path: str) -> Iterator[int]:
@@ -126,19 +180,6 @@ def _open_path(path: str | Path, flags: int, folder: int | None, opened: ExitSta
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=folder)
     opened.callback(os.close, descriptor)
     return descriptor
-
-
-def _read_bounded(file: int, most: int) -> bytes:
-    """Read all of an open regular file and close it. Raises OSError, for example if it is longer than `most` bytes."""
-    with open(file, "rb", buffering=0) as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError("not a regular file")
-        content = b""
-        while len(content) <= most and (part := opened.read(most + 1 - len(content))):
-            content += part
-    if len(content) > most:
-        raise OSError(f"longer than {most} bytes")
-    return content
 
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
@@ -404,28 +445,18 @@ class _Reading:
     def _keep_names(self, key: str, value: str) -> None:
         """Keep the names in the value of an option that is no field."""
         if key in APPLICATIONS:
-            self._name_application(value)
-        elif key == "cache2":
-            self._note_cache(value)
+            is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
+            self._application = value if is_plain else ""
+            self._names_application |= not self._conditional
+        elif key == "cache2":  # the name of one that makes room by itself, and nothing else of its options
+            options = dict(option.strip().partition("=")[::2] for option in value.split(","))
+            if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
+                self._purging_caches.append(options["name"])
         elif key in LOGS and not self._conditional:
-            self._name_log_file(value)
-
-    def _name_application(self, value: str) -> None:
-        is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
-        self._application = value if is_plain else ""
-        self._names_application |= not self._conditional
-
-    def _note_cache(self, value: str) -> None:
-        """Keep the name of a cache that makes room by itself, and nothing else of its options."""
-        options = dict(option.strip().partition("=")[::2] for option in value.split(","))
-        if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
-            self._purging_caches.append(options["name"])
-
-    def _name_log_file(self, value: str) -> None:
-        """Keep the path of a log, unless it is relative, or the address of a log server, which may hold a secret."""
-        found = _LOG_FILE.fullmatch(value.strip())
-        if found and PLAIN_NAME.fullmatch(found[1]):
-            self._log_files.append(found[1])
+            # Not a relative path, nor the address of a log server, which may hold a secret.
+            found = _LOG_FILE.fullmatch(value.strip())
+            if found and PLAIN_NAME.fullmatch(found[1]):
+                self._log_files.append(found[1])
 
     def _name_configuration_file(self, value: str) -> None:
         """Keep the name, unless it is an address or a command, which may hold a secret."""

@@ -12,20 +12,17 @@ import errno
 import os
 import re
 import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
 
 T = TypeVar("T")
 
@@ -274,7 +271,8 @@ def list_children(pid: int) -> list[int]:
     try:
         for thread in islice(os.listdir(f"/proc/{pid}/task"), _MOST_THREADS):
             with suppress(ProcessLookupError):
-                words = _read_bounded(f"/proc/{pid}/task/{thread}/children").split()
+                text = procfs.read_begin(_MOST_BYTES, f"/proc/{pid}/task/{thread}/children")
+                words = (text if len(text) < _MOST_BYTES else text.rpartition(b" ")[0]).split()  # one may be cut off
                 children += map(int, words[: MOST_CHILDREN - len(children)])
     except FileNotFoundError:  # the thread has ended, or the kernel has no such file (CONFIG_PROC_CHILDREN)
         with suppress(psutil.Error, OSError):
@@ -282,10 +280,3 @@ def list_children(pid: int) -> list[int]:
     except OSError:
         pass
     return children
-
-
-def _read_bounded(path: str) -> bytes:
-    """The first bytes of a file, without a word that is cut off. Raises OSError."""
-    with open(path, "rb") as file:
-        text = file.read(_MOST_BYTES)
-    return text if len(text) < _MOST_BYTES else text.rpartition(b" ")[0]

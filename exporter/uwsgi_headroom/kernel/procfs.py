@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -52,6 +53,30 @@ def read_begin(most: int, *path: str | os.PathLike[str]) -> bytes:
     finally:
         os.close(descriptor)
     return b"".join(parts)
+
+
+class NotRegularError(OSError, ValueError):
+    """There is a FIFO, a device or a directory instead of a file."""
+
+
+def open_regular(path: str) -> int:
+    """Open a regular file for reading, and nothing else: a FIFO would block, and lose what its reader reads; a device
+    may change its state. Raises OSError.
+
+    O_PATH touches neither, and what was opened so cannot be exchanged before it is opened for reading.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return open_again(place)
+    finally:
+        os.close(place)
+
+
+def open_again(place: int) -> int:
+    """Open what a descriptor with O_PATH leads to for reading, if that is a regular file. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(place).st_mode):
+        raise NotRegularError(errno.EINVAL, "not a regular file")
+    return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def read_name(pid: int) -> str:
@@ -214,20 +239,16 @@ def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Threa
     """Start a thread of this name that asks a question; the future has its result, or what it raises. Raises OSError if
     there can be no further thread."""
     answer: Future[T] = Future()
-    return _start_thread(lambda: _answer(question, answer), name), answer
 
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            answer.set_exception(error)
 
-def _answer(question: Callable[[], T], answer: Future[T]) -> None:
-    try:
-        answer.set_result(question())
-    except BaseException as error:  # noqa: BLE001 - the caller raises it
-        answer.set_exception(error)
-
-
-def _start_thread(target: Callable[[], object], name: str) -> threading.Thread:
-    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread = threading.Thread(target=ask, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:  # too many threads, or too little memory
         raise OSError(str(error)) from None
-    return thread
+    return thread, answer

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
@@ -58,11 +58,7 @@ _UNKNOWN = _Process("other", 0, 0.0, False)
 class Roles:
     """Looks at the processes of one server again and again."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        asks: Asks = Direct(),  # noqa: B008 - without state
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, asks: Asks = DIRECT) -> None:
         self._clock = clock
         self._asks = asks
         self._looked_at, self._keep = float("-inf"), 0.0
@@ -136,7 +132,7 @@ def _read(pid: int, then: _Process | None, role: Role | None, find_role: Callabl
 
 
 def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Signs]) -> Role:
-    if _own_number(pid) in spoolers:
+    if next(reversed(read_pid_numbers(pid)), pid) in spoolers:  # by its PID in its own namespace
         return "spooler"
     if _read_name(pid) != name:
         return "daemon"
@@ -194,8 +190,3 @@ def _read_name(pid: int) -> bytes:
         return procfs.read_line(f"/proc/{pid}/comm").strip()
     except OSError:
         return b""
-
-
-def _own_number(pid: int) -> int:
-    """The PID of a process in its own namespace, as in uWSGI's document."""
-    return next(reversed(read_pid_numbers(pid)), pid)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
@@ -24,7 +24,7 @@ from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot
 
 
-class Identity(Struct, frozen=True):
+class MasterIdentity(Struct, frozen=True):
     """The identity of a proven master. A field is None if it is hidden or does not exist.
 
     host: the name of this host.
@@ -39,9 +39,9 @@ class Identity(Struct, frozen=True):
     emperor_pid: int | None
 
 
-def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> Identity:
+def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> MasterIdentity:
     """The identity of the uWSGI whose proven master is `master_pid`. Never raises."""
-    return Identity(
+    return MasterIdentity(
         host=os.uname().nodename,
         started=_read_start(master_pid),
         working_directory=read_working_directory(master_pid, proc=proc),
@@ -113,7 +113,7 @@ class SetupReader:
     """Reads the setup of one server repeatedly. It is costly to read and changes only with a reload or a new worker: it
     is kept until the workers change, for a minute at most."""
 
-    def __init__(self, asks: Asks = Direct()) -> None:  # noqa: B008 - without state
+    def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
         self._read_at = float("-inf")
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
@@ -207,17 +207,12 @@ def find_concurrency_kind(
         return None
     if max(known.values()) == 1:
         return "single"
-    counts = {pid: count for pid in known if (count := _count_threads(pid, proc)) is not None}
+    found = ((pid, procfs.read_status("Threads", proc, str(pid), "status")) for pid in known)
+    counts = {pid: int(words[0]) for pid, words in found if words}  # without those that have ended
     if not counts:
         return None
     # All, not any: a worker that is ending may already have joined some of its threads.
     return "async" if all(count < known[pid] for pid, count in counts.items()) else "threads"
-
-
-def _count_threads(pid: int, proc: Path) -> int | None:
-    """The number of OS threads of a process; None if it has ended."""
-    words = procfs.read_status("Threads", proc, str(pid), "status")
-    return int(words[0]) if words else None
 
 
 _HAS_JOURNAL = Path("/run/systemd/journal")

@@ -16,12 +16,9 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
+from typing import Literal
 
 Family = Literal["unix", "inet", "inet6"]
 
@@ -111,13 +108,14 @@ TCP_LISTEN = 10
 # linux/unix_diag.h
 UDIAG_SHOW_NAME, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN = 0x01, 0x08, 0x10
 UNIX_DIAG_NAME, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN = 0, 3, 4
-unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
+_unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
 unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")
 
-# linux/inet_diag.h. A sockid is ports (big endian), source, destination, interface, cookie: 48 bytes
-inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
-_inet_diag_exact = struct.Struct("=BBBBI2s2x16s16x4xQ")  # of the sockid: the source's port, the source, the cookie
+# linux/inet_diag.h
+_inet_diag_req_v2 = struct.Struct("=BBBBI2s2s16s16sIQ")  # family, protocol, extensions, pad, states, sockid:
+# ports (big endian), source, destination, interface, cookie
+INET_DIAG_INFO = 2
 NO_COOKIE = (1 << 64) - 1
 # The message: family, state, timer, retransmits, sockid without interface and cookie, expires, rqueue, wqueue, uid,
 # inode
@@ -128,6 +126,26 @@ _timeval = struct.Struct("@ll")  # seconds, microseconds
 
 RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a larger part (af_netlink.c)
 TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other kernels might not answer
+
+
+def unix_request(show: int, inode: int = 0, states: int = 1 << TCP_LISTEN) -> bytes:
+    """What asks for UNIX sockets in these states, or for the one with this inode. show: what to tell of each."""
+    return _unix_diag_req.pack(socket.AF_UNIX, 0, 0, states, inode, show, NO_COOKIE if inode else 0)
+
+
+def inet_request(
+    family: int,
+    states: int,
+    ports: Sequence[bytes] = (b"", b""),
+    hosts: Sequence[bytes] = (b"", b""),
+    *,
+    protocol: int = socket.IPPROTO_TCP,
+    extensions: int = 0,
+    cookie: int = 0,
+) -> bytes:
+    """What asks for TCP or UDP sockets in these states. ports, hosts: of the near end and the far end, as the kernel
+    writes them; cookie: NO_COOKIE for the one socket that has these."""
+    return _inet_diag_req_v2.pack(family, protocol, extensions, 0, states, *ports, *hosts, 0, cookie)
 
 
 def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tuple[list[bytes], bool]:
@@ -148,8 +166,10 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                 raise OSError(errno.EMSGSIZE, "a part of the answer was cut off")
             for kind, kind_flags, payload in _messages(datagram):
                 interrupted = interrupted or bool(kind_flags & NLM_F_DUMP_INTR)
-                if kind in (NLMSG_ERROR, NLMSG_DONE):
-                    _raise_if_failed(payload)
+                if kind in (NLMSG_ERROR, NLMSG_DONE):  # both begin with 0 or a negative errno
+                    (code,) = _errno.unpack_from(payload)
+                    if code < 0:
+                        raise OSError(-code, os.strerror(-code))
                     return payloads, interrupted
                 payloads.append(payload)
                 if not dump:
@@ -232,13 +252,6 @@ def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
         offset += _aligned(length)
 
 
-def _raise_if_failed(payload: bytes) -> None:
-    """Raise OSError if the message is an error: NLMSG_ERROR and NLMSG_DONE begin with 0 or a negative errno."""
-    (code,) = _errno.unpack_from(payload)
-    if code < 0:
-        raise OSError(-code, os.strerror(-code))
-
-
 def explain(error: OSError | struct.error) -> str:
     """The error as a sentence for an operator: what failed and what to do."""
     code = error.errno if isinstance(error, OSError) else None
@@ -261,7 +274,7 @@ def _unix(payload: bytes) -> Listener | None:
     if len(rqlen) != _unix_diag_rqlen.size:
         return None
     queue, limit = _unix_diag_rqlen.unpack(rqlen)
-    request = unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, inode, UDIAG_SHOW_RQLEN, NO_COOKIE)
+    request = unix_request(UDIAG_SHOW_RQLEN, inode)
     return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
 
 
@@ -293,7 +306,7 @@ def _inet(payload: bytes) -> Listener | None:
     """Decode a `struct inet_diag_msg`."""
     family, _, _, _, port, _, address, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     number = int.from_bytes(port, "big")
-    request = _inet_diag_exact.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN, port, address, NO_COOKIE)
+    request = inet_request(family, 1 << TCP_LISTEN, (port, b""), (address, b""), cookie=NO_COOKIE)
     if family == socket.AF_INET6:
         return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit, request)
     return Listener(inode, "inet", f"{socket.inet_ntop(family, address[:4])}:{number}", queue, limit, request)
@@ -304,16 +317,8 @@ def _aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def _unix_request() -> bytes:
-    return unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
-
-
-def _inet_request(family: int) -> bytes:
-    return inet_diag_req_v2.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN)
-
-
 _FAMILIES: dict[Family, tuple[bytes, struct.Struct, Callable[[bytes], Listener | None]]] = {
-    "unix": (_unix_request(), _unix_inode, _unix),
-    "inet": (_inet_request(socket.AF_INET), _inet_inode, _inet),
-    "inet6": (_inet_request(socket.AF_INET6), _inet_inode, _inet),
+    "unix": (unix_request(UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN), _unix_inode, _unix),
+    "inet": (inet_request(socket.AF_INET, 1 << TCP_LISTEN), _inet_inode, _inet),
+    "inet6": (inet_request(socket.AF_INET6, 1 << TCP_LISTEN), _inet_inode, _inet),
 }

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.stats.server import Snapshot
 
 SECONDS = 10.0
@@ -32,7 +32,7 @@ _PREFIX = "uwsgi_spoolfile_on_"
 class Spools:
     """Counts tasks of one server repeatedly, and keeps the counts in between."""
 
-    def __init__(self, asks: Asks = Direct()) -> None:  # noqa: B008 - without state
+    def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
         self._at = float("-inf")
         self._directories: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from uwsgi_headroom.metrics.family import (
     tabulate_families,
 )
 from uwsgi_headroom.stats import COUNTER, Cache, Cron, Legion
-from uwsgi_headroom.stats.raw import Node, Vassal, is_set
+from uwsgi_headroom.stats.raw import ListedVassal, RouterNode, is_set
 
 _CACHE: Table[Cache] = (
     ("uwsgi_cache_hits_total", "Lookups that found an item.", lambda cache: cache.hits),
@@ -162,7 +162,7 @@ def custom_families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-_VASSAL: Table[Vassal] = (
+_VASSAL: Table[ListedVassal] = (
     ("uwsgi_vassal_ready", "Whether the vassal has started.", lambda vassal: is_set(vassal.ready)),
     ("uwsgi_vassal_accepting", "Whether the vassal accepts requests.", lambda vassal: is_set(vassal.accepting)),
     (
@@ -199,7 +199,7 @@ def emperor_families(scrape: Scrape) -> Iterator[Metric]:
     yield from tabulate_families(_VASSAL, vassals)
 
 
-_NODE: Table[Node] = (
+_NODE: Table[RouterNode] = (
     ("uwsgi_router_node_requests_total", "Requests sent to the backend.", lambda node: node.requests),
     ("uwsgi_router_node_transmitted_bytes_total", "Bytes sent to the backend.", lambda node: node.tx),
     ("uwsgi_router_node_received_bytes_total", "Bytes received from the backend.", lambda node: node.rx),

@@ -1,1 +1,1 @@
-"""The exporter as a service: messages to systemd, sockets from systemd, and reload on SIGHUP."""
+"""The exporter as a service: it serves until a signal, reports to systemd, and reloads its configuration on SIGHUP."""

@@ -209,21 +209,16 @@ class Lifecycle:
         """The exporter serves. end: handles a SIGHUP that ends the exporter."""
         self._manager.ready()
         self._reloading = asyncio.create_task(self._reloader.run(), name="reload")
-        self._hangup.attach(end, _in_loop(self._reloader.request))
+        loop = asyncio.get_running_loop()
+
+        def request() -> None:  # called in a signal handler, also when the event loop is closed
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._reloader.request)
+
+        self._hangup.attach(end, request)
 
     def ending(self) -> None:
         """The exporter ends: no reload begins or continues. May be called again."""
         if self._reloading:
             self._reloading.cancel()
         self._manager.stopping()
-
-
-def _in_loop(request: Callable[[], None]) -> Callable[[], None]:
-    """Make a function that may be called in a signal handler, also when the event loop is closed."""
-    loop = asyncio.get_running_loop()
-
-    def call() -> None:
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(request)
-
-    return call

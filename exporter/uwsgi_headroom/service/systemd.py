@@ -62,7 +62,7 @@ class ServiceManager:
 
     def reloading(self) -> None:
         """Report that the configuration is read again."""
-        self._send(RELOADING=1, MONOTONIC_USEC=monotonic_microseconds())
+        self._send(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
     def reloaded(self, problem: str) -> None:
         """Report the end of a reload. problem: why it failed, shown until the next reload; "" if it succeeded."""
@@ -102,11 +102,6 @@ def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
     if not known or environment.get("WATCHDOG_PID", str(pid)) != str(pid):
         return None
     return int(text) / 1e6
-
-
-def monotonic_microseconds() -> int:
-    """Return CLOCK_MONOTONIC in microseconds, as `MONOTONIC_USEC` needs it."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
 
 class Notifier:

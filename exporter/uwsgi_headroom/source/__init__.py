@@ -7,8 +7,7 @@ raw server; always close the connection at the deadline and at the size cap.
 
 from uwsgi_headroom.source.address import Address, File, Http, HttpAccess, Tcp, Unix, basic, bearer, parse_address
 from uwsgi_headroom.source.read import read_document
-from uwsgi_headroom.source.room import Room, Share
-from uwsgi_headroom.source.stream import Answer
+from uwsgi_headroom.source.stream import Answer, Room, Share
 
 __all__ = [
     "Address",

@@ -12,8 +12,7 @@ import h11
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import AccessError, SourceError
 from uwsgi_headroom.source.address import Http, HttpAccess
-from uwsgi_headroom.source.room import Share
-from uwsgi_headroom.source.stream import AddressInfo, Answer, connect_tcp, exchange_over_tls, receive
+from uwsgi_headroom.source.stream import AddressInfo, Answer, Share, connect_tcp, exchange_over_tls, receive
 
 _HEAD_BYTES = 8 * 1024
 """The largest head (status line and headers) of an answer. nginx has the same limit for servers behind it. h11 parses

@@ -1,6 +1,8 @@
 """Reads one document from any kind of address, also from a file, within a deadline and a size cap.
 
-Each failure becomes one sentence for an operator: what happened, and what to do.
+Each failure becomes one sentence for an operator: what happened, and what to do. A stats server that takes connections
+and does not answer may be stopped or frozen, or wait for a full pipe. The state of its process says so, if that is
+proven to be of this host: the kernel names it as the peer of a UNIX socket (SO_PEERCRED), or the caller has proven it.
 """
 
 from __future__ import annotations
@@ -14,14 +16,98 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from uwsgi_headroom.clock import within
 from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.source.room import NoRoomError, Share
-from uwsgi_headroom.source.silence import explain_silence
-from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
-from uwsgi_headroom.within import within
+from uwsgi_headroom.source.stream import AddressInfo, Answer, NoRoomError, Share, refuse_local, resolve_host
+
+_ROOT = Path("/")
+_WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
+"""The kernel functions that write to a pipe; the first is the name from Linux 6.13 on."""
+
+
+def explain_silence(pid: int | None, *, is_uwsgi: bool) -> str:
+    """Why a server does not answer, and what to do. pid: its process here, None if that is not proven; is_uwsgi:
+    whether uWSGI's stats were read there before."""
+    # In another PID namespace than that of /proc, a PID there is another process.
+    if pid and _read_lines(Path("/proc/self/status")).get("NSpid") == str(os.getpid()):
+        if stopped := explain_stopped(pid):
+            return stopped
+        if waits_to_write_a_pipe(pid):
+            return (
+                f"uWSGI's master ({pid}) waits to write to a full pipe, most likely its log, and the server is stuck: "
+                "check the process that should read that pipe"
+            )
+    return "uWSGI's master is busy (reloading, ending a worker, or blocked by another reader of its stats)" + (
+        "" if is_uwsgi else ", or this is not a stats server"
+    )
+
+
+def explain_stopped(pid: int, *, root: Path = _ROOT) -> str:
+    """That a process is stopped, and how to resume it; empty if it is not, or if that is not visible."""
+    status = _read_lines(root / "proc" / str(pid) / "status")
+    state = status.get("State", "")[:1]
+    tracer = status.get("TracerPid", "0")
+    if state == "t" or (state == "T" and tracer != "0"):
+        return (
+            f"process {pid}, which serves the stats, is stopped by a debugger (process {tracer}): let it continue "
+            "there, or end the debugger"
+        )
+    if state == "T":
+        return (
+            f"process {pid}, which serves the stats, is stopped (SIGSTOP, or Ctrl-Z in a shell): resume it with "
+            f"`kill -CONT {pid}`"
+        )
+    if state and _is_frozen(pid, root):
+        return (
+            f"process {pid}, which serves the stats, is frozen by its cgroup: thaw it (`docker unpause CONTAINER`, or "
+            "`systemctl thaw UNIT`)"
+        )
+    return ""
+
+
+def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
+    """Whether a process waits because the pipe it writes to is full, as the kernel says (proc_pid_wchan(5)); False if
+    this user may not read its state."""
+    try:
+        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
+    except (OSError, ValueError):
+        return False
+
+
+def _is_frozen(pid: int, root: Path) -> bool:
+    """Whether the freezer of cgroup version 1 or 2 holds a process; its state also includes that of the levels
+    above."""
+    try:
+        for line in (root / "proc" / str(pid) / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            folder = root / "sys/fs/cgroup"
+            if "freezer" in controllers.split(","):
+                if _read_text(folder / "freezer" / path.lstrip("/") / "freezer.state").strip() == "FROZEN":
+                    return True
+            elif not controllers:
+                events = [folder / top / path.lstrip("/") / "cgroup.events" for top in ("", "unified")]
+                if any("frozen 1" in _read_text(file).splitlines() for file in events):
+                    return True
+    except (OSError, ValueError):
+        pass
+    return False
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def _read_lines(path: Path) -> dict[str, str]:
+    """The values of a file of /proc by their names; empty if it cannot be read."""
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in _read_text(path).splitlines())}
+
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",

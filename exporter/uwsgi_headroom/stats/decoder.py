@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from uwsgi_headroom.errors import DamagedError, StatsError
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
 from uwsgi_headroom.stats.raw import Document, DocumentWithVariables, EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
@@ -51,8 +51,8 @@ def decode(body: bytes, templates: Templates | None = None) -> AnySnapshot:
         )
     try:
         return _make_snapshot(_decode(body, _decoder if templates is None else _route_decoder), templates)
-    except msgspec.ValidationError as error:
-        raise _not_uwsgi(error) from None
+    except msgspec.ValidationError as error:  # msgspec's message has the place and the bound, but no value and no key
+        raise StatsError("not_uwsgi", f"this is JSON, but not a stats document of uWSGI: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(body, error) from None
 
@@ -78,7 +78,11 @@ def _make_snapshot(document: Document, templates: Templates | None) -> AnySnapsh
 def _decode(body: bytes, decoder: msgspec.json.Decoder[Document]) -> Document:
     begin_document()
     if len(body) > _LARGE_BYTES:
-        _check_quotes(body)
+        quotes = body.count(b'"')
+        if quotes > QUOTES and quotes - body.count(b'\\"') > QUOTES:  # uWSGI escapes those of request variables
+            raise StatsError(
+                "too_large", f"the document has more than {QUOTES:,} quotation marks; run uWSGI with stats-no-cores"
+            )
         return decoder.decode(repair_bytes(body))
     try:
         return decoder.decode(body)
@@ -87,19 +91,6 @@ def _decode(body: bytes, decoder: msgspec.json.Decoder[Document]) -> Document:
     except (msgspec.DecodeError, UnicodeDecodeError):
         begin_document()
         return decoder.decode(repair_document(body))
-
-
-def _check_quotes(body: bytes) -> None:
-    quotes = body.count(b'"')
-    if quotes > QUOTES and quotes - body.count(b'\\"') > QUOTES:  # uWSGI escapes those of request variables
-        raise StatsError(
-            "too_large", f"the document has more than {QUOTES:,} quotation marks; run uWSGI with stats-no-cores"
-        )
-
-
-def _not_uwsgi(error: msgspec.ValidationError) -> StatsError:
-    # msgspec's message has the place and the bound, but no value and no key
-    return StatsError("not_uwsgi", f"this is JSON, but not a stats document of uWSGI: {error}")
 
 
 def _not_json(body: bytes, error: Exception) -> StatsError:
@@ -161,9 +152,5 @@ def repair_document(body: bytes) -> bytes:
     if len(top) < min(len(text), _TOP_BYTES):
         text = top + text[_TOP_BYTES:]
     if (b"\\ud" in text or b"\\uD" in text) and text.count(b"\\") <= _MOST_ESCAPES:
-        text = _ESCAPE.sub(_replace_surrogate, text)
+        text = _ESCAPE.sub(lambda found: rb"\ufffd" if len(found[0]) == _SURROGATE_BYTES else found[0], text)
     return text
-
-
-def _replace_surrogate(match: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if len(match[0]) == _SURROGATE_BYTES else match[0]

@@ -162,7 +162,7 @@ def decode_custom_metrics(metrics: dict[str, Raw]) -> dict[str, CustomMetric]:
     return {name: _decoder.decode(metrics[name]) for name in custom}
 
 
-class Vassal(Struct, frozen=True, gc=False):
+class ListedVassal(Struct, frozen=True, gc=False):
     """An instance that an emperor runs. Times are in epoch seconds, 0 for never."""
 
     name: str = field(default="", name="id")
@@ -201,11 +201,11 @@ class EmperorSnapshot(Struct, frozen=True):
 
     version: str
     pid: Whole
-    vassals: tuple[Vassal, ...]
+    vassals: tuple[ListedVassal, ...]
     blacklist: tuple[Blacklisted, ...]
 
 
-class Node(Struct, frozen=True, gc=False):
+class RouterNode(Struct, frozen=True, gc=False):
     """A backend that subscribed to a router. `tx` and `rx` are in bytes."""
 
     name: str = ""
@@ -223,12 +223,12 @@ class Node(Struct, frozen=True, gc=False):
         hide_negatives(self, "requests", "tx", "rx", "load", "weight", "failures", "death_mark")
 
 
-class Subscription(Struct, frozen=True):
+class Subscribed(Struct, frozen=True):
     """A key (usually a host name) and the backends behind it."""
 
     key: str = ""
     hits: Whole | None = None
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[RouterNode, ...] = ()
 
     def __post_init__(self) -> None:
         count_part("subscriptions")
@@ -236,7 +236,7 @@ class Subscription(Struct, frozen=True):
         hide_negatives(self, "hits")
 
 
-class StaticNode(Struct, frozen=True, gc=False):
+class ConfiguredNode(Struct, frozen=True, gc=False):
     """A backend named in the router's configuration."""
 
     name: str = ""
@@ -256,8 +256,8 @@ class RouterSnapshot(Struct, frozen=True):
     version: str
     pid: Whole
     active_sessions: Whole
-    subscriptions: tuple[Subscription, ...]
-    static_nodes: tuple[StaticNode, ...]
+    subscriptions: tuple[Subscribed, ...]
+    static_nodes: tuple[ConfiguredNode, ...]
 
 
 def is_set(flag: int | None) -> bool | None:
@@ -348,12 +348,12 @@ class Document(Struct, frozen=True):
     legions: tuple[Legion, ...] = ()
     metrics: dict[str, Raw] = {}  # custom metrics are decoded later, by name
     # an emperor
-    vassals: tuple[Vassal, ...] | None = None
+    vassals: tuple[ListedVassal, ...] | None = None
     blacklist: tuple[Blacklisted, ...] = ()
     # a router
     active_sessions: Count | None = None
-    subscriptions: tuple[Subscription, ...] = ()
-    static_nodes: tuple[StaticNode, ...] = ()
+    subscriptions: tuple[Subscribed, ...] = ()
+    static_nodes: tuple[ConfiguredNode, ...] = ()
 
     def __post_init__(self) -> None:
         if self.version is not None:

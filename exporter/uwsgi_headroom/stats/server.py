@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
+from uwsgi_headroom.routes import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, PATH_CHARACTERS, Whole, count_cut, note_cut, too_many
 from uwsgi_headroom.stats.raw import (
     App,
@@ -160,7 +160,7 @@ class Worker(Struct, frozen=True):
         return self.threads if self.accepting or self.threads is None else 0
 
 
-class Socket(Struct, frozen=True):
+class AppSocket(Struct, frozen=True):
     """A socket the server takes requests from. Lengths are uWSGI's own, up to a second old; None for UNIX sockets,
     for which uWSGI always writes 0 of 0."""
 
@@ -180,7 +180,7 @@ class Snapshot(Struct, frozen=True):
     listen_queue: int | None
     signal_queue: int | None
     workers: tuple[Worker, ...]
-    sockets: tuple[Socket, ...]
+    sockets: tuple[AppSocket, ...]
     locks: dict[str, int] | None
     caches: tuple[Cache, ...]
     spoolers: tuple[Spooler, ...]
@@ -306,7 +306,7 @@ def _locks(raw: Raw) -> dict[str, int] | None:
     return holders
 
 
-def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
+def _sockets(raw: list[RawSocket]) -> tuple[AppSocket, ...]:
     """One Socket per name, with the longest queue: uWSGI lists a socket as often as it was configured."""
     longest: dict[str, RawSocket] = {}
     for socket in raw:
@@ -314,6 +314,6 @@ def _sockets(raw: list[RawSocket]) -> tuple[Socket, ...]:
         if longest_so_far is None or (socket.queue or 0) > (longest_so_far.queue or 0):
             longest[socket.name] = socket
     return tuple(
-        Socket(name, socket.queue if socket.max_queue else None, socket.max_queue or None)
+        AppSocket(name, socket.queue if socket.max_queue else None, socket.max_queue or None)
         for name, socket in longest.items()
     )

@@ -15,7 +15,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from uwsgi_headroom import exporter_client
+from uwsgi_headroom.check import exporter_client
+from uwsgi_headroom.check.exporter_client import Answer, ApiError, find_page, find_who_answers
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicate_names
 from uwsgi_headroom.config.settings import Settings
@@ -23,7 +24,6 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.exporter_client import Answer, ApiError, find_page, find_who_answers
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.watch.fleet import Fleet

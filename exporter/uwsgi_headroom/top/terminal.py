@@ -24,7 +24,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.text import Span, Text
 
-from uwsgi_headroom.background_writer import BackgroundWriter
+from uwsgi_headroom.logs import BackgroundWriter
 from uwsgi_headroom.terminal_text import escape_text
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"  # alternate screen (if there is one), no cursor, cleared

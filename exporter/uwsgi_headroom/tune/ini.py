@@ -14,11 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from uwsgi_headroom import ini_syntax
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, is_on
-from uwsgi_headroom.kernel.options import APPLICATIONS
+from uwsgi_headroom.kernel import options as ini_syntax
+from uwsgi_headroom.kernel.options import APPLICATIONS, DEFAULT_SECTION, is_on
 
 _KEPT = re.compile(
     r"""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from uwsgi_headroom.within import within
+from uwsgi_headroom.clock import within
 
 Address = str | tuple[str, int]  # path of a UNIX socket, or host and port
 RETRY = 0.05  # seconds after which a client asks again when it got no answer

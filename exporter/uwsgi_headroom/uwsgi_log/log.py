@@ -1,7 +1,16 @@
-"""Keeps what one server's log said: counters, and an hour of the messages for the windows of the figures.
+"""Keeps what one server's log said: counters, and an hour of the messages for the windows of the figures; and decides
+which of its lines are true.
 
 A thread reads and scans the file (`read`); the event loop takes the results (`take`) and compares them with the
 readings (`note`). Kept are codes, numbers of workers, signals and limits, and the places of exceptions: no line.
+
+The application writes to the same log, and prints what its users type, so a line alone proves nothing. There are three
+proofs, each within PROOF_SECONDS of the line: the process that it names was a worker's and is gone; a counter has grown
+by as much as the lines say; a state is what the line says. A PID in a line must be a worker's.
+
+The line of a request is proven if its numbers are those of the worker with its PID: the calls of the application, or
+the requests of all workers. Requests and bytes must be as many as the lines of all requests together say: where uWSGI
+logs each request, a forged line is one too many.
 """
 
 from __future__ import annotations
@@ -9,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from time import thread_time
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,11 +26,167 @@ from msgspec.structs import replace
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
-from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.uwsgi_log.messages import describe
-from uwsgi_headroom.uwsgi_log.proof import PROOF_SECONDS, Line, Proofs
-from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, count_requests
-from uwsgi_headroom.uwsgi_log.tail import Journal, Tail
+from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
+from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
+from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
+
+PROOF_SECONDS = 5.0
+"""uWSGI's master notices the end of a worker within a second, and may not answer for three; the log is read twice a
+second."""
+
+RACY = 0.99
+"""The part of all requests that the log's counter has at least: uWSGI's workers add to it without a lock."""
+
+_OF_WORKERS = ("respawns", "harakiris", "exceptions", "write_errors", "requests", "transmitted_bytes")
+
+_FACTS_SECONDS = 0.4
+"""The least time between two facts that are kept."""
+
+_MOST_USED = 1000
+
+
+class ProofFacts(NamedTuple):
+    """What is known of a server at one reading. calling: requests in service, which may already be counted as calls;
+    calls: by PID, those of each application; states: the names of the proofs that are true now."""
+
+    at: float
+    counters: Mapping[str, int]
+    calling: int
+    calls: Mapping[int, Mapping[int, int]]
+    states: frozenset[str]
+
+
+class LogLine(Struct, frozen=True):
+    """A kind of line that was read at `at`, `count` times."""
+
+    at: float
+    seen: Found
+    count: int
+
+
+class Proofs:
+    """Compares the lines of one server's log with its readings. One growth of a counter proves one line."""
+
+    def __init__(self) -> None:
+        self._facts: deque[ProofFacts] = deque()
+        self._pids: frozenset[int] = frozenset()
+        self._ended: dict[int, float] = {}  # by PID: when it was seen to be gone
+        self._used: dict[str, deque[tuple[float, int]]] = {}  # by what has grown: how much of it proved lines, and when
+
+    def note(self, reading: Reading) -> None:
+        """Take a reading into account."""
+        snapshot = reading.snapshot
+        if not isinstance(snapshot, Snapshot):
+            return
+        alive = frozenset(
+            worker.pid for worker in snapshot.workers if worker.pid and not reading.process_is_missing(worker)
+        )
+        self._ended.update(dict.fromkeys(self._pids - alive, reading.at))
+        self._pids = alive
+        if self._facts and reading.at - self._facts[-1].at < _FACTS_SECONDS:
+            return
+        self._facts.append(_describe(reading, snapshot))
+        since = reading.at - 2 * PROOF_SECONDS
+        while self._facts[0].at < since:
+            self._facts.popleft()
+        self._ended = {pid: at for pid, at in self._ended.items() if at >= since}
+        for used in self._used.values():
+            while used and used[0][0] < self._facts[0].at:
+                used.popleft()
+
+    def note_requests(self, at: float, lines: int) -> None:
+        """Note that so many lines of requests were read that need no proof."""
+        self._use("requests", at, lines)
+
+    def count(self, line: LogLine, now: float) -> int:
+        """How many of a kind of line are proven by now that were not before; asked until PROOF_SECONDS after it."""
+        seen, proof = line.seen, BY_CODE[line.seen.code].proof
+        if (
+            proof is None
+            or not self._facts
+            or (seen.pid and seen.pid not in self._pids and seen.pid not in self._ended)
+        ):
+            return 0
+        match proof:
+            case "pid_gone":
+                ended = self._ended.get(seen.pid or 0)
+                return line.count if ended is not None and abs(ended - line.at) <= PROOF_SECONDS else 0
+            case "queue_full" | "no_application":
+                near = (facts for facts in self._facts if abs(facts.at - line.at) <= PROOF_SECONDS)
+                return line.count if any(proof in facts.states for facts in near) else 0
+            case "request_line":
+                return self._count_requests(line, now) if self._fits(seen) else 0
+            case counter:
+                # A client that leaves makes uWSGI write two kinds of lines, but a request without a call makes one.
+                name = counter if counter == "uncalled" else seen.code
+                proven = max(0, min(line.count, self._grown(counter) - self._used_up(name)))
+                self._use(name, now, proven)
+                return proven
+
+    def _fits(self, seen: Found) -> bool:
+        """Whether the numbers in the line of a request are those of the worker that it names."""
+        known = [facts.calls[pid] for facts in self._facts if (pid := seen.pid or 0) in facts.calls]
+        if not seen.request or not known:
+            return False
+        application, calls, requests, _ = seen.request
+        if application < 0:
+            first, last = (self._facts[place].counters["requests"] for place in (0, -1))
+            return int(RACY * first) <= requests <= last
+        return known[0].get(application, 0) <= calls <= known[-1].get(application, 0)
+
+    def _count_requests(self, line: LogLine, now: float) -> int:
+        size = line.seen.request[3] if line.seen.request else 0
+        left, bytes_left = (self._grown(name) - self._used_up(name) for name in ("requests", "transmitted_bytes"))
+        proven = max(0, min(line.count, left, bytes_left // size if size else line.count))
+        self._use("requests", now, proven)
+        self._use("transmitted_bytes", now, proven * size)
+        return proven
+
+    def _grown(self, counter: str) -> int:
+        first, last = self._facts[0], self._facts[-1]
+        grown = last.counters[counter] - first.counters[counter]
+        if counter == "uncalled":  # a new process counts its calls from 0 on
+            return grown - first.calling if first.calls.keys() == last.calls.keys() else 0
+        return grown  # a reload sets counters to 0
+
+    def _use(self, name: str, at: float, number: int) -> None:
+        if number:
+            used = self._used.setdefault(name, deque(maxlen=_MOST_USED))
+            before = used.pop()[1] if used and used[-1][0] == at else 0
+            used.append((at, before + number))
+
+    def _used_up(self, name: str) -> int:
+        return sum(number for _, number in self._used.get(name, ()))
+
+
+def _describe(reading: Reading, snapshot: Snapshot) -> ProofFacts:
+    workers = snapshot.workers
+    states = {
+        "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
+        "no_application": any(worker.accepting and not worker.apps for worker in workers),
+    }
+    return ProofFacts(
+        at=reading.at,
+        counters={
+            **{name: sum([getattr(worker, name) or 0 for worker in workers]) for name in _OF_WORKERS},
+            "cache_full": sum([cache.full or 0 for cache in snapshot.caches]),
+            "uncalled": sum([_count_uncalled(worker) for worker in workers]),
+        },
+        calling=sum([worker.busy_threads or 0 for worker in workers]),
+        calls={worker.pid: {app.app_id: app.requests or 0 for app in worker.apps} for worker in workers if worker.pid},
+        states=frozenset(name for name, is_true in states.items() if is_true),
+    )
+
+
+def _count_uncalled(worker: Worker) -> int:
+    """Completed requests that no application, no static file and no rule of routing got. 0 where uWSGI does not say so:
+    it counts no calls of PHP, and without threads in its stats, no files."""
+    if not worker.apps or worker.static_requests is None:
+        return 0
+    calls = sum([app.requests or 0 for app in worker.apps])
+    return (worker.requests or 0) - calls - worker.static_requests - (worker.routed_requests or 0)
+
 
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""
@@ -37,10 +203,10 @@ NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_fini
 _MOST_NAMED = 20
 
 
-class Batch(Struct):
+class LogBatch(Struct):
     """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
 
-    seen: Counter[Seen] = field(default_factory=Counter)
+    seen: Counter[Found] = field(default_factory=Counter)
     lines: int = 0
     requests: int = 0
 
@@ -59,7 +225,7 @@ class _Bin(Struct):
 
     at: float
     agreed: int = 0
-    seen: Counter[Seen] = field(default_factory=Counter)
+    seen: Counter[Found] = field(default_factory=Counter)
 
 
 AddEvent = Callable[[str, str, tuple[int, ...], int], None]
@@ -71,21 +237,21 @@ class UwsgiLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._source = Journal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
+        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
-        self._pending: deque[tuple[Line, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
+        self._pending: deque[tuple[LogLine, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
         self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
 
-    def read(self, now: float, most: int, cpu_until: float) -> Batch:
+    def read(self, now: float, most: int, cpu_until: float) -> LogBatch:
         """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
         a thread, one at a time."""
-        batch = Batch()
+        batch = LogBatch()
         scanner = self._scanner = self._scanner or Scanner()
         for block in self._source.read(now, most):
             if block is None:
@@ -101,26 +267,23 @@ class UwsgiLog:
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
-        if isinstance(self._source, Journal):
+        if isinstance(self._source, UnitJournal):
             self._source.stop()
 
-    def take(self, batch: Batch, at: float, add_event: AddEvent) -> None:
+    def take(self, batch: LogBatch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
         self._lines += batch.lines
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
         self._proofs.note_requests(at, batch.requests - failed)
         for seen, count in batch.seen.items():
             self._messages[seen.code] += count
-            line = Line(at, self._without_unknown(seen), count)
+            if seen.worker is not None and not 1 <= seen.worker <= self._workers:
+                seen = seen._replace(worker=None)  # noqa: PLW2901 - the application may have made it up
+            line = LogLine(at, seen, count)
             self._pending.append((line, self._keep(line), count))
             self._add_event(line, add_event)
 
-    def _without_unknown(self, seen: Seen) -> Seen:
-        """A message without the number of a worker that does not exist: the application may have made it up."""
-        is_known = seen.worker is None or 1 <= seen.worker <= self._workers
-        return seen if is_known else seen._replace(worker=None)
-
-    def _keep(self, line: Line) -> _Bin:
+    def _keep(self, line: LogLine) -> _Bin:
         bins, seen = self._bins.setdefault(line.seen.code, deque()), line.seen
         if not bins or line.at - bins[-1].at >= BIN_SECONDS:
             bins.append(_Bin(line.at))
@@ -129,10 +292,10 @@ class UwsgiLog:
         kept = bins[-1]
         shown = seen._replace(pid=None, request=None)
         is_kept = shown in kept.seen or len(kept.seen) < _MOST_NAMED
-        kept.seen[shown if is_kept else Seen(seen.code)] += line.count
+        kept.seen[shown if is_kept else Found(seen.code)] += line.count
         return kept
 
-    def _add_event(self, line: Line, add_event: AddEvent) -> None:
+    def _add_event(self, line: LogLine, add_event: AddEvent) -> None:
         seen = line.seen
         if seen.code in NO_EVENTS:
             return
@@ -183,7 +346,7 @@ class UwsgiLog:
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:
-    seen, places = Counter[Seen](), Counter[str]()
+    seen, places = Counter[Found](), Counter[str]()
     for each in bins:
         seen.update(each.seen)
     for one, count in seen.items():

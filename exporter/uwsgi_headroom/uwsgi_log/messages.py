@@ -6,7 +6,7 @@ repetition inside a repetition. Only numbers leave a line: of a worker, a proces
 request can be in them.
 
 The application writes to the same file, and prints what its users type. So a line alone proves nothing:
-`uwsgi_log.proof` compares its numbers with what uWSGI and the kernel say. This module imports nothing of the package,
+`uwsgi_log.log` compares its numbers with what uWSGI and the kernel say. This module imports nothing of the package,
 because findings are made of its words.
 """
 

@@ -1,4 +1,4 @@
-"""Cuts blocks of a log into lines and finds the known messages in them; takes nothing out of a line but `Seen`.
+"""Cuts blocks of a log into lines and finds the known messages in them; takes nothing out of a line but `Found`.
 
 Most lines of a log are those of requests. They are recognized by their first bytes alone, which takes 0.1 us each,
 and those with a status from 500 to 599 by their end, which nothing of a request can be. A line may begin with a date:
@@ -48,7 +48,7 @@ _FRAME_LINES = 400
 """The most lines of one traceback that are looked at."""
 
 
-class Seen(NamedTuple):
+class Found(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
     the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown. request: of the
     line of a request, the number of its application, the application's calls and all requests by then, and the bytes of
@@ -78,13 +78,13 @@ class Scanner:
         """Begin anew, since lines were left out."""
         self._frame, self._left, self._place = "", 0, ""
 
-    def scan(self, block: bytes) -> Counter[Seen]:
+    def scan(self, block: bytes) -> Counter[Found]:
         """Count the known messages in a block of whole lines."""
         lines = block.split(b"\n")
-        seen: Counter[Seen] = Counter()
+        seen: Counter[Found] = Counter()
         if self._left:
             self._follow(lines, 0, seen)
-        matched: dict[bytes, Seen | None] = {}  # a block may have the same line many times
+        matched: dict[bytes, Found | None] = {}  # a block may have the same line many times
         for place in self._find_places(lines):
             self._take(lines, place, matched, seen)
         seen.update(_find_5xx(block))
@@ -95,19 +95,21 @@ class Scanner:
         known, heads, end = self._known, self._heads, _DATE_BYTES + HEAD
         places = [place for place, line in enumerate(lines) if line[:HEAD] in heads]
         places = [place for place in places if lines[place][:HEAD] in known or lines[place][_DATE_BYTES:end] in known]
-        self._own_date = _find_own_date(lines) or self._own_date
+        dates = (_OWN_DATE.match(line) for line in lines[:_DATED_LINES] if not _DATE.match(line))
+        self._own_date = next((date.end() for date in dates if date), self._own_date)
         if begin := self._own_date:
             end = begin + HEAD
             dated = [place for place, line in enumerate(lines) if line[begin:end] in known]
             places = sorted({*places, *dated}) if dated else places
         return places
 
-    def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Seen | None], seen: Counter[Seen]) -> None:
+    def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Found | None], seen: Counter[Found]) -> None:
         line = lines[place][:LONGEST_LINE]
         if line in matched:
             found = matched[line]
         else:
-            found = matched[line] = _match(line) or _match(_without_date(line))
+            date = _DATE.match(line) or _OWN_DATE.match(line)
+            found = matched[line] = _match(line) or (_match(line[date.end() :]) if date else None)
         if found is None:
             return
         if found.code == "traceback":
@@ -118,7 +120,7 @@ class Scanner:
             found, self._place = found._replace(place=self._place), ""
         _count(seen, found)
 
-    def _follow(self, lines: list[bytes], place: int, seen: Counter[Seen]) -> None:
+    def _follow(self, lines: list[bytes], place: int, seen: Counter[Found]) -> None:
         """Follow a traceback from this line on, to the line with its exception."""
         while place < len(lines) and self._left:
             line = lines[place][:LONGEST_LINE]
@@ -133,10 +135,10 @@ class Scanner:
                 name = exception[1].decode("ascii", "replace")
                 self._place = f"{name} at {self._frame}" if self._frame else name
                 self._frame, self._left = "", 0
-                _count(seen, Seen("traceback", place=self._place))
+                _count(seen, Found("traceback", place=self._place))
             else:
                 self._frame, self._left = "", 0
-                _count(seen, Seen("traceback"))
+                _count(seen, Found("traceback"))
 
 
 def _name_place(path: bytes, line: bytes) -> str:
@@ -151,42 +153,30 @@ def count_requests(block: bytes) -> int:
     return block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
 
 
-def _find_5xx(block: bytes) -> Iterator[Seen]:
+def _find_5xx(block: bytes) -> Iterator[Found]:
     """The lines of requests in a block with a status from 500 to 599."""
     for end in _STATUS_5XX.finditer(block):
         place = block.rfind(b"\n", 0, end.start()) + 1
         begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
         if begin and size:
             pid, application, calls, requests = map(int, begin.groups())
-            yield Seen("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
+            yield Found("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
 
 
-def _find_own_date(lines: list[bytes]) -> int:
-    """The length of the date of an own format before these lines, 0 if they have none."""
-    dates = (_OWN_DATE.match(line) for line in lines[:_DATED_LINES] if not _DATE.match(line))
-    return next((date.end() for date in dates if date), 0)
-
-
-def _match(line: bytes) -> Seen | None:
+def _match(line: bytes) -> Found | None:
     """The known message that a line without its date is."""
     for message, pattern in index().get(line[:HEAD], ()):
         if found := pattern.match(line):
             numbers = {name: int(number) for name, number in found.groupdict().items() if number is not None}
-            return Seen(message.code, **numbers)  # type: ignore[arg-type]  # each group is a field that is a number
+            return Found(message.code, **numbers)  # type: ignore[arg-type]  # each group is a field that is a number
     return None
 
 
-def _without_date(line: bytes) -> bytes:
-    if date := _DATE.match(line) or _OWN_DATE.match(line):
-        return line[date.end() :]
-    return line
-
-
-def _count(seen: Counter[Seen], message: Seen) -> None:
+def _count(seen: Counter[Found], message: Found) -> None:
     if message in seen or len(seen) < MOST_KINDS:
         seen[message] += 1
     else:
-        seen[Seen(message.code)] += 1
+        seen[Found(message.code)] += 1
 
 
 BLOCK_BYTES = 128 * 1024

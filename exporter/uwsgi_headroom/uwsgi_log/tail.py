@@ -21,10 +21,10 @@ import fcntl
 import glob
 import os
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator
 
+from uwsgi_headroom.kernel.procfs import NotRegularError, open_regular
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter
 
 MOST_BEHIND = 8 * 1024 * 1024
@@ -79,8 +79,8 @@ class Tail:
             self._note(error, now)
 
     def _open(self, now: float) -> None:
-        descriptor, size = _open_regular(self.path)
-        opened = _File(descriptor, size if self._from_end else 0)
+        descriptor = open_regular(self.path)
+        opened = _File(descriptor, os.fstat(descriptor).st_size if self._from_end else 0)
         for file in self._files:
             if file.identity == opened.identity:  # it was renamed, and has its name again
                 opened.close()
@@ -96,38 +96,15 @@ class Tail:
         self._from_end = False
 
     def _note(self, error: OSError, now: float) -> None:
-        if isinstance(error, _NotRegularError):
+        if isinstance(error, NotRegularError):
             self.trouble = "it is no regular file"
         elif error.errno in (errno.ENOENT, errno.ENOTDIR):
             self.trouble, self._from_end = "there is no file of that name", False  # a file that appears now is all new
         else:
-            self.trouble = (
-                "the user that runs uwsgi-headroom has no right to read it"
-                if isinstance(error, PermissionError)
-                else "it cannot be opened"
-            )
+            no_right = "the user that runs uwsgi-headroom has no right to read it"
+            self.trouble = no_right if isinstance(error, PermissionError) else "it cannot be opened"
         for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
             file.close_when_idle(now)
-
-
-class _NotRegularError(OSError):
-    pass
-
-
-def _open_regular(path: str) -> tuple[int, int]:
-    """Open a regular file, and nothing else, and return its descriptor and size. Raises OSError.
-
-    O_PATH touches no FIFO and no device, and what was opened so cannot be exchanged before it is opened for reading.
-    """
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        status = os.fstat(place)
-        if not stat.S_ISREG(status.st_mode):
-            raise _NotRegularError(errno.EINVAL, "not a regular file")
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        return os.open(f"/proc/self/fd/{place}", flags), status.st_size
-    finally:
-        os.close(place)
 
 
 class _File:
@@ -160,8 +137,10 @@ class _File:
         """Yield blocks of whole lines, and how many bytes were read for each; None for bytes that were left out."""
         size = os.fstat(self._descriptor).st_size
         self._grew = size > self._offset
-        if size - self._offset > MOST_BEHIND:
-            yield None, self._skip_to(size - MOST_BEHIND)
+        if (skipped := size - MOST_BEHIND - self._offset) > 0:
+            self._offset, self._mark = size - MOST_BEHIND, self._read_before(size - MOST_BEHIND)
+            self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
+            yield None, skipped
         left = min(most, size - self._offset)
         while left > 0:
             block = os.pread(self._descriptor, min(BLOCK_BYTES, left), self._offset)
@@ -171,12 +150,6 @@ class _File:
             left -= len(block)
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield self._lines.cut(block), len(block)
-
-    def _skip_to(self, offset: int) -> int:
-        skipped = offset - self._offset
-        self._offset, self._mark = offset, self._read_before(offset)
-        self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
-        return skipped
 
     def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
         size = min(size, offset)
@@ -217,7 +190,7 @@ _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python has since 3.10
 _FILES = ("/run/log/journal/*/system.journal", "/var/log/journal/*/system.journal")
 
 
-class Journal:
+class UnitJournal:
     """The lines that a systemd unit writes to the journal, from a `journalctl` that follows it. `trouble` says why
     they are not read, None while they are; `skipped` is always 0.
 

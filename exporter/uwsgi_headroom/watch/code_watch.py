@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -22,11 +22,8 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.pace import CpuBudget
-from uwsgi_headroom.watch.reader import LogLimit
-
-if TYPE_CHECKING:
-    from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.watch.pace import CpuBudget, Pace
+from uwsgi_headroom.watch.reader import LogLimit, Reader
 
 _JITTER = 0.2
 """So that no periodic load hides between looks."""
@@ -69,13 +66,22 @@ CHECK = CodeSetting(seconds=0.1, most_cpu=0.05)
 
 
 class CodeWatch:
-    """Looks at the code of the server of a watch. `pause` is the present mean time between two looks, in seconds."""
+    """Looks at the code of the server that `reader` reads. `pause` is the present mean time between two looks, in
+    seconds. is_up: whether the server is up now."""
 
-    def __init__(self, watch: Watch, setting: CodeSetting, monotonic: Callable[[], float], budget: CpuBudget | None):
+    def __init__(
+        self,
+        reader: Reader,
+        pace: Pace,
+        is_up: Callable[[], bool],
+        setting: CodeSetting,
+        monotonic: Callable[[], float],
+        budget: CpuBudget | None,
+    ) -> None:
         self.setting = setting
         self.history = CodeHistory(setting.kept_seconds)
         self.pause = setting.seconds
-        self._watch = watch
+        self._reader, self._pace, self._is_up = reader, pace, is_up
         self._monotonic = monotonic
         self._turns = budget.looks if budget else asyncio.Semaphore()
         self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
@@ -89,7 +95,7 @@ class CodeWatch:
             try:
                 await self.look()
             except Exception as error:  # noqa: BLE001 - an internal error about code must not end the watching
-                self._watch.reader.fault(error)
+                self._reader.fault(error)
             due += random.uniform(1 - _JITTER, 1 + _JITTER) * self.pause  # noqa: S311 - no secret
             due = max(due, self._monotonic() - _MOST_BEHIND)
             await asyncio.sleep(max(0.0, due - self._monotonic()))
@@ -97,8 +103,8 @@ class CodeWatch:
     async def look(self) -> None:
         """Look once, if the server is up."""
         async with self._turns:
-            reading = self._watch.reader.outcome
-            if not isinstance(reading, Reading) or self._watch.state != "up":
+            reading = self._reader.outcome
+            if not isinstance(reading, Reading) or not self._is_up():
                 return
             if isinstance(reading.snapshot, Snapshot):
                 self._note(await self.ask(reading.snapshot, reading.host))
@@ -127,10 +133,10 @@ class CodeWatch:
         return CodeLook(off=_SILENT)
 
     def _note(self, look: CodeLook) -> None:
-        self._watch.pace.note_cpu(look.seconds)
-        self.pause = max(self.setting.seconds * self._watch.pace.stretch, look.seconds / self.setting.most_cpu)
+        self._pace.note_cpu(look.seconds)
+        self.pause = max(self.setting.seconds * self._pace.stretch, look.seconds / self.setting.most_cpu)
         self.history.add(self._monotonic(), look, _LONGEST_STEP * self.pause)
         if look.off != self._off and look.off and self._log_limit.allows(self._monotonic()):
-            fields = {"server": self._watch.name, "detail": look.off, **self._log_limit.take_left_out()}
+            fields = {"server": self._reader.name, "detail": look.off, **self._log_limit.take_left_out()}
             _log.info("the code is not visible", extra={"fields": fields})
         self._off = look.off

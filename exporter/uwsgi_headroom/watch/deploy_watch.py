@@ -8,11 +8,10 @@ history file has by the minute (`DeployWatch.restore`).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from operator import itemgetter
 from time import localtime, strftime
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,13 +22,11 @@ from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.store.record import Record, merge_records
-
-if TYPE_CHECKING:
-    from uwsgi_headroom.watch.watch import Watch
 
 
 def make_batch(window: Window) -> Batch | None:
@@ -50,22 +47,6 @@ def make_batch(window: Window) -> Batch | None:
 
 Room = tuple[float | None, float | None]
 """The headroom until a limit, and until requests wait; None if it is not known."""
-
-
-def find_room(watch: Watch, seconds: float) -> Room:
-    """The headroom of the last seconds."""
-    figures = watch.figures(watch.reading, [seconds]) if watch.reading else []
-    if not figures:
-        return None, None
-    usable = figures[0].usable
-    return figures[0].headroom.factor, usable.factor if usable else None
-
-
-def explain_window(watch: Watch, window: Window, room: Room = (None, None)) -> Side:
-    """What explains a window of the hour in memory."""
-    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
-    code = watch.code.history.of(window.until - window.seconds, window.until) if watch.code else None
-    return Side(window, times, compute_routes(watch.routes.of(window)), code, *room)
 
 
 def explain_records(records: Sequence[Record]) -> Side | None:
@@ -170,7 +151,7 @@ class Start:
         return False
 
 
-class Deploy(Struct):
+class WatchedDeploy(Struct):
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
@@ -212,10 +193,20 @@ class Deploy(Struct):
 
 class DeployWatch:
     """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
-    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news."""
+    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news. find_room: returns
+    the headroom of the last seconds; explain: what explains a window with this headroom."""
 
-    def __init__(self, watch: Watch, *, is_restored: bool = True) -> None:
-        self._watch = watch
+    def __init__(
+        self,
+        journal: Journal,
+        history: History,
+        find_room: Callable[[float], Room],
+        explain: Callable[[Window, Room], Side],
+        *,
+        is_restored: bool = True,
+    ) -> None:
+        self._journal, self._history = journal, history
+        self._find_room, self._explain_window = find_room, explain
         self._batches = Batches()
         self._added_at = float("-inf")
         self._began: tuple[float, _Sums] | None = None
@@ -225,16 +216,15 @@ class DeployWatch:
         self._restored: Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
-        self.latest: Deploy | None = None
+        self.latest: WatchedDeploy | None = None
 
     def note(self, at: float, totals: Totals) -> None:
         """Note a reading at the monotonic time `at`, which the totals and the journal include."""
         if not totals.workers or not self.is_restored:
             return
-        journal = self._watch.recorder.journal
-        if journal.counts["reload"] != self.known_reloads:
-            self.known_reloads = journal.counts["reload"]
-            event = journal.latest_of("reload")
+        if self._journal.counts["reload"] != self.known_reloads:
+            self.known_reloads = self._journal.counts["reload"]
+            event = self._journal.latest_of("reload")
             if event:
                 self._begin(at, event)
         if self._began is None:
@@ -293,16 +283,15 @@ class DeployWatch:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
             before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
             explains = self._explain(self._usual) if before else None
-            latest = Deploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
+            latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
-        self._restored = None
-        self._due_at = at
+        self._restored, self._due_at = None, at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
     def _explain(self, window: Window | None) -> Side | None:
         """What explains the time until now: a window, or what was restored as long as that is longer."""
         if window and (self._restored is None or window.seconds >= LEAST_AFTER):
-            return explain_window(self._watch, window, self._room)
+            return self._explain_window(window, self._room)
         return self._restored
 
     def _add(self, at: float, batch: Batch) -> bool:
@@ -319,18 +308,18 @@ class DeployWatch:
             deploy.after.add(batch)
         return True
 
-    def judge_if_due(self, at: float) -> None:
-        """Judge the latest deploy, at the monotonic time `at` of the last reading, unless that was done a moment ago or
-        an hour has passed. Adds to the journal what is certain for the first time."""
+    def judge_if_due(self, at: float, time: float) -> None:
+        """Judge the latest deploy, at the monotonic time `at` of the last reading (`time` in epoch seconds), unless
+        that was done a moment ago or an hour has passed. Adds to the journal what is certain for the first time."""
         if at < self._due_at:
             return
-        watch, deploy = self._watch, self.latest
+        deploy = self.latest
         is_new = deploy is not None and at - deploy.at < SETTLED_SECONDS
         self._due_at = at + (LOOK_SECONDS if is_new else LATER_LOOK_SECONDS)
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
-            self._usual = watch.history.window(min(BEFORE_SECONDS, at - began))
-            self._room = find_room(watch, min(BEFORE_SECONDS, at - began))
+            self._usual = self._history.window(min(BEFORE_SECONDS, at - began))
+            self._room = self._find_room(min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
@@ -341,11 +330,9 @@ class DeployWatch:
         status = deploy.judgement.status
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
-            now = watch.reading.time if watch.reading else deploy.time
-            title = deploy.describe(None)
-            watch.recorder.journal.add(now, "deploy_judged", title)
+            self._journal.add(time, "deploy_judged", deploy.describe(None))
 
-    def _judge(self, deploy: Deploy, window: Window | None) -> None:
+    def _judge(self, deploy: WatchedDeploy, window: Window | None) -> None:
         """Judge a deploy. window: since its start has ended, None if that is not known."""
         expected = 1.0
         if deploy.start.ended_at is not None and (explains := self._explain(window)):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.clock import Clock, within
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, ProbeConfig, Settings
 from uwsgi_headroom.config.slo import Slo
@@ -21,21 +21,19 @@ from uwsgi_headroom.kernel.backlogs import ListenerDumps
 from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
-from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Address, Room
 from uwsgi_headroom.watch.code_watch import CodeSetting
-from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered
 from uwsgi_headroom.watch.kept_history import restore_deploys
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
-from uwsgi_headroom.watch.reader import RouteNamer
+from uwsgi_headroom.watch.reader import RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.watch.worker_places import WorkerPlaces
-from uwsgi_headroom.within import within
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -48,7 +46,9 @@ CLOSE_SECONDS = 2.0
 
 
 class Fleet:
-    """Makes and keeps the watch of every server. most_cpu: the share of a CPU that sampling them may take."""
+    """Makes and keeps the watch of every server. All share the clock, the readings of the machine, the lists of
+    listeners, the CPU budget, the room for documents in transfer, the places for workers, templates of routes and the
+    writer of the history. most_cpu: the share of a CPU that sampling them may take."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Fleet:
         writer: HistoryWriter | None = None,
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
         probe: ProbeConfig | None = None,
-        memory: Memory = NO_MEMORY,
+        memory: Remembered = NO_MEMORY,
         most_cpu: float = MOST_CPU,
     ) -> None:
         self.clock = clock or Clock()
@@ -66,7 +66,20 @@ class Fleet:
         self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
         self.reload = LastReload(is_successful=True, succeeded_at=self.clock.epoch())
-        self._maker = WatchMaker(settings, self.clock, self.lag, writer, most_cpu)
+        monotonic = self.clock.monotonic
+        self._started = settings
+        self._machine_cpu = MachineCpu(monotonic)
+        self._listeners = ListenerDumps(monotonic)
+        self._budget = CpuBudget(monotonic, most_cpu)
+        self._room = Room(monotonic=monotonic)
+        self._places = WorkerPlaces(settings.max_servers)
+        self._waits = WaitSetting(
+            enabled=settings.waits,
+            backends={address: name for name, address in settings.backends},
+            read_pollfds=settings.read_pollfds,
+            read_locks=settings.read_locks,
+        )
+        self._templates = Templates(settings.route_templates) if settings.routes else None
         self.restarts: Counter[str] = Counter()
         self._log_reader = LogReader(self.watches, self.clock.monotonic)
         self._progress = Progress(self.clock.monotonic, on_turn)
@@ -117,14 +130,12 @@ class Fleet:
         """Read the logs of the servers that have one, until cancelled."""
         await supervise("log", self._log_reader.run, self.restarts)
 
-    async def _restore_deploys(self) -> NoReturn:
-        await supervise("restore", functools.partial(restore_deploys, self.watches, self.clock), self.restarts)
-
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
         logs = asyncio.create_task(self.read_logs(), name="read logs")
-        restoring = asyncio.create_task(self._restore_deploys(), name="restore deploys")
+        restore = functools.partial(restore_deploys, self.watches, self.clock)
+        restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -141,7 +152,7 @@ class Fleet:
                         tasks[watch] = asyncio.create_task(supervise("sample", work, self.restarts), name=name)
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
-                self._maker.places.keep({watch.reader for watch in watches})
+                self._places.keep({watch.reader for watch in watches})
                 self._progress.end_turn(watches)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(GLOB_SECONDS, self._changed.wait())
@@ -180,7 +191,7 @@ class Fleet:
             windows=settings.windows,
             max_servers=settings.max_servers,
         )
-        self._maker.places.most_servers = settings.max_servers
+        self._places.most_servers = settings.max_servers
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
         removed = list(self._kept.values())
@@ -244,10 +255,34 @@ class Fleet:
             kept.set_log(find_log(config, name, self.settings))
             kept.set_code(find_code(config, self.settings))
             return kept
-        return self._maker.make(name, address, config, self.settings)
+        return self._make(name, address, config, self.writer)
 
     def _watch_probed(self, name: str, address: Address) -> Watch:
-        return self._maker.make(name, address, ServerConfig(name, address), self.settings, keeps_history=False)
+        return self._make(name, address, ServerConfig(name, address), None)
+
+    def _make(self, name: str, address: Address, config: ServerConfig, writer: HistoryWriter | None) -> Watch:
+        """Make the watch of a server, with the settings with which the exporter started, but for the objective, the age
+        of stuck requests, the log and the code."""
+        settings, started, monotonic = self.settings, self._started, self.clock.monotonic
+        return Watch(
+            name,
+            address,
+            timeout=config.timeout,
+            size_cap=config.size_cap,
+            samples_per_second=started.samples_per_second,
+            slo=config.slo or settings.slo,
+            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
+            host=Host(started.cpu_residency, monotonic, self._machine_cpu, self._waits, self._listeners),
+            routes=RouteNamer(self._templates) if self._templates is not None else None,
+            clock=self.clock,
+            lag=self.lag,
+            writer=writer,
+            budget=self._budget,
+            room=self._room,
+            places=None if config.address else self._places,
+            log=find_log(config, name, settings),
+            code=find_code(config, settings),
+        )
 
 
 def find_log(config: ServerConfig, name: str, settings: Settings) -> str:
@@ -264,52 +299,3 @@ def find_code(config: ServerConfig, settings: Settings) -> CodeSetting | None:
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:
     return name, address, slo and (slo.threshold, slo.objective)
-
-
-class WatchMaker:
-    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, the room for documents
-    in transfer, the places for workers, templates of routes and the writer of the history among all watches. Uses the
-    settings with which the exporter started, but for the objective."""
-
-    def __init__(
-        self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None, most_cpu: float
-    ) -> None:
-        self._settings, self._clock, self._lag, self._writer = settings, clock, lag, writer
-        self._machine_cpu = MachineCpu(clock.monotonic)
-        self._listeners = ListenerDumps(clock.monotonic)
-        self._budget = CpuBudget(clock.monotonic, most_cpu)
-        self._room = Room(monotonic=clock.monotonic)
-        self.places = WorkerPlaces(settings.max_servers)
-        self._waits = WaitSetting(
-            enabled=settings.waits,
-            backends={address: name for name, address in settings.backends},
-            read_pollfds=settings.read_pollfds,
-            read_locks=settings.read_locks,
-        )
-        self._templates = Templates(settings.route_templates) if settings.routes else None
-
-    def make(
-        self, name: str, address: Address, config: ServerConfig, settings: Settings, *, keeps_history: bool = True
-    ) -> Watch:
-        """Make the watch of a server. settings: the present ones, with the objective of servers without one."""
-        return Watch(
-            name,
-            address,
-            timeout=config.timeout,
-            size_cap=config.size_cap,
-            samples_per_second=self._settings.samples_per_second,
-            slo=config.slo or settings.slo,
-            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
-            host=Host(
-                self._settings.cpu_residency, self._clock.monotonic, self._machine_cpu, self._waits, self._listeners
-            ),
-            routes=RouteNamer(self._templates) if self._templates is not None else None,
-            clock=self._clock,
-            lag=self._lag,
-            writer=self._writer if keeps_history else None,
-            budget=self._budget,
-            room=self._room,
-            places=None if config.address else self.places,
-            log=find_log(config, name, settings),
-            code=find_code(config, settings),
-        )

@@ -75,7 +75,7 @@ class GlobbedServers:
     """The watched servers of all patterns. make_watch: from name, address and entry; memory: of earlier runs."""
 
     def __init__(
-        self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Memory
+        self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Remembered
     ) -> None:
         self.most = most
         self._make_watch = make_watch
@@ -88,7 +88,6 @@ class GlobbedServers:
         self._left_out: dict[str, ServerConfig] = {}  # in the order in which they are tried
         self._ended: set[str] = set()  # paths whose servers were retired or ended, and may be there still
         self._matched: Mapping[str, ServerConfig] = {}
-        self._vassals = Vassals()
         self._turned_at = clock.monotonic()
         self._past = dict(memory.up_seconds)
         self._retired = dict(memory.read_retired())
@@ -186,12 +185,12 @@ class GlobbedServers:
     def _find_replaceable(self) -> str | None:
         """The path of a server that may give up its place: one that never answered, else one that is not expected and
         was not up for FORGET_SECONDS."""
-        others = [(path, server) for path, server in self._servers.items() if not server.is_expected]
+        others = {path: server for path, server in self._servers.items() if not server.is_expected}
+        for path, server in others.items():
+            if server.watch.reading is None and isinstance(server.watch.reader.outcome, ReadError):
+                return path
         since = self._clock.monotonic() - FORGET_SECONDS
-        return next(
-            (path for path, server in others if server.never_answered),
-            next((path for path, server in others if server.up_at <= since), None),
-        )
+        return next((path for path, server in others.items() if server.up_at <= since), None)
 
     def _find_expected(self, taken: Collection[str]) -> dict[str, ServerConfig]:
         """The paths of servers that are expected, there or not: by the configuration, or from before."""
@@ -206,21 +205,19 @@ class GlobbedServers:
 
     def _note_up(self, now: float) -> None:
         seconds, self._turned_at = min(_LONGEST_TURN, now - self._turned_at), now
-        self._vassals.look([*self._named, *self.watches()])
+        vassals = find_vassals([*self._named, *self.watches()])
         for server in self._servers.values():
             if server.watch.reading and server.watch.state == "up":
                 server.up_at = now
                 server.up_seconds += seconds
-                server.emperor = self._vassals.find(server.watch) or server.emperor
+                server.emperor = vassals.get(server.watch.reading.snapshot.pid) or server.emperor
                 server.configuration = find_configuration(server.watch.reading) or server.configuration
                 server.absent_since = None
 
     def _apply_retirements(self) -> None:
-        retired = self._memory.read_retired()
-        for name, when in retired.items():
-            if self._retired.get(name, 0.0) < when:
-                self._retire(name)
-        self._retired = dict(retired)
+        before, self._retired = self._retired, dict(self._memory.read_retired())
+        for name in [name for name, when in self._retired.items() if before.get(name, 0.0) < when]:
+            self._retire(name)
 
     def _retire(self, name: str) -> None:
         """End the expectation of a server. One that is up stays, and is expected again after an hour."""
@@ -283,25 +280,15 @@ class GlobbedServers:
 
     @property
     def patterns(self) -> list[PatternServers]:
-        found, expected, missing = Counter[str](), Counter[str](), Counter[str]()
-        for path, server in self._servers.items():
-            found[server.entry.pattern] += path in self._matched
-            expected[server.entry.pattern] += server.is_expected
-            missing[server.entry.pattern] += server.is_expected and path not in self._matched
         left_out = Counter(entry.pattern for path, entry in self._left_out.items() if path not in self._ended)
-        numbers: dict[str, int] = {}
-        for entry in self._entries:
-            numbers[entry.pattern] = max(entry.expect_number, numbers.get(entry.pattern, 0))
-        return [
-            PatternServers(
-                pattern=printable_name(pattern),
-                found=found[pattern],
-                expected=max(number, expected[pattern]),
-                missing=missing[pattern],
-                left_out=left_out[pattern],
-            )
-            for pattern, number in numbers.items()
-        ]
+        patterns = []
+        for pattern in dict.fromkeys(entry.pattern for entry in self._entries):
+            own = {path: server for path, server in self._servers.items() if server.entry.pattern == pattern}
+            expected = {path for path, server in own.items() if server.is_expected}
+            least = max(entry.expect_number for entry in self._entries if entry.pattern == pattern)
+            numbers = max(least, len(expected)), len(expected - self._matched.keys()), left_out[pattern]
+            patterns.append(PatternServers(printable_name(pattern), len(own.keys() & self._matched.keys()), *numbers))
+        return patterns
 
     def _say(self, now: float) -> None:
         """Log what an operator should know: a pattern without a socket, now and every hour, and that there are too
@@ -344,10 +331,6 @@ class _Server(Struct):
     def is_expected(self) -> bool:
         return self.up_seconds >= LONG_ENOUGH or self.watch.name in self.entry.expect_names
 
-    @property
-    def never_answered(self) -> bool:
-        return self.watch.reading is None and isinstance(self.watch.reader.outcome, ReadError)
-
 
 def _paths_of(watches: Iterable[Watch]) -> set[str]:
     return {watch.address.path for watch in watches if isinstance(watch.address, Unix)}
@@ -384,26 +367,16 @@ ENDED_SECONDS = 30.0
 dies is not in the list either, until the Emperor's next scan starts it again (every 3 s by default)."""
 
 
-class Vassals:
-    """The vassals of the watched Emperors. A vassal is known by the PID that its Emperor lists, which is that of its
-    stats; both are numbers of one PID namespace."""
-
-    def __init__(self) -> None:
-        self._by_pid: dict[int, tuple[Watch, str]] = {}
-
-    def look(self, watches: Iterable[Watch]) -> None:
-        """Note the vassals of all Emperors that are up."""
-        self._by_pid = {
-            vassal.pid: (watch, vassal.name)
-            for watch in watches
-            if watch.reading and isinstance(watch.reading.snapshot, EmperorSnapshot) and watch.state == "up"
-            for vassal in watch.reading.snapshot.vassals
-            if vassal.pid
-        }
-
-    def find(self, watch: Watch) -> tuple[Watch, str] | None:
-        """Return the Emperor of a server that is up, and the server's name there; None if it is no known vassal."""
-        return self._by_pid.get(watch.reading.snapshot.pid) if watch.reading else None
+def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
+    """Return the vassals of all Emperors that are up: the Emperor, and the name there. A vassal is known by the PID
+    that its Emperor lists, which is that of its stats; both are numbers of one PID namespace."""
+    return {
+        vassal.pid: (watch, vassal.name)
+        for watch in watches
+        if watch.reading and isinstance(watch.reading.snapshot, EmperorSnapshot) and watch.state == "up"
+        for vassal in watch.reading.snapshot.vassals
+        if vassal.pid
+    }
 
 
 def is_ended(emperor: tuple[Watch, str] | None, configuration: str) -> bool:
@@ -437,7 +410,7 @@ PAST_SECONDS = 7 * 86_400.0
 week."""
 
 
-class Memory(Struct, frozen=True):
+class Remembered(Struct, frozen=True):
     """What an exporter remembers of earlier runs. up_seconds: by server, how long it was up in the last days, since it
     was retired; read_retired: reads the epoch time of each server's retirement."""
 
@@ -445,11 +418,11 @@ class Memory(Struct, frozen=True):
     read_retired: Callable[[], Mapping[str, float]] = dict
 
 
-NO_MEMORY = Memory()
+NO_MEMORY = Remembered()
 """Of an exporter without a history file."""
 
 
-def remember(history: Path, now: float | None = None) -> Memory:
+def remember(history: Path, now: float | None = None) -> Remembered:
     """Read what a history file knows, once. now: epoch seconds. A file that cannot be read is logged, and counts as
     empty."""
     from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
@@ -458,7 +431,11 @@ def remember(history: Path, now: float | None = None) -> Memory:
     now = time.time() if now is None else now
     retired, since = read_retired(history, now), now - PAST_SECONDS
     known: Mapping[str, float] = {}
-    if _has_data(history):
+    try:
+        has_data = history.stat().st_size > 0
+    except OSError:  # the writer then explains why
+        has_data = False
+    if has_data:
         try:
             with HistoryFile(history, now) as file:
                 known = file.up_seconds(lambda server: max(since, retired.get(server, 0.0)), LONG_ENOUGH)
@@ -466,12 +443,4 @@ def remember(history: Path, now: float | None = None) -> Memory:
                     _log.warning("records of the past are damaged", extra={"fields": {"count": file.damaged}})
         except HistoryFileError as error:
             _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
-    return Memory(known, lambda: read_retired(history))
-
-
-def _has_data(path: Path) -> bool:
-    """Whether a file exists and is not empty; False if the system does not say: the writer then explains why."""
-    try:
-        return path.stat().st_size > 0
-    except OSError:
-        return False
+    return Remembered(known, lambda: read_retired(history))

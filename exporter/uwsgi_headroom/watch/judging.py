@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from uwsgi_headroom.analysis import backends
 from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
@@ -27,18 +28,17 @@ from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.journal.recorder import JUDGE_SECONDS
+from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder
 from uwsgi_headroom.reading import Reading, describe_emperor
 from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
-
-if TYPE_CHECKING:
-    from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.watch.reader import Reader
 
 JUDGED_WINDOW = DEFAULT_WINDOWS[0]
 """Seconds of the window that alerts and journal are about, whatever other windows people look at."""
 
-_LEAST_SECONDS = 10.0
+LEAST_SECONDS = 10.0
 """Least history, in seconds, before a server is judged."""
 
 _SAMPLES = 10
@@ -58,13 +58,19 @@ _LOOK_SECONDS = 1.0
 
 
 class Judge:
-    """Judges the readings of a watch for alerts and its journal: every JUDGE_SECONDS, or less often if that takes long
-    or the samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
+    """Judges the readings of a server for alerts and its journal: every JUDGE_SECONDS, or less often if that takes long
+    or the samples are far apart. find_reading: returns the last reading, if it may be judged; judge: judges it."""
 
-    def __init__(self, watch: Watch, clock: Clock, on_cpu: Callable[[float], None] = lambda _seconds: None) -> None:
-        self._watch = watch
-        self._clock = clock
-        self._on_cpu = on_cpu
+    def __init__(
+        self,
+        find_reading: Callable[[], Reading | None],
+        judge: Callable[[Reading], None],
+        reader: Reader,
+        pace: Pace,
+        clock: Clock,
+    ) -> None:
+        self._find_reading, self._judge = find_reading, judge
+        self._reader, self._pace, self._clock = reader, pace, clock
         self._due_at = self._judged_at = float("-inf")
 
     async def run(self) -> NoReturn:
@@ -74,50 +80,42 @@ class Judge:
             await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._clock.monotonic()))
 
     def judge_if_due(self) -> None:
-        """Judge the last reading if that is due, unless it was judged before or the server is not up. An internal error
-        is noted as the server's fault."""
-        watch, now = self._watch, self._clock.monotonic()
-        reading = watch.reading
-        if now < self._due_at or watch.seconds_up(now) < _LEAST_SECONDS:
-            return
-        if reading is None or reading.at <= self._judged_at or watch.state != "up":
-            return
-        if isinstance(reading.snapshot, Snapshot) and watch.history.seconds < _LEAST_SECONDS:
+        """Judge the last reading if that is due, unless it was judged before. An internal error is noted as the
+        server's fault."""
+        now = self._clock.monotonic()
+        reading = self._find_reading() if now >= self._due_at else None
+        if reading is None or reading.at <= self._judged_at:
             return
         self._judged_at = reading.at
         began = self._clock.cpu()
         try:
             self._judge(reading)
         except Exception as error:  # noqa: BLE001 - an internal error about one server must not end its judging
-            watch.reader.fault(error)
+            self._reader.fault(error)
         spent = self._clock.cpu() - began
-        self._on_cpu(spent)
-        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, min(_MOST_PAUSE, spent / _MOST_CPU))
+        self._pace.note_cpu(spent)
+        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * self._pace.interval, min(_MOST_PAUSE, spent / _MOST_CPU))
 
-    def _judge(self, reading: Reading) -> None:
-        watch, recorder = self._watch, self._watch.recorder
-        for figures in watch.figures(reading, (JUDGED_WINDOW,)):
-            watch.limits.note(reading.at, figures.headroom.limited_by)
-            found = collect_findings(figures)
-            findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
-            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
-            seen = recorder.hold.since(findings[0].code) if findings else None
-            recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
-        if not isinstance(reading.snapshot, Snapshot):
-            recorder.hold.look(find_beside_workers(reading), reading.at, reading.time, is_whole=True)
-        watch.deploys.judge_if_due(reading.at)
+
+def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every: Sequence[Figures]) -> None:
+    """Judge a reading. every: its figures of JUDGED_WINDOW; none of an emperor or a router."""
+    for figures in every:
+        limits.note(reading.at, figures.headroom.limited_by)
+        found = collect_findings(figures)
+        findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
+        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
+        seen = recorder.hold.since(findings[0].code) if findings else None
+        recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
+    if isinstance(reading.snapshot, EmperorSnapshot):
+        found = collect_emperor_findings(describe_emperor(reading.snapshot))
+        recorder.hold.look(found, reading.at, reading.time, is_whole=True)
+    elif not isinstance(reading.snapshot, Snapshot):
+        recorder.hold.look([], reading.at, reading.time, is_whole=True)
 
 
 def is_whole(window: Window) -> bool:
     """Whether enough of a window is known to hold what is found in it."""
     return window.observed_seconds >= LEAST_COVERED * window.asked
-
-
-def find_beside_workers(reading: Reading) -> list[Finding]:
-    """The findings about an emperor; none about a router."""
-    if not isinstance(reading.snapshot, EmperorSnapshot):
-        return []
-    return collect_emperor_findings(describe_emperor(reading.snapshot))
 
 
 class LimitHour:

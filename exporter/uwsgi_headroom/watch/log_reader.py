@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from uwsgi_headroom.kernel.procfs import ask_in_thread
-from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.watch import Watch
 
 TURN_SECONDS = 0.5
@@ -85,7 +85,7 @@ class _Turn:
 
     def __init__(self, logs: Sequence[UwsgiLog], now: float, most: int, cpu: float) -> None:
         self._logs, self._now, self._most, self._allowed = logs, now, most, cpu
-        self.results: list[tuple[UwsgiLog, Batch]] = []
+        self.results: list[tuple[UwsgiLog, LogBatch]] = []
         self.current: UwsgiLog | None = None
         self.cpu = 0.0
 

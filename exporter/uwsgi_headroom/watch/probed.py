@@ -71,9 +71,6 @@ class ProbedServers:
         if watched:
             self._forget(address)
             return watched
-        return self._keep(address)
-
-    def _keep(self, address: Address) -> Watch:
         self.forget_idle()
         probed = self._probed.get(address)
         if probed is None:
@@ -84,15 +81,13 @@ class ProbedServers:
                     f"{MOST_PROBED} addresses are probed already; one is forgotten {FORGET_SECONDS:g} s after its last "
                     "probe"
                 )
-            probed = self._probed[address] = self._begin(address)
+            # The target in its shortest form.
+            name = address.path if isinstance(address, Unix) else str(address).removeprefix("tcp://")
+            watch = self._make_watch(name, address)
+            sampling = asyncio.create_task(supervise("sample", watch.sample, self._restarts), name=f"sample {name}")
+            probed = self._probed[address] = _Probed(watch, sampling, self._clock.monotonic())
         probed.probed_at = self._clock.monotonic()
         return probed.watch
-
-    def _begin(self, address: Address) -> _Probed:
-        name = probed_name(address)
-        watch = self._make_watch(name, address)
-        sampling = asyncio.create_task(supervise("sample", watch.sample, self._restarts), name=f"sample {name}")
-        return _Probed(watch, sampling, self._clock.monotonic())
 
     def forget_idle(self) -> None:
         """Stop sampling the addresses whose last probe was FORGET_SECONDS ago."""
@@ -124,8 +119,3 @@ class ProbedServers:
             probed.sampling.cancel()
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
         self._probed.clear()
-
-
-def probed_name(address: Address) -> str:
-    """Return the name of an address that only probes watch, which is its target in the shortest form."""
-    return address.path if isinstance(address, Unix) else str(address).removeprefix("tcp://")

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from msgspec.structs import replace
 
+from uwsgi_headroom import source
+from uwsgi_headroom.analysis.deploys.explanation import Side
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
@@ -32,26 +37,27 @@ from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
 from uwsgi_headroom.response_times.queue_waits import count_all
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.source import Address, Room
+from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
-from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
-from uwsgi_headroom.watch.deploy_watch import DeployWatch
+from uwsgi_headroom.watch.deploy_watch import DeployWatch, Room
 from uwsgi_headroom.watch.judging import (
     JUDGED_WINDOW,
+    LEAST_SECONDS,
     BackendWatch,
     Judge,
     LimitHour,
     ObjectiveWatch,
     OtherPrograms,
     is_whole,
+    judge_reading,
 )
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
-from uwsgi_headroom.watch.reader import Reader, RouteNamer
-from uwsgi_headroom.watch.worker_places import WorkerPlaces
+from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -93,7 +99,7 @@ class Watch:
         lag: LoopLag | None = None,
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
-        room: Room | None = None,
+        room: source.Room | None = None,
         places: WorkerPlaces | None = None,
         log: str = "",
         code: CodeSetting | None = None,
@@ -126,7 +132,9 @@ class Watch:
         self.limits = LimitHour()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(self, is_restored=writer is None)
+        self.deploys = DeployWatch(
+            self.recorder.journal, self.history, self._find_room, self.explain, is_restored=writer is None
+        )
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
@@ -140,7 +148,7 @@ class Watch:
         self.holds_findings = True
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
-        self.judge = Judge(self, self._clock, self.pace.note_cpu)
+        self.judge = Judge(self._find_judgeable, self._judge, self.reader, self.pace, self._clock)
         self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
@@ -157,12 +165,13 @@ class Watch:
         """Look at the server's code in this way from here on; None: do not."""
         if setting == (self.code.setting if self.code else None):
             return
-        self.code = CodeWatch(self, setting, self._clock.monotonic, self._budget) if setting else None
+        parts = self.reader, self.pace, lambda: self.state == "up"
+        self.code = CodeWatch(*parts, setting, self._clock.monotonic, self._budget) if setting else None
         if self._looking:
             self._looking.cancel()
         self._looking = self._begin_looking() if self._is_sampled else None
 
-    def take_log(self, batch: Batch) -> None:
+    def take_log(self, batch: LogBatch) -> None:
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
@@ -297,15 +306,38 @@ class Watch:
             return found
         return self.recorder.hold.show(found, reading.at, reading.time, is_whole=is_whole(figures.window))
 
+    def _find_judgeable(self) -> Reading | None:
+        """The last reading, if the server is up, and was for long enough."""
+        reading, now = self.reading, self._clock.monotonic()
+        up_seconds = now - self._outage[0] if self._outage else float("inf")
+        if reading is None or self.state != "up" or up_seconds < LEAST_SECONDS:
+            return None
+        is_young = isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS
+        return None if is_young else reading
+
+    def _judge(self, reading: Reading) -> None:
+        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
+        self.deploys.judge_if_due(reading.at, reading.time)
+
+    def _find_room(self, seconds: float) -> Room:
+        """The headroom of the last seconds."""
+        figures = self.figures(self.reading, [seconds]) if self.reading else []
+        if not figures:
+            return None, None
+        usable = figures[0].usable
+        return figures[0].headroom.factor, usable.factor if usable else None
+
+    def explain(self, window: Window, room: Room = (None, None)) -> Side:
+        """Return what explains a window of the hour in memory."""
+        times = compute_percentiles(self.response_times(window), compute_flow(window).response_time)
+        code = self.code.history.of(window.until - window.seconds, window.until) if self.code else None
+        return Side(window, times, compute_routes(self.routes.of(window)), code, *room)
+
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""
         if self._outage is None or self._outage[0] < window.until - window.asked:
             return None
         return self._outage[1]
-
-    def seconds_up(self, now: float) -> float:
-        """Return how long it is since the last outage; infinite without one."""
-        return now - self._outage[0] if self._outage else float("inf")
 
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
@@ -327,7 +359,8 @@ class Watch:
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
-            self._note_failure(at, outcome)
+            self._failing_since = at if self._failing_since is None else self._failing_since
+            self._is_down |= outcome.reason in GONE or not self._is_fresh(at)
         else:
             before, self.reading = self.reading, outcome
             if isinstance(outcome.snapshot, Snapshot):
@@ -347,11 +380,6 @@ class Watch:
                 self._minutes.note(at, self._clock.epoch(), self._levels)
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
-
-    def _note_failure(self, at: float, error: ReadError) -> None:
-        if self._failing_since is None:
-            self._failing_since = at
-        self._is_down |= error.reason in GONE or not self._is_fresh(at)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
         """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same

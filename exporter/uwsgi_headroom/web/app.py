@@ -10,10 +10,9 @@ from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, live_page, metrics_route, runbook_pages
-from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError
-from uwsgi_headroom.web.shared_builds import SharedBuilds
+from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
 """Relative to the host. Starlette's own redirects of slashes would repeat the Host header of the request."""

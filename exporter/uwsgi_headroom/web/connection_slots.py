@@ -107,7 +107,7 @@ class ConnectionSlots:
         return None
 
 
-class Capacity(Struct, frozen=True):
+class ConnectionLimits(Struct, frozen=True):
     """Numbers of connections kept open, of connections that are accepted at once, and of event streams."""
 
     connections: int
@@ -131,7 +131,7 @@ def raise_soft_limit() -> int:
 _LEAST_CONNECTIONS, _LEAST_ACCEPTS = 4, 2
 
 
-def share_out(limit: int, servers: int, listeners: int) -> Capacity:
+def share_out(limit: int, servers: int, listeners: int) -> ConnectionLimits:
     """Compute the HTTP server's share of `limit` descriptors. Of those that servers, listeners and the process itself
     leave, half are for connections, and a third for connections about to be accepted or closed. The rest is for servers
     that globs find later."""
@@ -142,7 +142,7 @@ def share_out(limit: int, servers: int, listeners: int) -> Capacity:
     if connections < bounds.MOST_CONNECTIONS:
         fields = {"limit": limit, "connections": connections}
         _log.warning("few descriptors: raise the hard limit (ulimit -n, LimitNOFILE=)", extra={"fields": fields})
-    return Capacity(connections, accepts)
+    return ConnectionLimits(connections, accepts)
 
 
 EXCHANGE = "uwsgi_headroom.exchange"

@@ -20,9 +20,8 @@ from msgspec import Struct
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_UNCHECKED = frozenset({"/metrics", "/-/healthy", "/-/ready"})
-
 _LIVENESS = frozenset({"/-/healthy", "/-/ready"})
+_UNCHECKED = _LIVENESS | {"/metrics"}
 _OWN_SITE = frozenset({b"none", b"same-origin"})
 """`none`: a person has typed the address or opened a bookmark. `same-site` is any other port of this host."""
 
@@ -50,7 +49,8 @@ class HostPolicy(Struct, frozen=True):
     def allows(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this exporter."""
         name = _without_port(host)
-        return not host.strip() or name in self.names or _is_local(name) or _parse_address(name) is not None
+        is_local = name == "localhost" or name.endswith(".localhost")
+        return not host.strip() or name in self.names or is_local or _parse_address(name) is not None
 
     def checks(self, arrived_at: object) -> bool:
         """Whether requests at this local address are checked. arrived_at: ASGI's `server`.
@@ -120,10 +120,6 @@ def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
-
-
-def _is_local(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost")
 
 
 def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp, Message, Scope
 
 from uwsgi_headroom.web import bounds, request_head
-from uwsgi_headroom.web.connection_slots import EXCHANGE, Capacity, ConnectionSlots
+from uwsgi_headroom.web.connection_slots import EXCHANGE, ConnectionLimits, ConnectionSlots
 from uwsgi_headroom.web.request_head import Head, RefusedHeadError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+_PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
 
 _log = logging.getLogger(__name__)
 
@@ -376,18 +377,11 @@ class Exchange:
         has_length = b"content-length" in names
         self._is_chunked = self._has_body and not has_length and self._may_be_chunked
         self.keeps_alive &= not closes and (has_length or self._is_chunked or not self._has_body)
-        lines = [b"HTTP/1.1 %d %b" % (status, _phrase(status)), b"date: " + formatdate(usegmt=True).encode()]
+        lines = [b"HTTP/1.1 %d %b" % (status, _PHRASES.get(status, b"")), b"date: " + formatdate(usegmt=True).encode()]
         lines += [b"%b: %b" % header for header in headers]
         lines += [b"transfer-encoding: chunked"] if self._is_chunked else []
         lines += [] if self.keeps_alive else [b"connection: close"]
         return b"\r\n".join([*lines, b"", b""])
-
-
-def _phrase(status: int) -> bytes:
-    try:
-        return HTTPStatus(status).phrase.encode()
-    except ValueError:
-        return b""
 
 
 _END_SECONDS = 1.0
@@ -401,7 +395,7 @@ class HttpServer:
     each request that is being answered."""
 
     def __init__(
-        self, application: ASGIApp, capacity: Capacity, make_tls: Callable[[], TlsStream] | None = None
+        self, application: ASGIApp, capacity: ConnectionLimits, make_tls: Callable[[], TlsStream] | None = None
     ) -> None:
         self.application = application
         self.slots = ConnectionSlots(capacity.connections, capacity.accepts)

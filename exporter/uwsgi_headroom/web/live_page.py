@@ -29,7 +29,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import compressible_response, register_text_convertor
-from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
+from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 
 _IMPORT = re.compile(r'import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";')
@@ -159,7 +159,7 @@ async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
 
-async def _respond(request: Request, answer: Answer) -> Response:
+async def _respond(request: Request, answer: Body) -> Response:
     return await answer.respond(request, HEADERS, MEDIA_TYPE, least_bytes=LEAST_BYTES_TO_COMPRESS)
 
 

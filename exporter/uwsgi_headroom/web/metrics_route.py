@@ -27,12 +27,12 @@ from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.request_values import RefusedError, accepts_openmetrics
-from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
-_SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
-_PROBES = Kind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+_SCRAPES = BuildKind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+_PROBES = BuildKind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
 """Both without a rest: a scrape waits for no other one longer than that takes."""
 
 _FIRST_SECONDS = TIMEOUT_SECONDS + 1.0
@@ -97,9 +97,11 @@ async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, open
 def _serve_probe(fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> _Endpoint:
     async def probe(request: Request) -> Response:
         try:
-            watch = _find_watch(fleet, probed, request)
+            watch = probed.find(_target(request.url.query), fleet.watches())
         except NoPlaceError as error:
             return PlainTextResponse(f"{error}\n", 503, {**_PROBE_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
+        if watch is None:
+            raise RefusedError(403, _NOT_ALLOWED)
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
         began = time.monotonic()
         await fleet.wait_for_first([watch], _FIRST_SECONDS)
@@ -113,14 +115,6 @@ def _serve_probe(fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> _
         return await answer.respond(request, {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)})
 
     return probe
-
-
-def _find_watch(fleet: Fleet, probed: ProbedServers, request: Request) -> Watch:
-    """Return the watch of the target. Raises RefusedError, NoPlaceError."""
-    watch = probed.find(_target(request.url.query), fleet.watches())
-    if watch is None:
-        raise RefusedError(403, _NOT_ALLOWED)
-    return watch
 
 
 def _target(query: str) -> str:

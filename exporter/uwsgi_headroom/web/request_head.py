@@ -94,8 +94,9 @@ def parse(data: bytes) -> Head:
     if sum(name == b"host" for name, _ in headers) > 1:  # RFC 9112, 3.2
         raise RefusedHeadError(HTTPStatus.BAD_REQUEST)
     if url.host:  # overrides the Host header (RFC 9112, 3.2.2)
-        host = _authority(url.host, url.port)
-        headers = [*(header for header in headers if header[0] != b"host"), (b"host", host)]
+        host = b"[%b]" % url.host if b":" in url.host else url.host  # the parser removes an IPv6 address' brackets
+        authority = host if url.port is None else b"%b:%d" % (host, url.port)
+        headers = [*(header for header in headers if header[0] != b"host"), (b"host", authority)]
     version = parser.get_http_version()
     return Head(
         method=parser.get_method().decode("ascii"),
@@ -107,12 +108,6 @@ def parse(data: bytes) -> Head:
         body_bytes=_body_bytes(headers),
         keeps_alive=not wants_upgrade and _keeps_alive(version, headers),
     )
-
-
-def _authority(host: bytes, port: int | None) -> bytes:
-    """The host of an absolute target, in the form of a Host header: the parser removes an IPv6 address' brackets."""
-    host = b"[%b]" % host if b":" in host else host
-    return host if port is None else b"%b:%d" % (host, port)
 
 
 def _keeps_alive(version: str, headers: list[tuple[bytes, bytes]]) -> bool:

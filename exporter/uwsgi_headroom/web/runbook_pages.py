@@ -25,11 +25,22 @@ from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import bounds, live_page
 from uwsgi_headroom.web.request_values import read_parameter
-from uwsgi_headroom.web.runbook_markdown import Runbook, Style, render_blocks, render_inline, split_runbook
-from uwsgi_headroom.web.runbook_values import MEANINGS, PIDS, Target, describe_target, fill_code, used_placeholders
-from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+from uwsgi_headroom.web.runbook_text import (
+    MEANINGS,
+    PIDS,
+    Runbook,
+    Style,
+    Target,
+    describe_target,
+    fill_code,
+    render_blocks,
+    render_inline,
+    split_runbook,
+    used_placeholders,
+)
+from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
 
-_RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
+_RUNBOOKS = BuildKind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
 """Apart from documents: a request may name any server and worker, so requests with many names would take the places of
 the page."""
 

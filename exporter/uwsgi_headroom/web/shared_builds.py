@@ -1,4 +1,4 @@
-"""Builds each answer once for all requests that want it, and never more than a share of a CPU affords.
+"""Builds each answer once for all who want it: for requests, or for the listeners of a stream (Server-Sent Events).
 
 * An answer is built at most once for each state of its server. Requests that arrive meanwhile share the build.
 * When every request that waits for a build has left, the build is cancelled.
@@ -8,22 +8,25 @@
   Figures of the exporter itself change without a reading: in an answer they are up to its kind's `seconds` old.
 * No answer from before a reload of the configuration is given after it, whether the reload succeeded or failed.
 * Builds that wait, and answers that are kept, are few. A request beyond that is refused with 503 and Retry-After.
+* No document is made without listeners. A listener that reads too slowly misses documents: only the newest one is kept,
+  and at most a connection's buffer of data waits for it (`http_server` ends connections that read too slowly).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import Receive
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.request_values import RefusedError, accepts_gzip, compress, compressible_response
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError, accepts_gzip, compress, compressible_response
 
 AGAIN = 3.0
 """A new answer every four times as long as its build takes, at most: so one document that many clients request takes a
@@ -39,7 +42,7 @@ Build = Callable[[], Awaitable[bytes]]
 """Builds the body of an answer. Raises RefusedError."""
 
 
-class Kind(Struct, frozen=True):
+class BuildKind(Struct, frozen=True):
     """A kind of answers, whose builds take turns.
 
     rest: how long the kind rests after a build, as a multiple of the time that it took. most: builds that run or wait.
@@ -52,7 +55,7 @@ class Kind(Struct, frozen=True):
     seconds: float
 
 
-class Answer:
+class Body:
     """The body of a response, compressed once for all clients that accept gzip."""
 
     def __init__(self, plain: bytes) -> None:
@@ -88,7 +91,7 @@ class Answer:
 
 
 class _Kept(Struct, frozen=True):
-    answer: Answer
+    answer: Body
     state: object
     again_until: float
     timer: asyncio.TimerHandle
@@ -111,7 +114,7 @@ class _Running:
         self.has_begun = False
         self.state: object = None
         self.is_given_up = False
-        self.task: asyncio.Task[Answer | RefusedError]
+        self.task: asyncio.Task[Body | RefusedError]
 
 
 class SharedBuilds:
@@ -120,14 +123,14 @@ class SharedBuilds:
     def __init__(self, clock: Clock, reload: Callable[[], Hashable] = lambda: None) -> None:
         self._clock = clock
         self._reload = reload
-        self._lanes: dict[Kind, _Lane] = {}
+        self._lanes: dict[BuildKind, _Lane] = {}
         self._kept: dict[Hashable, _Kept] = {}  # least recently used first
         self._newest: dict[Hashable, _Running] = {}
         self._is_closed = False
 
     async def get(
-        self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build, request: Request | None = None
-    ) -> Answer:
+        self, kind: BuildKind, key: Hashable, state: Callable[[], object], build: Build, request: Request | None = None
+    ) -> Body:
         """Return the answer of a key, built if there is none of the present state.
 
         key: the route and the parameters that matter. state: returns what changes when the answer does. request: ends
@@ -162,7 +165,7 @@ class SharedBuilds:
         for key in list(self._kept):
             self._drop(key)
 
-    def _find_kept(self, key: Hashable, state: object) -> Answer | None:
+    def _find_kept(self, key: Hashable, state: object) -> Body | None:
         kept = self._kept.get(key)
         if kept is None or not (kept.state == state or self._clock.monotonic() < kept.again_until):
             return None
@@ -176,7 +179,7 @@ class SharedBuilds:
             return None
         return running
 
-    def _begin(self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build) -> _Running:
+    def _begin(self, kind: BuildKind, key: Hashable, state: Callable[[], object], build: Build) -> _Running:
         lane = self._lanes.setdefault(kind, _Lane())
         if self._is_closed or len(lane.builds) >= kind.most:
             raise RefusedError(503, f"too many {kind.name} are being built; retry later")
@@ -193,15 +196,15 @@ class SharedBuilds:
             del self._newest[key]
 
     async def _run(
-        self, kind: Kind, lane: _Lane, key: Hashable, running: _Running, state: Callable[[], object], build: Build
-    ) -> Answer | RefusedError:
+        self, kind: BuildKind, lane: _Lane, key: Hashable, running: _Running, state: Callable[[], object], build: Build
+    ) -> Body | RefusedError:
         async with lane.turn:
             if (rest := lane.rests_until - self._clock.monotonic()) > 0:
                 await asyncio.sleep(rest)
             running.has_begun, running.state = True, state()
             began = self._clock.monotonic()
             try:
-                answer = Answer(await build())
+                answer = Body(await build())
             except RefusedError as error:
                 return RefusedError(error.status, str(error))
             except Exception:  # noqa: BLE001 - logged once for all who wait
@@ -213,7 +216,7 @@ class SharedBuilds:
             self._keep(kind, key, answer, running.state, ended + AGAIN * (ended - began))
             return answer
 
-    def _keep(self, kind: Kind, key: Hashable, answer: Answer, state: object, again_until: float) -> None:
+    def _keep(self, kind: BuildKind, key: Hashable, answer: Body, state: object, again_until: float) -> None:
         if self._is_closed:
             return
         self._drop(key)
@@ -232,12 +235,17 @@ class SharedBuilds:
         return sum(kept.answer.size for kept in self._kept.values())
 
 
-async def _wait(task: asyncio.Task[Answer | RefusedError], receive: Receive | None) -> None:
+async def _wait(task: asyncio.Task[Body | RefusedError], receive: Receive | None) -> None:
     """Wait for a task, however it ends, without cancelling it. Raises ClientDisconnect if the client leaves first."""
     if receive is None:
         await asyncio.wait({task})
         return
-    leaving = asyncio.create_task(_wait_for_leaving(receive), name="client")
+
+    async def wait_for_leaving() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.create_task(wait_for_leaving(), name="client")
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -246,6 +254,105 @@ async def _wait(task: asyncio.Task[Answer | RefusedError], receive: Receive | No
         raise ClientDisconnect
 
 
-async def _wait_for_leaving(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+EVERY_SECONDS = 1.0
+MakeDocument = Callable[[], Awaitable[bytes | None]]
+"""Makes a document; None ends the stream. Raises RefusedError if the exporter is too busy for one now."""
+
+
+class EventStreams:
+    """The open streams, by key."""
+
+    def __init__(self, most: int = bounds.MOST_STREAMS) -> None:
+        self.open = 0
+        self._most = most
+        self._closed = False
+        self._channels: dict[Hashable, _Channel] = {}
+
+    def is_full(self) -> bool:
+        """Whether no further stream is allowed."""
+        return self.open >= self._most
+
+    def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
+        """Make a stream of the documents that `make` returns. Streams with the same key share the documents."""
+        return _Response(self, key, make)
+
+    def close(self) -> None:
+        """End all streams, and each later one as soon as it begins, because the exporter is stopping."""
+        self._closed = True
+        for channel in self._channels.values():
+            channel.end()
+
+    @contextlib.contextmanager
+    def subscribe(self, key: Hashable, make: MakeDocument) -> Iterator[AsyncIterator[bytes]]:
+        """Receive the events of a key, from the newest on, until the block ends."""
+        channel = self._channels.get(key)
+        if channel is None or channel.ended:
+            channel = self._channels[key] = _Channel(make)
+        if self._closed:
+            channel.end()
+        self.open += 1
+        channel.listeners += 1
+        try:
+            yield channel.events()
+        finally:
+            self.open -= 1
+            channel.listeners -= 1
+            if not channel.listeners:
+                channel.end()
+                if self._channels.get(key) is channel:
+                    del self._channels[key]
+
+
+class _Channel:
+    """Makes documents one after another for all listeners of a key."""
+
+    def __init__(self, make: MakeDocument) -> None:
+        self.listeners = 0
+        self.ended = False
+        self._newest = b""
+        self._next = asyncio.Event()
+        self._make = make
+        self._task = asyncio.create_task(self._run(), name="stream")
+
+    async def events(self) -> AsyncIterator[bytes]:
+        yield b"retry: %d\n\n" % (1000 * RETRY_SECONDS)
+        while not self.ended:
+            following = self._next
+            if self._newest:
+                yield self._newest
+            await following.wait()
+
+    def end(self) -> None:
+        self.ended = True
+        self._task.cancel()
+        self._next.set()
+
+    async def _run(self) -> None:
+        """Make documents until `make` returns None. Listeners end with this, even if `make` is cancelled."""
+        try:
+            while True:
+                with contextlib.suppress(RefusedError):
+                    if (document := await self._make()) is None:
+                        return
+                    self._newest = b"data: %b\n\n" % document
+                    previous, self._next = self._next, asyncio.Event()
+                    previous.set()
+                await asyncio.sleep(EVERY_SECONDS)
+        except Exception:  # noqa: BLE001 - an internal error about one server must end only its own streams
+            _log.error("internal error", exc_info=True)
+        finally:
+            self.ended = True
+            self._next.set()
+
+
+class _Response(StreamingResponse):
+    """A response that subscribes to its key while it is being sent."""
+
+    def __init__(self, streams: EventStreams, key: Hashable, make: MakeDocument) -> None:
+        super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._streams, self._key, self._make = streams, key, make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._streams.subscribe(self._key, self._make) as events:
+            self.body_iterator = events
+            await super().__call__(scope, receive, send)

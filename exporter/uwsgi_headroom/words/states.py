@@ -13,7 +13,7 @@ from uwsgi_headroom.words.colours import BACKENDS, PALETTE, Colour
 
 
 @dataclass(frozen=True, slots=True)
-class WaitState:
+class WaitWords:
     """What a thread with a request does.
 
     does: as what the thread does; name: as a part of the time of a request; short: as `name`, for narrow columns;
@@ -27,26 +27,26 @@ class WaitState:
     terminal: str = ""
 
 
-WAITS: Mapping[str, WaitState] = {
-    "cpu": WaitState("on CPU", "CPU", "CPU", Colour("#007d5a", "#2fbf95"), "black on green"),
-    "cpu_wait": WaitState("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
-    "interpreter_lock": WaitState(
+WAITS: Mapping[str, WaitWords] = {
+    "cpu": WaitWords("on CPU", "CPU", "CPU", Colour("#007d5a", "#2fbf95"), "black on green"),
+    "cpu_wait": WaitWords("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
+    "interpreter_lock": WaitWords(
         "waits for the interpreter lock",
         "interpreter lock",
         "interp. lock",
         Colour("#c62f2f", "#ff7060"),
         "white on red",
     ),
-    "backend": WaitState("waits for a backend", "backend", "backend", Colour("#0072b2", "#56b4e9"), "white on blue"),
-    "client": WaitState("waits for the client", "client", "client", Colour("#1397b5", "#6fe3f0"), "black on cyan"),
-    "dns": WaitState("waits for DNS", "DNS", "DNS", Colour("#0d7571", "#35b0a8"), "black on cyan"),
-    "disk": WaitState("waits for a disk", "disk", "disk", Colour("#915e31", "#c79a6c"), "white on magenta"),
-    "lock": WaitState("waits for a lock", "lock", "lock", Colour("#b53d86", "#ffb0da"), "white on magenta"),
-    "sleep": WaitState("sleeps", "sleep", "sleep", Colour("#828d99", "#8f9aa6"), "white on bright_black"),
-    "child": WaitState("waits for a child process", "child process", "child", Colour("#767a12", "#c2c44f")),
-    "pipe": WaitState("waits for a pipe", "pipe", "pipe", Colour("#7a90b8", "#8ba3cf")),
-    "other": WaitState("other", "other", "other", Colour("#5d6874", "#66717d")),
-    "unknown": WaitState("unknown", "unknown", "unknown", Colour("#76808b", "#98a4b0")),
+    "backend": WaitWords("waits for a backend", "backend", "backend", Colour("#0072b2", "#56b4e9"), "white on blue"),
+    "client": WaitWords("waits for the client", "client", "client", Colour("#1397b5", "#6fe3f0"), "black on cyan"),
+    "dns": WaitWords("waits for DNS", "DNS", "DNS", Colour("#0d7571", "#35b0a8"), "black on cyan"),
+    "disk": WaitWords("waits for a disk", "disk", "disk", Colour("#915e31", "#c79a6c"), "white on magenta"),
+    "lock": WaitWords("waits for a lock", "lock", "lock", Colour("#b53d86", "#ffb0da"), "white on magenta"),
+    "sleep": WaitWords("sleeps", "sleep", "sleep", Colour("#828d99", "#8f9aa6"), "white on bright_black"),
+    "child": WaitWords("waits for a child process", "child process", "child", Colour("#767a12", "#c2c44f")),
+    "pipe": WaitWords("waits for a pipe", "pipe", "pipe", Colour("#7a90b8", "#8ba3cf")),
+    "other": WaitWords("other", "other", "other", Colour("#5d6874", "#66717d")),
+    "unknown": WaitWords("unknown", "unknown", "unknown", Colour("#76808b", "#98a4b0")),
 }
 """In the order of a stack, from the bottom. Running is green, waits in this machine are warm, waits for others cool.
 Only the grey of sleep is not known to terminals with eight colours."""
@@ -222,28 +222,28 @@ WORKERS: Mapping[str, WorkerState] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventLook:
     """How an event looks. tone: a colour in the palette, from which follows how severe it is; terminal: the style."""
 
     tone: str
     terminal: str = ""
 
 
-EVENTS: Mapping[str, Event] = {
-    "server_down": Event("critical", "bold red"),
-    "server_up": Event("ok", "bold green"),
-    "worker_ended": Event("critical", "yellow"),
-    "reload": Event("accent", "yellow"),
-    "sampling_gap": Event("dim", "magenta"),
-    "configuration_changed": Event("accent", "cyan"),
-    "verdict_changed": Event("warning", "bold"),
-    "deploy_judged": Event("accent", "bold"),
+EVENTS: Mapping[str, EventLook] = {
+    "server_down": EventLook("critical", "bold red"),
+    "server_up": EventLook("ok", "bold green"),
+    "worker_ended": EventLook("critical", "yellow"),
+    "reload": EventLook("accent", "yellow"),
+    "sampling_gap": EventLook("dim", "magenta"),
+    "configuration_changed": EventLook("accent", "cyan"),
+    "verdict_changed": EventLook("warning", "bold"),
+    "deploy_judged": EventLook("accent", "bold"),
 }
 """The other kinds look plain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgementWords:
     """A report's judgement. answer: to whether there is a problem; service: on a service; urgency: of a
     recommendation; colour: a name in the palette."""
 
@@ -253,9 +253,9 @@ class Judgement:
     colour: str
 
 
-JUDGEMENTS: Mapping[str, Judgement] = {
-    "act": Judgement("Yes", "Act now", "Act now", "alarm"),
-    "plan": Judgement("Not yet", "Plan", "Plan", "warning"),
-    "ok": Judgement("No", "Enough capacity", "Good to know", "ok"),
-    "unknown": Judgement("Unknown", "Not judged", "Unknown", "unknown"),
+JUDGEMENTS: Mapping[str, JudgementWords] = {
+    "act": JudgementWords("Yes", "Act now", "Act now", "alarm"),
+    "plan": JudgementWords("Not yet", "Plan", "Plan", "warning"),
+    "ok": JudgementWords("No", "Enough capacity", "Good to know", "ok"),
+    "unknown": JudgementWords("Unknown", "Not judged", "Unknown", "unknown"),
 }

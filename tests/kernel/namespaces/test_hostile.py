@@ -21,7 +21,7 @@ from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.workers_here import WorkersHere
+from uwsgi_headroom.kernel.proof import WorkersHere
 from uwsgi_headroom.source import Answer
 
 pytestmark = as_root

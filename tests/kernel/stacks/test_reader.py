@@ -27,7 +27,7 @@ from uwsgi_headroom.kernel.stacks.reader import (
     MOST_BYTES,
     MOST_FRAMES,
     MOST_THREADS,
-    Code,
+    CodeObject,
     Frame,
     StackReader,
     TornError,
@@ -243,7 +243,7 @@ def test_torn_memory(minor):
 
 
 def frame(file: str, function: str = "function") -> Frame:
-    return Frame(Code(function, file, 1, 0), 0)
+    return Frame(CodeObject(function, file, 1, 0), 0)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from collections.abc import Collection
 
 import pytest
 
-from uwsgi_headroom.kernel.waits import decisions, thread_wait
-from uwsgi_headroom.kernel.waits.decisions import Decisions, IdleLocks
+from uwsgi_headroom.kernel.waits import thread_wait
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
-from uwsgi_headroom.kernel.waits.thread_wait import Wait
+from uwsgi_headroom.kernel.waits.thread_wait import Decisions, IdleLocks, Wait
 
 POSTGRES, REDIS, LISTENING = Peer("backend", "a:5432"), Peer("backend", "b:6379"), Peer("listening")
 
@@ -150,7 +149,7 @@ def test_idle_epoll_sets_are_no_proportion(peers):
 def test_what_is_remembered_is_bounded(peers):
     """A thousand different backends are forgotten in turn, and parts always add up to one thread."""
     made = learnt(peers, *(Peer("backend", f"10.0.0.1:{port}") for port in range(1000)))
-    assert len(made._young["descriptor"]) <= decisions._REMEMBERED + 1
+    assert len(made._young["descriptor"]) <= thread_wait._REMEMBERED + 1
     assert sum(parts(made, on(9000)).values()) == pytest.approx(1)
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.support.clock import MovableClock
-from uwsgi_headroom.kernel.waits import file_locks
-from uwsgi_headroom.kernel.waits.file_locks import FileLocks, parse_locks
+from uwsgi_headroom.kernel.waits import locks
+from uwsgi_headroom.kernel.waits.locks import FileLocks, parse_locks
 from uwsgi_headroom.record import LockUse
 
 HELD = b"1: FLOCK  ADVISORY  WRITE 700 fd:01:4711 0 EOF\n"
@@ -27,7 +27,7 @@ class Kernel:
         self.reads = 0
         self.hands = MovableClock()
         self.locks = FileLocks(self.hands.clock.monotonic)
-        monkeypatch.setattr(file_locks, "_read", self._read)
+        monkeypatch.setattr(locks, "_read", self._read)
 
     def _read(self) -> bytes | None:
         self.reads += 1
@@ -122,7 +122,7 @@ def test_the_kernels_own_list(tmp_path):
                 fcntl.flock(wanted, fcntl.LOCK_EX)
             os._exit(0)
         end = time.monotonic() + 20
-        while not (found := parse_locks(file_locks._read() or b"", (), {child})):
+        while not (found := parse_locks(locks._read() or b"", (), {child})):
             assert time.monotonic() < end
         fcntl.flock(held, fcntl.LOCK_UN)
     os.waitpid(child, 0)

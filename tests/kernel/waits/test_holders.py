@@ -5,10 +5,8 @@ import random
 import pytest
 
 from tests.support.simulated_server import Server
-from uwsgi_headroom.kernel.waits import uwsgi_locks
-from uwsgi_headroom.kernel.waits.holders import LEAST_WAITS, Holders
-from uwsgi_headroom.kernel.waits.pools import LEAST_SAMPLES, Pools
-from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
+from uwsgi_headroom.kernel.waits import holders
+from uwsgi_headroom.kernel.waits.holders import LEAST_OF_A_POOL, LEAST_WAITS, Holders, Pools, UwsgiLocks
 from uwsgi_headroom.record import LockHolder
 
 LOCK = 0x7F00_1000
@@ -89,8 +87,8 @@ def sizes(samples: list[tuple[int, int]], *, same: bool = False) -> dict[int, in
 @pytest.mark.parametrize(
     ("samples", "found"),
     [
-        ([(5, 9)] * LEAST_SAMPLES, {1: 5}),
-        ([(5, 9)] * (LEAST_SAMPLES - 1), {}),
+        ([(5, 9)] * LEAST_OF_A_POOL, {1: 5}),
+        ([(5, 9)] * (LEAST_OF_A_POOL - 1), {}),
         ([(5, 9), (4, 10), (5, 8)] * 5, {1: 5}),  # one of five computes now and then
         ([(5, 9), (4, 10)] * 10, {}),
         ([(1, 7)] * 20, {}),  # a lock: one at a time
@@ -142,7 +140,7 @@ MASTER, MULE = 99, 200
 @pytest.fixture
 def snapshot(monkeypatch):
     """Of two workers, 101 and 102."""
-    monkeypatch.setattr(uwsgi_locks, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
+    monkeypatch.setattr(holders, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
     return Server(processes=2).read(1.0).snapshot
 
 
@@ -154,7 +152,7 @@ def snapshot(monkeypatch):
         ([MULE, 101, 102, 0] * 10, None),
         ([101] * 30, None),
         ([7] * 30, None),  # no child of the master
-        ([MULE] * int(uwsgi_locks.LEAST_SAMPLES - 1), None),
+        ([MULE] * int(holders.LEAST_SAMPLES - 1), None),
         ([0] * 200 + [MULE] * 200, LockHolder(MULE, 0, 150 / 200)),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, needs_known_calls, polling, sampled
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
-from uwsgi_headroom.kernel.waits import closer_look, loops, worker_threads
+from uwsgi_headroom.kernel.waits import descriptors, loops, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked
@@ -128,7 +128,7 @@ def test_a_worker_without_requests_is_not_held(watched):
 
 def test_a_connection_with_a_timeout(watched, monkeypatch):
     """Python waits for it in poll(2): the array says for which server."""
-    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call))
+    monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         watched.serve(1)
         watched.server.respawn(1, 1.0, os.getpid())

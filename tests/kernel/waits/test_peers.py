@@ -18,7 +18,7 @@ from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.waits import peers, sockets
+from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 
 
@@ -349,7 +349,7 @@ def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     left, _ = (opened.enter_context(each) for each in socket.socketpair())
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
-    monkeypatch.setattr(sockets, "_CHUNK", 64)
+    monkeypatch.setattr(peers, "_CHUNK", 64)
     assert peers_of(near, accepted, left) == [None, None, None]
 
 

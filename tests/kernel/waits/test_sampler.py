@@ -22,7 +22,7 @@ from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
-from uwsgi_headroom.kernel.waits import closer_look, file_locks, locks, memory, sampler, uwsgi_locks, worker_threads
+from uwsgi_headroom.kernel.waits import descriptors, holders, locks, memory, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
@@ -412,7 +412,7 @@ def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_polled(machine, monkeypatch, named):
     """The array of poll(2) is read, and its sockets are known by address; a name is counted as well."""
-    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call))
+    monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -425,8 +425,8 @@ def test_what_is_polled(machine, monkeypatch, named):
 def test_threads_that_go_on(machine, monkeypatch):
     """Half of the threads leave poll(2) before the closer look: they waited for the same as the rest."""
     looks = count()
-    monkeypatch.setattr(closer_look, "FRESH_SECONDS", -1.0)  # as if it came late
-    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
+    monkeypatch.setattr(descriptors, "FRESH_SECONDS", -1.0)  # as if it came late
+    monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         of, _ = sampler_after(10)
@@ -472,7 +472,7 @@ def refused(monkeypatch):
 
 def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
     """A filter of system calls refuses: the reason says what to allow, and nothing is asked again at each sample."""
-    monkeypatch.setattr(closer_look.procfs, "read_line", lambda _: line_of(ELSEWHERE))
+    monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(ELSEWHERE))
     monkeypatch.setattr(sampler, "MOST_OF_THE_TIME", 1.0)  # a busy machine looks at all threads, too
     machine(lambda _, thread: ELSEWHERE if thread % 1000 < 8 else IDLE)
     of, hands = sampler_after(0)
@@ -543,7 +543,7 @@ def test_locks_of_the_application(machine, monkeypatch):
 @pytest.mark.parametrize(("operation", "is_shared"), [(0x6, True), (0x86, False)])
 def test_a_mule_holds_the_lock(machine, monkeypatch, operation, is_shared):
     """It is looked for only while requests wait for a lock of all processes."""
-    monkeypatch.setattr(uwsgi_locks, "list_children", lambda _: [200])
+    monkeypatch.setattr(holders, "list_children", lambda _: [200])
     waits_: Blocked = (202, (0x9000, operation, 0, 0, 0, 0, 0x7FFF0000))
     machine(lambda _, thread: waits_ if thread % 16 < 8 else IDLE)
     (of, hands), reading = sampler_after(0), busy_server(2).read(1.0)
@@ -598,7 +598,7 @@ def test_locks_in_memory_that_never_comes(machine, monkeypatch):
 def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
     """Most servers show none: a sample then costs what it did."""
     monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
-    monkeypatch.setattr(file_locks, "_read", lambda: pytest.fail("the kernel's list is read"))
+    monkeypatch.setattr(locks, "_read", lambda: pytest.fail("the kernel's list is read"))
     machine(by_place)
     of, hands = sampler_after(0, read_locks=True)
     for _ in range(5):
@@ -614,7 +614,7 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     line = f"FLOCK ADVISORY WRITE {pid} 0:1:2 0 EOF\n"
     texts = [f"1: {line}1: -> {line}", f"1: {line}", ""]
     lists = iter(texts)
-    monkeypatch.setattr(file_locks, "_read", lambda: next(lists).encode())
+    monkeypatch.setattr(locks, "_read", lambda: next(lists).encode())
     of, hands = sampler_after(0)
     found = []
     for _ in range(3):

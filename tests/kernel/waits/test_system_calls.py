@@ -9,9 +9,8 @@ import pytest
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits import run_delays, system_calls
-from uwsgi_headroom.kernel.waits.naps import LEAST_SECONDS, Naps
-from uwsgi_headroom.kernel.waits.run_delays import RunDelays
+from uwsgi_headroom.kernel.waits import schedules, system_calls
+from uwsgi_headroom.kernel.waits.schedules import LEAST_SECONDS, Naps, RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_call, read_system_call
 
 
@@ -165,7 +164,7 @@ def test_a_real_thread_and_one_that_has_ended():
 def test_memory(monkeypatch):
     """Processes are forgotten with `forget`, and threads that come and go do not fill the memory."""
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: b"1 1 1\n")
-    monkeypatch.setattr(run_delays, "_MOST_KNOWN", 100)
+    monkeypatch.setattr(schedules, "_MOST_KNOWN", 100)
     delays = RunDelays()
     for thread in range(1000):
         delays.part_waiting(1 + thread % 2, thread)

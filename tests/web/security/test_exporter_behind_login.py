@@ -153,7 +153,7 @@ def test_a_wrong_file_ends_the_start(tmp_path, capsys):
     assert status == 2
     assert f"{tmp_path}/web.yml:1: unknown key 'basic_auth_user'; did you mean 'basic_auth_users'?" in shown
     code = (
-        "import sys; from uwsgi_headroom import serve; "
+        "import sys; from uwsgi_headroom.service import serve; "
         "print([name for name in sys.modules if name == 'bcrypt' or 'web.security' in name])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

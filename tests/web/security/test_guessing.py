@@ -11,8 +11,7 @@ import pytest
 from tests.web.security.secure_server import HASH, PASSWORD
 from tests.web.security.test_login import header
 from uwsgi_headroom.web.security import login
-from uwsgi_headroom.web.security.login import REPEATED_REST, Login, Throttle
-from uwsgi_headroom.web.security.passwords import Checked, PasswordChecker
+from uwsgi_headroom.web.security.login import REPEATED_REST, Checked, Login, PasswordChecker, Throttle
 
 USERS = {b"prometheus": HASH.encode()}
 TIMEOUT, INTERVAL = 4.0, 5.0

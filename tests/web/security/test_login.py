@@ -11,10 +11,17 @@ import pytest
 from tests.support.other_namespaces import NOBODY, as_root
 from tests.web.security.secure_server import HASH, PASSWORD
 from uwsgi_headroom.web.security import login as login_module
-from uwsgi_headroom.web.security import passwords
 from uwsgi_headroom.web.security.gate import find_network, name_client
-from uwsgi_headroom.web.security.login import Login, TokenTable, parse_basic
-from uwsgi_headroom.web.security.passwords import Candidate, Checked, LoginQueue, PasswordChecker, Verdict
+from uwsgi_headroom.web.security.login import (
+    Candidate,
+    Checked,
+    Decided,
+    Login,
+    LoginQueue,
+    PasswordChecker,
+    TokenTable,
+    parse_basic,
+)
 
 USERS = {b"prometheus": HASH.encode(), b"slow": HASH.replace("$04$", "$05$").encode()}
 
@@ -103,7 +110,7 @@ async def test_a_wrong_login_is_checked_once(login, checker):
 async def test_an_unknown_user_takes_the_way_of_a_wrong_password(login, checker):
     """An unknown name is checked too, against a hash of a user's cost, always the same one for one name."""
     verdicts = [await login.judge(USERS, header("nobody", password), f"10.1.0.{password}") for password in "123"]
-    assert verdicts == [Verdict(401)] * 3
+    assert verdicts == [Decided(401)] * 3
     hashes = {stored for _, stored in checker.asked}
     assert len(hashes) == 1
     assert hashes.pop()[:7] in (b"$2b$04$", b"$2b$05$")
@@ -127,7 +134,7 @@ async def test_the_queue_is_bounded(login, checker):
     ]
     await asyncio.sleep(0.01)
     assert [task.result().status for task in waiting if task.done()] == [429] * 4
-    assert len(login._queue) == passwords.MOST_PLACES
+    assert len(login._queue) == login_module.MOST_PLACES
     assert len(checker.asked) == 1
     checker.go.set()
     assert [verdict.status for verdict in await asyncio.gather(*waiting)].count(401) == 13
@@ -242,7 +249,7 @@ async def test_a_panic_of_bcrypt_does_not_end_the_thread(monkeypatch, caplog):
             raise BaseException("Rust")
         return checkpw(password, stored)
 
-    monkeypatch.setattr(passwords.bcrypt, "checkpw", panic)
+    monkeypatch.setattr(login_module.bcrypt, "checkpw", panic)
 
     pairs = [(b"panic", HASH.encode()), (PASSWORD.encode(), HASH.encode())]
     assert [right for right, _ in await check_all(pairs)] == [False, True]

@@ -1,7 +1,7 @@
 """Findings that only uWSGI's log can show: requests that it refuses before it counts them, and what it could not do;
 and requests that nobody answers, of which the log may show the cause.
 
-A message is evidence if it is proven (`uwsgi_log.proof`). Without a proof, the finding says that only the log says so,
+A message is evidence if it is proven (`uwsgi_log.log`). Without a proof, the finding says that only the log says so,
 is a warning at most, and comes after what is measured: the application prints what its users type into the same log.
 """
 

@@ -2,7 +2,7 @@
 version that is read.
 
 From 3.13 on, the process itself says so, in a table at the start of `_PyRuntime` (`_Py_DebugOffsets` in CPython's
-Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, `layout_table.py` has them.
+Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, a table here has them, as their headers say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from uwsgi_headroom.kernel.stacks.layout_table import OFFSETS
 from uwsgi_headroom.kernel.waits.memory import (
     find_load_bias,
     parse_mappings,
@@ -24,6 +23,36 @@ from uwsgi_headroom.kernel.waits.memory import (
     read_maps,
     read_pieces,
 )
+
+_OFFSETS = """
+                        3.9 3.10 3.11 3.12 later
+    interpreters_head    32   32   40   40 runtime.interpreters_head
+    interpreter_next      0    0    0    0 interpreter.next
+    threads_head          8    8   16   72 interpreter.threads_head
+    thread_next           8    8    8    8 thread.next
+    thread_interpreter   16   16   16   16 thread.interp
+    thread_id           176  176  152  136 thread.thread_id
+    thread_frame         24   24   56   56 thread.current_frame
+    cframe_frame          -    -    8    0 -
+    frame_previous       24   24   48    8 frame.previous
+    frame_code           32   32   32    0 frame.executable
+    frame_instruction   104   96   56   56 frame.instr_ptr
+    frame_owner           -    -   69   70 frame.owner
+    code_file           104  104  112  112 code.filename
+    code_function       112  112  128  128 code.qualname
+    code_first_line      40   40   72   68 code.firstlineno
+    code_lines          120  120  136  136 code.linetable
+    code_instructions     -    -  184  192 code.instructions
+    object_type           8    8    8    8 object.type
+    bytes_size           16   16   16   16 bytes.length
+    bytes_data           32   32   32   32 bytes.data
+    text_length          16   16   16   16 text.length
+    text_state           32   32   32   32 text.state
+    text_ascii           48   48   48   40 text.ascii_size
+    text_wide            72   72   72   56 text.ascii_size
+"""
+"""Of each field of `Layout`: its offset up to 3.12, on 64-bit machines, and the name that `_TABLES` has for it from
+3.13 on; `-` for none."""
 
 Version = tuple[int, int]
 """Major and minor version of CPython: structures are the same for all of its patch releases."""
@@ -76,15 +105,20 @@ class Layout(Struct, frozen=True):
     """In another compact `str`: the characters."""
 
 
-def _read_offsets(table: str) -> Iterator[tuple[Version, Layout]]:
-    heads, *rows = (line.split() for line in table.strip().splitlines())
+def _read_columns() -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The version at the head of each column, and what the column has by field."""
+    heads, *rows = (line.split() for line in _OFFSETS.strip().splitlines())
     for place, head in enumerate(heads, 1):
-        major, minor = head.split(".")
-        offsets: Any = {row[0]: None if row[place] == "-" else int(row[place]) for row in rows}
-        yield (int(major), int(minor)), Layout(**offsets)
+        yield head, {row[0]: None if row[place] == "-" else row[place] for row in rows}
 
 
-LAYOUTS: Mapping[Version, Layout] = dict(_read_offsets(OFFSETS))
+_COLUMNS = dict(_read_columns())
+_NAMES = _COLUMNS.pop("later")
+
+LAYOUTS: Mapping[Version, Layout] = {
+    (3, int(head[2:])): Layout(**{name: offset and int(offset) for name, offset in column.items()})  # type: ignore[arg-type]
+    for head, column in _COLUMNS.items()
+}
 """Of the versions that do not say it themselves."""
 
 _TABLE_3_13 = """
@@ -128,32 +162,10 @@ def read_debug_offsets(version: Version, table: bytes) -> Layout | None:
         return None
     if (number >> 24 & 0xFF, number >> 16 & 0xFF) != version or free_threaded or max(offsets.values()) > _MOST_OFFSET:
         return None
+    known: dict[str, Any] = {field: name and offsets[name] for field, name in _NAMES.items()}
     return Layout(
-        interpreters_head=offsets["runtime.interpreters_head"],
-        interpreter_next=offsets["interpreter.next"],
-        threads_head=offsets["interpreter.threads_head"],
-        thread_next=offsets["thread.next"],
-        thread_interpreter=offsets["thread.interp"],
-        thread_id=offsets["thread.thread_id"],
-        thread_frame=offsets["thread.current_frame"],
-        cframe_frame=None,
-        frame_previous=offsets["frame.previous"],
-        frame_code=offsets["frame.executable"],
-        frame_instruction=offsets["frame.instr_ptr"],
-        frame_owner=offsets["frame.owner"],
-        code_file=offsets["code.filename"],
-        code_function=offsets["code.qualname"],
-        code_first_line=offsets["code.firstlineno"],
-        code_lines=offsets["code.linetable"],
-        code_instructions=offsets["code.instructions"],
-        object_type=offsets["object.type"],
-        bytes_size=offsets["bytes.length"],
-        bytes_data=offsets["bytes.data"],
-        text_length=offsets["text.length"],
-        text_state=offsets["text.state"],
-        text_ascii=offsets["text.ascii_size"],
-        text_wide=offsets["text.ascii_size"] + 16,  # behind the length and the address of its UTF-8 form
-    )
+        **{**known, "text_wide": known["text_wide"] + 16}
+    )  # behind the length and the address of its UTF-8 form
 
 
 def _list_fields(names: str) -> Iterator[tuple[str, int]]:

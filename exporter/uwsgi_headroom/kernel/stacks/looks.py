@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -26,17 +26,16 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
-from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
+from uwsgi_headroom.kernel.waits.schedules import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
+    HiddenError,
     LookedAt,
-    RefusedError,
-    Seen,
+    SeenThread,
     WorkerThreads,
     list_threads,
     no_right,
@@ -110,13 +109,14 @@ class _Place(NamedTuple):
 class _Sight(NamedTuple):
     """A thread, what it waits for, and where it is."""
 
-    seen: Seen
+    seen: SeenThread
     place: _Place
 
 
 class _Worker(Struct):
     """The stacks of one worker process. ids: of its threads, as they know them, by those that they have here.
-    contended: the functions in which threads wait for a lock, by name and file, and until when they count as such."""
+    contended: the functions in which threads wait for a lock, by the first two fields of their code, and until when
+    they count as such."""
 
     reader: StackReader
     ids: Mapping[int, int]
@@ -127,19 +127,13 @@ class CodeLooks:
     """Looks at one server again and again, in the child process. prefixes: those of the application's files
     (`application`)."""
 
-    def __init__(
-        self,
-        prefixes: Sequence[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-        chance: random.Random | None = None,
-    ) -> None:
+    def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
-        self._clock = clock
-        self._chance = chance or random.Random()  # noqa: S311 - the order of threads, no secret
+        self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
         calls = find_calls()
         self._knows_calls = calls is not None and calls.tried
-        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance, clock=clock)
-        self._decisions = Decisions(Peers(clock))
+        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance)
+        self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
         self._workers: dict[int, _Worker] = {}
@@ -159,7 +153,7 @@ class CodeLooks:
         except NoRuntimeError as error:
             self._never, self._of = str(error), frozenset(local)  # until a reload has replaced all of them
             return CodeLook(off=self._never)
-        except RefusedError as error:
+        except HiddenError as error:
             return CodeLook(off=str(error))
         except RefusedToReadError:
             return CodeLook(off=_REFUSED)
@@ -180,7 +174,7 @@ class CodeLooks:
     ) -> tuple[list[_Sight], int, float]:
         """The busy threads of all workers, how many looks were dropped, and the CPU seconds of this thread. Raises
         RefusedError, RefusedToReadError or NoRuntimeError."""
-        began, end = time.thread_time(), self._clock() + MOST_SECONDS
+        began, end = time.thread_time(), time.monotonic() + MOST_SECONDS
         for pid in self._threads.forget_ended(local.values()):
             self._workers.pop(pid, None)
         options = facts.setup.options if facts.setup else Options()
@@ -188,17 +182,15 @@ class CodeLooks:
         changed = 0
         workers = [worker for worker in snapshot.workers if worker.pid in local][:_MOST_WORKERS]
         for worker in self._chance.sample(workers, len(workers)):
-            if self._clock() > end:
+            if time.monotonic() > end:
                 break
             process = facts.processes.get(worker.pid or 0)
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
             if at is None:
                 continue
-            for sight in self._look_at_worker(at, end):
-                if sight is None:
-                    changed += 1
-                else:
-                    sights.append(sight)
+            looks = list(self._look_at_worker(at, end))
+            changed += looks.count(None)
+            sights += filter(None, looks)
         return sights, changed, time.thread_time() - began
 
     def _look_at_worker(self, at: LookedAt, end: float) -> Iterator[_Sight | None]:
@@ -210,14 +202,14 @@ class CodeLooks:
                 known = at.lasting.get(before)
                 if not before or (known and known.result == "idle"):
                     break
-                if self._clock() > end:
+                if time.monotonic() > end:
                     return
                 place = _Place()
                 with suppress(TornError, OSError, ValueError):
                     states = states or self._find_states(at.process.pid)
                     place = self._read_place(at.process.pid, thread, states)
                 if self._read_call(at, thread) == before:
-                    (seen,) = self._threads.complete([Seen(at, thread, self._classify(at, thread, before))])
+                    (seen,) = self._threads.complete([SeenThread(at, thread, self._classify(at, thread, before))])
                     yield _Sight(seen, place)
                     break
             else:
@@ -278,14 +270,14 @@ class CodeLooks:
                 line = _line_of(reader, choice.frame, choice.callee)
                 if not worker.contended:
                     return _Place(line)
-                around = (frame for frame in chain((choice.frame,), frames) if _name_of(frame) in worker.contended)
+                around = (each for each in chain((choice.frame,), frames) if each.code[:2] in worker.contended)
                 inside = next(around, None)
                 return _Place(line, _line_of(reader, inside) if inside else None)
         raise TornError
 
     def _note_contended(self, sights: Collection[CodeSight], pids: Mapping[int, int]) -> None:
         """Record in which functions threads wait for a lock. pids: of the workers, by id."""
-        now = self._clock()
+        now = time.monotonic()
         for worker in self._workers.values():
             for name in [name for name, until in worker.contended.items() if until < now]:
                 del worker.contended[name]
@@ -328,12 +320,8 @@ class CodeLooks:
                 elif part:
                     yield CodeSight(worker_id, thread, line, decision.result, decision.address, part, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
-        with suppress(RefusedError):
+        with suppress(HiddenError):
             self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
-
-
-def _name_of(frame: Frame) -> tuple[str, str]:
-    return frame.code.function, frame.code.file
 
 
 def _line_of(reader: StackReader, frame: Frame, callee: str = "") -> Line:

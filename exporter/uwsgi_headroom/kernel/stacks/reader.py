@@ -123,7 +123,7 @@ class TornError(Exception):
     """What was read does not fit together."""
 
 
-class Code(NamedTuple):
+class CodeObject(NamedTuple):
     """A function. lines: the address of its table of line numbers."""
 
     function: str
@@ -135,7 +135,7 @@ class Code(NamedTuple):
 class Frame(NamedTuple):
     """A function that runs. offset: of the instruction in its code, in bytes."""
 
-    code: Code
+    code: CodeObject
     offset: int
 
 
@@ -175,8 +175,8 @@ class StackReader:
         self._ahead: dict[Piece, bytes] = {}
         self._links: list[Piece] = []
         self._id_place: int | None = None
-        self._codes: dict[tuple[int, ...], Code] = {}
-        self._lines: dict[tuple[Code, int], int] = {}
+        self._codes: dict[tuple[int, ...], CodeObject] = {}
+        self._lines: dict[tuple[CodeObject, int], int] = {}
         self._thread = _span(layout.thread_next, layout.thread_interpreter, layout.thread_id)
         self._frame = _span(layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_owner)
         self._code = _span(
@@ -304,7 +304,7 @@ class StackReader:
         index -= (index & 0x80000000) << 1
         return index if self._runtime.version == (3, 9) else 2 * index
 
-    def _find_code(self, address: int, data: bytes) -> Code:
+    def _find_code(self, address: int, data: bytes) -> CodeObject:
         layout, span = self._layout, self._code
         if span.pointer(data, layout.object_type) != self._runtime.code_type:
             raise TornError
@@ -317,7 +317,7 @@ class StackReader:
             if len(self._codes) >= _MOST_CODES:
                 self._codes.clear()
             name, path = self._read_text(function)[:LONGEST_NAME], self._read_text(file)[-LONGEST_PATH:]
-            code = self._codes[key] = Code(name, path, first, lines)
+            code = self._codes[key] = CodeObject(name, path, first, lines)
         return code
 
     def find_line(self, frame: Frame) -> int:

@@ -1,26 +1,18 @@
-"""Finds how much of the time the locks of an application are held: from outside, by the address that a waiter shows.
-
-A lock of CPython (`threading.Lock`, `RLock`, those of C extensions that take CPython's) is, up to CPython 3.12, a
-semaphore of the C library (of 3.13, only an `RLock`; a `Lock` is a PyMutex, and hides its address): its first four
-bytes are 1 while it is free and 0 while it is held, and the next four count the threads that wait (`struct new_sem` in
-glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the address in its system call. From then on,
-each sample of the worker reads these eight bytes, if that is allowed; and if it is not, who waits at the address still
-says when the lock is held for certain.
-
-Not every semaphore is a lock. `threading.Condition`, and with it queues, events and `threading.Semaphore`, makes one
-for each thread that waits: nobody else ever waits at its address. So an address counts once two threads wait at it at
-the same time, or once it was waited for and free again and again. A lock that no thread was seen to pass for half a
-minute does not count either: it is stuck, and its share of the time says nothing about the requests that pass it.
+"""Finds how much of the time locks are held: those of an application, by the address that a waiter shows, and those of
+files, from the kernel's list.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.memory import read_pieces
 from uwsgi_headroom.record import LockUse
 
@@ -77,7 +69,21 @@ class _Lock(Struct):
 
 
 class WorkerLocks:
-    """The locks of the application in one worker process. is_read: whether its memory may be read."""
+    """The locks of the application in one worker process. is_read: whether its memory may be read.
+
+    A lock of CPython (`threading.Lock`, `RLock`, those of C extensions that take CPython's) is, up to CPython 3.12, a
+    semaphore of the C library (of 3.13, only an `RLock`; a `Lock` is a PyMutex, and hides its address): its first four
+    bytes are 1 while it is free and 0 while it is held, and the next four count the threads that wait (`struct new_sem`
+    in glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the address in its system call. From then
+    on, each sample of the worker reads these eight bytes, if that is allowed; and if it is not, who waits at the
+    address still says when the lock is held for certain.
+
+    Not every semaphore is a lock. `threading.Condition`, and with it queues, events and `threading.Semaphore`, makes
+    one for each thread that waits: nobody else ever waits at its address. So an address counts once two threads wait at
+    it at the same time, or once it was waited for and free again and again. A lock that no thread was seen to pass for
+    half a minute does not count either: it is stuck, and its share of the time says nothing about the requests that
+    pass it.
+    """
 
     def __init__(self, *, is_read: bool) -> None:
         self._is_read = is_read
@@ -116,7 +122,12 @@ class WorkerLocks:
         and whether those are all. words: what was read at `addresses`, None if nothing could be."""
         for address, lock in list(self._locks.items()):
             threads = frozenset(waiting.get(address, ()))
-            self._note_waiters(lock, threads, looked_at, now)
+            if threads:
+                lock.waited_at = now
+                lock.waited += 1
+            if (lock.threads - threads).intersection(looked_at):
+                lock.passed_at = now
+            lock.threads = lock.threads.difference(looked_at) | threads
             word = None if words is None else words.get(address)
             if not self._note_value(lock, threads, word, now, reads=words is not None):
                 del self._locks[address]
@@ -134,14 +145,6 @@ class WorkerLocks:
     def _rank(self, address: int) -> tuple[bool, float, float]:
         lock = self._locks[address]
         return lock.counts, lock.waited_at, lock.recent
-
-    def _note_waiters(self, lock: _Lock, threads: frozenset[int], looked_at: Collection[int], now: float) -> None:
-        if threads:
-            lock.waited_at = now
-            lock.waited += 1
-        if (lock.threads - threads).intersection(looked_at):
-            lock.passed_at = now
-        lock.threads = lock.threads.difference(looked_at) | threads
 
     def _note_value(self, lock: _Lock, threads: frozenset[int], value: Word | None, now: float, *, reads: bool) -> bool:
         """Note what was read of a lock; returns whether it is still of interest."""
@@ -168,3 +171,155 @@ class WorkerLocks:
         if lock.held is None and not are_all:
             return None  # a thread that was not looked at may wait for it
         return LockUse(bool(lock.threads), lock.held)
+
+
+PATH = "/proc/locks"
+
+_MOST_BYTES = 64 << 10
+"""Beyond it, some thousand locks, nothing is known: reading the list holds up every process that takes a lock."""
+
+_MOST_OF_THE_TIME = 0.005
+"""The part of a CPU that reading may take."""
+
+_UNKNOWN_SECONDS = 1.0
+"""How often the list is read as long as no thread is seen to wait for a file's lock."""
+
+_MOST_FILES = 4
+_LEAST_WORDS = 8
+
+File = tuple[bytes, bytes]
+"""The kind of the lock and the file, as `FLOCK` and `fd:01:4711`: device and inode."""
+
+
+class Listed(NamedTuple):
+    """What the list says of a file's lock. held: whether others have to wait; waiters: how many threads of the workers
+    wait; pids: of those that hold it or wait, in the order of the list; holder: the one for which a worker waits, as
+    the list has it, None if it names no process (the lock of an open file)."""
+
+    held: bool
+    waiters: int
+    pids: tuple[int, ...]
+    holder: int | None = None
+
+
+_NOT_LISTED = Listed(False, 0, ())
+
+
+class _FileLock(Struct):
+    waited_at: float
+    passed_at: float = float("-inf")
+    waiters: int = 0
+    pids: tuple[int, ...] = ()
+    held: bool = False
+    holder: int | None = None
+    recent: float = 0.0
+
+
+class FileLocks:
+    """The locks of files (flock, fcntl) for which the workers of one server wait.
+
+    `/proc/locks` lists the locks of all processes, and below each the processes that wait for it (proc_locks(5)); it
+    needs no right. The file for which a worker waited is remembered, so that later samples see whether anyone holds its
+    lock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._files: dict[File, _FileLock] = {}
+        self._not_before = float("-inf")
+        self._look_at = float("-inf")
+        self._threads: frozenset[int] | None = None  # that waited at the last look
+
+    def look(
+        self, pids: Collection[int], *, is_waiting: bool, is_seen: bool, threads: frozenset[int] | None = None
+    ) -> LockUse | None:
+        """The lock that is used most, None if none is known. pids: of the workers. is_waiting: whether a thread is seen
+        to wait for a file's lock; is_seen: whether that can be seen. threads: all that wait, None if some were not
+        looked at."""
+        now = self._clock()
+        if not self._files and not is_waiting and (is_seen or now < self._look_at):
+            return None
+        if now < self._not_before:
+            return None
+        self._look_at = now + _UNKNOWN_SECONDS
+        began = time.thread_time()
+        text = _read()
+        if text is None:
+            self._files.clear()
+            self._not_before = now + 60.0
+            return None
+        went_on = threads is not None and self._threads is not None and bool(self._threads - threads)
+        self._threads = threads
+        self._update(parse_locks(text, self._files.keys(), frozenset(pids)), now, went_on=went_on)
+        self._not_before = now + (time.thread_time() - began) / _MOST_OF_THE_TIME
+        return self._busiest(now)
+
+    def rest(self) -> LockUse | None:
+        """The same while no worker serves a request."""
+        now = self._clock()
+        for file, lock in list(self._files.items()):
+            lock.passed_at = now
+            if now - lock.waited_at > _FORGET_SECONDS[True]:
+                del self._files[file]
+        return LockUse(False, False) if self._files else None
+
+    def _update(self, found: dict[File, Listed], now: float, *, went_on: bool) -> None:
+        for file, listed in found.items():
+            if file not in self._files and listed.waiters and len(self._files) < _MOST_FILES:
+                self._files[file] = _FileLock(now)
+        for file, lock in list(self._files.items()):
+            held, waiters, pids, holder = found.get(file, _NOT_LISTED)
+            # Threads of one process look alike in the list. Processes that come do not show that one went on.
+            if not held or waiters < lock.waiters or pids[: len(lock.pids)] != lock.pids or went_on:
+                lock.passed_at = now
+            if waiters:
+                lock.waited_at = now
+            lock.held, lock.waiters, lock.pids, lock.holder = held, waiters, pids, holder
+            lock.recent += _RECENT * (held - lock.recent)
+            if now - lock.waited_at > _FORGET_SECONDS[True]:
+                del self._files[file]
+
+    def _busiest(self, now: float) -> LockUse | None:
+        known = [lock for lock in self._files.values() if now - lock.passed_at < _STUCK_SECONDS]
+        if not known:
+            return None
+        lock = max(known, key=lambda lock: lock.recent)
+        return LockUse(bool(lock.waiters), lock.held)
+
+    def find_holder(self) -> int | None:
+        """The PID for which most threads waited at the last look."""
+        waited = max(self._files.values(), key=lambda lock: lock.waiters, default=None)
+        return waited.holder if waited and waited.waiters else None
+
+
+def _read() -> bytes | None:
+    """The kernel's list; None if it is hidden or too long."""
+    with suppress(OSError):
+        return procfs.read_file(PATH, most=_MOST_BYTES)
+    return None
+
+
+def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> dict[File, Listed]:
+    """What the list says of each file that is known, or for whose lock one of these processes waits. Lines of another
+    form are left out."""
+    found: dict[File, Listed] = {}
+    before = -1
+    for line in text.splitlines():
+        words = line.split()
+        if words[1:2] == [b"->"]:
+            is_blocked = True
+            del words[1]
+        else:
+            is_blocked = False
+        if len(words) < _LEAST_WORDS or not words[4].removeprefix(b"-").isdigit():
+            continue
+        file = words[1], words[5]
+        held, waiters, everyone, holder = found.get(file, _NOT_LISTED)
+        pid = int(words[4])
+        if not is_blocked:
+            before = pid
+        elif holder is None and before > 0 and pid in pids:  # below the lock that it waits for
+            holder = before
+        is_held = held or is_blocked or words[3] == b"WRITE"
+        found[file] = Listed(is_held, waiters + (is_blocked and pid in pids), (*everyone, pid), holder)
+    return {file: listed for file, listed in found.items() if listed.waiters or file in known}

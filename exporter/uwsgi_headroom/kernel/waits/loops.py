@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
 from uwsgi_headroom.record import LoopHold, LoopUse, State
 from uwsgi_headroom.stats.server import Worker
 
@@ -59,11 +59,8 @@ class Loops:
 
     def choose(self, workers: Iterable[Worker], most: int) -> list[Worker]:
         """The workers to look at next, `most` at most: those whose last look is the longest ago."""
-        return sorted(workers, key=lambda worker: self._last_look(worker.pid))[:most]
-
-    def _last_look(self, pid: int | None) -> float:
-        loop = self._loops.get(pid or 0)
-        return loop.looked_at if loop else float("-inf")
+        looks = {pid: loop.looked_at for pid, loop in self._loops.items()}
+        return sorted(workers, key=lambda worker: looks.get(worker.pid or 0, float("-inf")))[:most]
 
     def note(self, worker: Worker, wait: Wait, decision: Decision, now: float) -> None:
         """Note what the thread of a worker was seen to do."""
@@ -89,7 +86,7 @@ class Loops:
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
             state: State = "cpu" if decision.result == "running" else decision.result
-            _remember(loop.holds, LoopHold(state, decision.address, how))
+            remember(loop.holds, LoopHold(state, decision.address, how), _REMEMBERED)
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by PID, serve no request."""
@@ -114,14 +111,6 @@ class Loops:
                 is_recent = loop.looked_at - seen_at <= _LONGEST_SECONDS
                 uses[worker.worker_id] = LoopUse(hold, loop.held, seconds if is_recent else 0.0)
         return uses
-
-
-def _remember(holds: Counter[LoopHold], hold: LoopHold) -> None:
-    holds[hold] += 1
-    if holds.total() > _REMEMBERED:
-        halves = {each: number // 2 for each, number in holds.items() if number > 1}
-        holds.clear()
-        holds.update(halves or {hold: 1})
 
 
 def read_cpu_seconds(pid: int) -> float:

@@ -13,7 +13,6 @@ import ctypes
 import errno
 import os
 import re
-import stat
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -102,25 +101,13 @@ class Elf(Struct, frozen=True):
 
 def read_elf(path: str, names: Collection[str]) -> Elf:
     """Read the segments and the named dynamic symbols of a file. Raises OSError, or ValueError if it is not ELF."""
-    descriptor = _open_regular(path)
+    descriptor = procfs.open_regular(path)
     try:
         return _read(descriptor, names)
     except struct.error as error:
         raise ValueError(str(error)) from None
     finally:
         os.close(descriptor)
-
-
-def _open_regular(path: str) -> int:
-    """Open a file for reading. A FIFO or a device that has taken its place is not opened: the first would block, and
-    opening a device may change its state. Raises OSError, or ValueError if the file is not a regular one."""
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise ValueError("not a regular file")
-        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(found)
 
 
 def _read(descriptor: int, names: Collection[str]) -> Elf:

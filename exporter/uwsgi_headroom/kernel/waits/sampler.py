@@ -20,21 +20,17 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.kernel.aside import Asks, Direct
+from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.waits.decisions import Decisions
-from uwsgi_headroom.kernel.waits.file_locks import FileLocks
-from uwsgi_headroom.kernel.waits.holders import Holders
+from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
+from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
-from uwsgi_headroom.kernel.waits.naps import Naps
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.pools import Pools
-from uwsgi_headroom.kernel.waits.run_delays import RunDelays
+from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Wait
-from uwsgi_headroom.kernel.waits.uwsgi_locks import UwsgiLocks
-from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
     WORKING,
     ConcurrencyKind,
@@ -55,6 +51,7 @@ MOST_OF_THE_TIME = 0.007
 MOST_SECONDS = 0.01
 """How long one sample may take: the exporter does nothing else meanwhile. Then threads are left for the next one."""
 
+_LONGEST_ADDRESS = 120  # characters
 _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
 _MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
@@ -100,7 +97,7 @@ class WaitSampler:
         setting: WaitSetting,
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
-        asks: Asks = Direct(),  # noqa: B008 - without state
+        asks: Asks = DIRECT,
     ) -> None:
         self._setting = setting
         self._addresses = {name: address for address, name in setting.backends.items()}
@@ -183,7 +180,7 @@ class WaitSampler:
                 self._refused = None
             elif seen:
                 self._refused = None
-        except RefusedError as refusal:
+        except HiddenError as refusal:
             self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
         if self._refused:
             is_busy = any(worker.busy_threads for worker in snapshot.workers)
@@ -235,12 +232,12 @@ class WaitSampler:
             seen, _ = self._look_at(main_threads, start + MOST_SECONDS)
             if not active and start >= self._probe_at:
                 self._probe(snapshot, processes, options)
-        except RefusedError as refusal:
+        except HiddenError as refusal:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
         self._note_loops(master_pid, seen)
         return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
 
-    def _note_loops(self, master_pid: int, seen: list[Seen]) -> None:
+    def _note_loops(self, master_pid: int, seen: list[SeenThread]) -> None:
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
                 each.by.process.epolls.idle.add(each.wait.epoll)
@@ -258,13 +255,13 @@ class WaitSampler:
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
         if not (starting and self._setting.enabled and self._knows_calls):
             return {}
-        seen: list[Seen] = []
+        seen: list[SeenThread] = []
         try:
             for worker in starting[:_MOST_STARTING]:
                 if at := self._find(worker, processes, setup.options if setup else Options()):
                     seen += self._threads.look(at, at.process.pid)
             seen = self._threads.complete(seen)
-        except RefusedError:
+        except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
         waits: dict[int, StartWait] = {}
@@ -285,7 +282,7 @@ class WaitSampler:
         return self._no_thread
 
     def _look_at_locks(
-        self, found: list[LookedAt], left_out: list[Worker], seen: list[Seen], *, are_all: bool
+        self, found: list[LookedAt], left_out: list[Worker], seen: list[SeenThread], *, are_all: bool
     ) -> tuple[dict[int, LockUse], bool]:
         """The locks of the application that threads wait for, or were seen to wait for, and whether they could be
         read."""
@@ -338,7 +335,7 @@ class WaitSampler:
         pid = worker.pid or 0
         return self._threads.find(worker, pid, processes[pid].start_time, options)
 
-    def _look(self, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
+    def _look(self, found: list[LookedAt], end: float) -> tuple[list[SeenThread], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
         threads each counts. Raises RefusedError."""
         most = self._afford(self._clock())
@@ -367,11 +364,11 @@ class WaitSampler:
 
     def _look_at(
         self, threads: Iterable[tuple[LookedAt, int]], end: float, found: Collection[LookedAt] = ()
-    ) -> tuple[list[Seen], int]:
+    ) -> tuple[list[SeenThread], int]:
         """Look at threads, until `end`, and at strangers of `found`; returns what was seen, and how many of the threads
         were looked at. Raises RefusedError."""
         began, number = time.thread_time(), 0
-        seen: list[Seen] = []
+        seen: list[SeenThread] = []
         for each, thread in threads:
             seen += self._threads.look(each, thread)
             number += 1
@@ -393,7 +390,7 @@ class WaitSampler:
                     self._threads.look(at, at.process.pid)
                 return
 
-    def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
+    def _learn_peers(self, master_pid: int, seen: list[SeenThread]) -> list[str]:
         """Find the peers of the sockets that threads wait for; returns the reason if the kernel refuses that."""
         if self._near != master_pid:
             self._near = master_pid if shares_network_namespace(master_pid) else None
@@ -411,7 +408,7 @@ class WaitSampler:
         snapshot: Snapshot,
         found: list[LookedAt],
         left_out: list[Worker],
-        seen: list[Seen],
+        seen: list[SeenThread],
         weight: float,
         gaps: list[str],
     ) -> Waits:
@@ -446,7 +443,8 @@ class WaitSampler:
             if result == "sleep":
                 self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
             if gap:
-                gaps.append(self._explain_gap(gap))
+                refused = gap == GAP_POLL and self._threads.may_not_read
+                gaps.append(GAP_REFUSED if refused else self._threads.why_not or gap)
             if result == "interpreter_lock":
                 lock[worker_id] += count
             self._note_place(places, each.wait, result, count)
@@ -483,11 +481,6 @@ class WaitSampler:
             gaps=tuple(dict.fromkeys(gaps)),
         )
 
-    def _explain_gap(self, gap: str) -> str:
-        if gap == GAP_POLL and self._threads.may_not_read:
-            return GAP_REFUSED
-        return self._threads.why_not or gap
-
     def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
         """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a
         client sends after its request."""
@@ -499,7 +492,7 @@ class WaitSampler:
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
 
-    def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
+    def _find_pools(self, decided: list[tuple[SeenThread, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
         locked: dict[int, list[int | None]] = defaultdict(list)
         working: dict[int, set[int]] = defaultdict(set)
@@ -513,7 +506,7 @@ class WaitSampler:
             self._note_holders(decided, snapshot)
         return self._pools.sizes()
 
-    def _note_holders(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> None:
+    def _note_holders(self, decided: list[tuple[SeenThread, float, Decision]], snapshot: Snapshot) -> None:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
         waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
@@ -531,15 +524,12 @@ class WaitSampler:
         if in_memory:
             self._uwsgi_locks.note(snapshot.locks)
 
-    def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
+    def _leave_out_idle(self, seen: list[SeenThread]) -> list[SeenThread]:
         """Those that are not idle for certain: most threads are, most of the time."""
-        busy = []
         for each in seen:
             if each.wait.result == "idle":
                 each.by.note_idle(each)
-            else:
-                busy.append(each)
-        return busy
+        return [each for each in seen if each.wait.result != "idle"]
 
     def _name_backend(self, address: str) -> str | None:
         backends = self._setting.backends
@@ -549,15 +539,9 @@ class WaitSampler:
 @lru_cache(256)
 def _destination(state: Literal["backend", "dns"], what: Decision) -> Destination:
     addresses = (what.address,) if what.address else what.candidates
-    return Destination(state, tuple(map(_printable, addresses)), what.connecting)
-
-
-_LONGEST_ADDRESS = 120
-
-
-def _printable(address: str) -> str:
-    """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
-    return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
+    # Without what a terminal would obey: the path of a UNIX socket may hold any byte.
+    shown = ["".join(each if each.isprintable() else "?" for each in one[:_LONGEST_ADDRESS]) for one in addresses]
+    return Destination(state, tuple(shown), what.connecting)
 
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:

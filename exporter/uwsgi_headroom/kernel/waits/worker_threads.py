@@ -18,10 +18,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.aside import Asks, Direct, NotYetError, PausedError
-from uwsgi_headroom.kernel.waits.closer_look import GONE, CloserLook, PollingThread, look_closer
-from uwsgi_headroom.kernel.waits.decisions import IdleLocks
-from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, Epolls, decode_poll_array
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError, PausedError
+from uwsgi_headroom.kernel.waits.descriptors import (
+    GONE,
+    MOST_FDINFO_BYTES,
+    CloserLook,
+    Epolls,
+    PollingThread,
+    decode_poll_array,
+    look_closer,
+)
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
     Generation,
@@ -31,7 +37,16 @@ from uwsgi_headroom.kernel.waits.memory import (
     read_memory_map,
 )
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import GONE_ON, IDLE, Process, Wait, classify, decide_polled, is_lasting
+from uwsgi_headroom.kernel.waits.thread_wait import (
+    GONE_ON,
+    IDLE,
+    IdleLocks,
+    Process,
+    Wait,
+    classify,
+    decide_polled,
+    is_lasting,
+)
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -60,7 +75,7 @@ _MOST_STRANGE_WORKERS = 2
 """How many workers' other threads are looked at per sample."""
 
 
-class RefusedError(Exception):
+class HiddenError(Exception):
     """The kernel refuses to say what threads wait for; the message is the reason, for an operator. needs_right: whether
     it would tell another user."""
 
@@ -80,14 +95,14 @@ class LookedAt(Struct):
     """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
     threads of a server wait in a few places of its code."""
 
-    def note_idle(self, seen: Seen) -> None:
+    def note_idle(self, seen: SeenThread) -> None:
         """Record that a thread of this worker waits for a request."""
         self.threads.note_accepting(seen.thread)
         if seen.wait.epoll is not None:
             self.process.epolls.idle.add(seen.wait.epoll)
 
 
-class Seen(Struct, frozen=True):
+class SeenThread(Struct, frozen=True):
     """What one thread was seen to wait for."""
 
     by: LookedAt
@@ -106,7 +121,7 @@ class WorkerThreads:
         read_locks: bool = False,
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
-        asks: Asks = Direct(),  # noqa: B008 - without state
+        asks: Asks = DIRECT,
     ) -> None:
         self._calls, self._asks, self._clock = calls, asks, clock
         self._read_pollfds, self._read_locks = read_pollfds, read_locks
@@ -155,15 +170,15 @@ class WorkerThreads:
         except NotYetError:
             return None
         except PausedError as error:
-            raise RefusedError(str(error)) from None
+            raise HiddenError(str(error)) from None
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
             refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
-            raise (no_right() if refused else RefusedError(_HIDDEN)) from None
+            raise (no_right() if refused else HiddenError(_HIDDEN)) from None
         return memory
 
-    def look(self, at: LookedAt, thread: int) -> list[Seen]:
+    def look(self, at: LookedAt, thread: int) -> list[SeenThread]:
         """Look at one thread; nothing if it has ended. Raises RefusedError."""
         pid = at.process.pid
         try:
@@ -175,20 +190,20 @@ class WorkerThreads:
             raise no_right() from None
         except FileNotFoundError:
             if procfs.read_state(pid, thread):
-                raise RefusedError(_NO_FILE) from None
+                raise HiddenError(_NO_FILE) from None
             at.threads.list_again()
             return []
         except ProcessLookupError:
             at.threads.list_again()
             return []
         except (OSError, ValueError):
-            return [Seen(at, thread, Wait("unknown"))]
-        return [Seen(at, thread, wait)]
+            return [SeenThread(at, thread, Wait("unknown"))]
+        return [SeenThread(at, thread, wait)]
 
-    def look_again(self, seen: Iterable[Seen]) -> list[Wait]:
+    def look_again(self, seen: Iterable[SeenThread]) -> list[Wait]:
         """What those of these threads that waited for sockets wait for by now; nothing of one that may not be seen."""
-        found: list[Seen] = []
-        with suppress(RefusedError):
+        found: list[SeenThread] = []
+        with suppress(HiddenError):
             for each in seen:
                 if each.wait.sockets:
                     found += self.look(each.by, each.thread)
@@ -199,7 +214,7 @@ class WorkerThreads:
         """Whether the workers' memory was to be read, and that was refused."""
         return self._clock() < self._refused_until
 
-    def complete(self, seen: Sequence[Seen]) -> list[Seen]:
+    def complete(self, seen: Sequence[SeenThread]) -> list[SeenThread]:
         """Look closer at those threads whose call does not say for what they wait."""
         if not any(each.wait.is_open for each in seen):
             return list(seen)
@@ -225,8 +240,8 @@ class WorkerThreads:
         return look
 
     def _complete(
-        self, seen: Seen, array: bytes | None, in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]]
-    ) -> Seen:
+        self, seen: SeenThread, array: bytes | None, in_sets: Mapping[tuple[int, int], tuple[tuple[int, ...], int]]
+    ) -> SeenThread:
         process, wait = seen.by.process, seen.wait
         if wait.unread:
             sockets, size = in_sets[process.pid, wait.epoll or 0]
@@ -286,7 +301,7 @@ class WorkerThreads:
         """Whether the next sample should look at all threads, to learn which locks idle ones wait for."""
         return self._sees_locks and self._clock() >= self._learn_at
 
-    def learn(self, seen: Collection[Seen], in_service: float, snapshot: Snapshot, *, are_all: bool) -> None:
+    def learn(self, seen: Collection[SeenThread], in_service: float, snapshot: Snapshot, *, are_all: bool) -> None:
         """Learn from a sample which locks idle threads wait for, if it has all threads. in_service: how many of them
         are in service for certain."""
         waiting = Counter(each.wait.lock for each in seen if each.wait.lock is not None)
@@ -318,9 +333,9 @@ class WorkerThreads:
         return [pid for pid, _ in ended]
 
 
-def no_right() -> RefusedError:
+def no_right() -> HiddenError:
     """The refusal of a kernel that would tell another user."""
-    return RefusedError(WHO_MAY_KNOW, needs_right=True)
+    return HiddenError(WHO_MAY_KNOW, needs_right=True)
 
 
 def _may_read_maps(pid: int) -> bool:

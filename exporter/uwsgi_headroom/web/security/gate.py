@@ -25,14 +25,11 @@ from uwsgi_headroom.web.security.tls_stream import TlsStream
 from uwsgi_headroom.web.security.web_config_file import RateLimit, WebConfig
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.web.security.login import Login
-    from uwsgi_headroom.web.security.passwords import Verdict
+    from uwsgi_headroom.web.security.login import Decided, Login
 
 
 _ESTABLISHED = 1  # include/net/tcp_states.h
 
-# linux/inet_diag.h: family, protocol, extensions, pad, states, ports, source, destination, interface, cookie
-_inet_diag_req_v2 = struct.Struct("=BBBBI2s2s16s16sIQ")
 _inet_diag_msg = struct.Struct("=xB62xI4x")  # state and uid
 
 Address = tuple[str, int | None] | None
@@ -73,11 +70,9 @@ def _ask_user(peer: Address, here: Address) -> int:
         raise OSError("no ports")
     family = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     hosts = [host.partition("%")[0] for host, _ in (peer, here)]
-    source, destination = [socket.inet_pton(family, host).ljust(16, b"\0") for host in hosts]
+    packed = [socket.inet_pton(family, host) for host in hosts]
     ports = [port.to_bytes(2, "big") for port in (peer[1], here[1])]
-    request = _inet_diag_req_v2.pack(
-        family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF, *ports, source, destination, 0, sock_diag.NO_COOKIE
-    )
+    request = sock_diag.inet_request(family, 0xFFFFFFFF, ports, packed, cookie=sock_diag.NO_COOKIE)
     payloads, _ = sock_diag.ask(request, dump=False)
     state, user = _inet_diag_msg.unpack_from(payloads[0])
     if state != _ESTABLISHED:  # the kernel has forgotten the user of a socket that is closed, and says 0
@@ -89,8 +84,7 @@ class RateLimiter:
     """Allows a burst of all clients' requests, then one in each interval: a token bucket, as the key `rate_limit` asks
     for."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+    def __init__(self) -> None:
         self._limit: RateLimit | None = None
         self._tokens, self._last = 0.0, 0.0
 
@@ -98,7 +92,7 @@ class RateLimiter:
         """Whether one more request may be answered. With another limit than before, the bucket is full again."""
         if limit is None:
             return True
-        now = self._now()
+        now = time.monotonic()
         if limit != self._limit:
             self._limit, self._tokens = limit, float(limit.burst)
         else:
@@ -148,7 +142,7 @@ class Gate:
         verdict = await self._judge(config, scope)
         return None if verdict.status == HTTPStatus.OK else _respond(verdict.status, math.ceil(verdict.retry_after))
 
-    async def _judge(self, config: WebConfig, scope: Scope) -> Verdict:
+    async def _judge(self, config: WebConfig, scope: Scope) -> Decided:
         if self._login is None:
             from uwsgi_headroom.web.security.login import Login  # noqa: PLC0415 - needs bcrypt
 

@@ -5,7 +5,7 @@
 * A change that would take away a protection needs a restart: a file that is cut short may still be valid, without its
   users at the end.
 * A certificate that is not valid, or expires soon, is logged. Python has no public parser of certificates, so the dates
-  are taken from their DER encoding: the fields before them are skipped by their length (RFC 5280, 4.1).
+  are taken from their DER encoding: they are the first pair of times in it (RFC 5280, 4.1).
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _SOON_SHARE = 0.25
 
 _PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
-_VERSION = 0xA0  # the only field that may be missing
-_TIMES = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime and GeneralizedTime
+_VALIDITY = re.compile(rb"(?:\x17\x0d|\x18\x0f)(\d{12,14}Z)" * 2)
+"""Two times behind one another, each a UTCTime with a year of two digits, or a GeneralizedTime with one of four."""
 
 
-def describe_dates(pem: str, now: float | None = None) -> str | None:
+def describe_dates(pem: str) -> str | None:
     """Return what is wrong with the dates of the certificate whose time ends first; None if nothing is, or if the text
-    cannot be read. now: Unix time."""
-    now = time.time() if now is None else now
+    cannot be read."""
+    now = time.time()
     try:
-        begins, ends = min((_read_dates(ssl.PEM_cert_to_DER_cert(text)) for text in _PEM.findall(pem)), key=max)
-    except (ValueError, IndexError, KeyError):  # OpenSSL has accepted it, so this is no reason to refuse it
+        pairs = (_VALIDITY.search(ssl.PEM_cert_to_DER_cert(text)) for text in _PEM.findall(pem))
+        begins, ends = min(([_read_time(text) for text in pair.groups()] for pair in pairs if pair), key=max)
+    except ValueError:  # OpenSSL has accepted it, so this is no reason to refuse it
         return None
     if now >= ends:
         return f"the certificate has expired on {_date(ends)}: clients refuse it; renew it"
@@ -57,28 +58,9 @@ def describe_dates(pem: str, now: float | None = None) -> str | None:
     return None
 
 
-def _read_dates(der: bytes) -> tuple[float, float]:
-    """The first and the last second of a certificate. Raises ValueError, IndexError or KeyError."""
-    (_, certificate), *_ = _elements(der)
-    (_, signed), *_ = _elements(certificate)
-    fields = [content for kind, content in _elements(signed) if kind != _VERSION]
-    begins, ends = (_read_time(kind, content) for kind, content in _elements(fields[3]))  # after serial, type, issuer
-    return begins, ends
-
-
-def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the tag and the content of each element (X.690, 8.1)."""
-    while der:
-        length, start = der[1], 2
-        if length >= 0x80:  # the length has so many bytes
-            start += length & 0x7F
-            length = int.from_bytes(der[2:start], "big")
-        yield der[0], der[start : start + length]
-        der = der[start + length :]
-
-
-def _read_time(kind: int, content: bytes) -> float:
-    return datetime.strptime(content.decode("ascii"), _TIMES[kind]).replace(tzinfo=timezone.utc).timestamp()
+def _read_time(text: bytes) -> float:
+    form = "%y%m%d%H%M%SZ" if len(text) == 13 else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(text.decode("ascii"), form).replace(tzinfo=timezone.utc).timestamp()
 
 
 def _date(seconds: float) -> str:
@@ -190,7 +172,10 @@ class LiveConfig:
     def _load(self) -> Active:
         config = load_web_config(self._path)
         if config.users:
-            _require_bcrypt()
+            try:
+                import bcrypt  # noqa: F401, PLC0415 - only a login needs it
+            except ImportError:
+                raise ConfigError(f"basic_auth_users needs {extras.describe_missing(['bcrypt'])}") from None
         self._files = (self._path, *(config.tls.files if config.tls else ()))
         self._loaded = self._seen = (self._loaded[0], *map(_look_at, self._files[1:]))  # before they are read
         if not config.tls:
@@ -211,13 +196,6 @@ def _look_at(path: Path) -> _Signature:
     except (OSError, ValueError) as error:
         return (type(error).__name__,)
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
-
-
-def _require_bcrypt() -> None:
-    try:
-        import bcrypt  # noqa: F401, PLC0415 - only a login needs it
-    except ImportError:
-        raise ConfigError(f"basic_auth_users needs {extras.describe_missing(['bcrypt'])}") from None
 
 
 def _refuse_weaker(before: WebConfig, after: WebConfig) -> None:

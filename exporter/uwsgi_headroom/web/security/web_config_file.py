@@ -130,24 +130,11 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-_KEYS = (
-    "cert",
-    "key",
-    "client_ca",
-    "cert_file",
-    "key_file",
-    "client_auth_type",
-    "client_ca_file",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "prefer_server_cipher_suites",
-    "curve_preferences",
-)
-
 _ENABLING = ("cert", "key", "client_ca", "cert_file", "key_file", "client_auth_type", "client_ca_file")
 """The keys of which one turns TLS on; with the others alone, the toolkit serves plain HTTP."""
+
+_OTHERS = ("client_allowed_sans", "min_version", "max_version", "cipher_suites", "prefer_server_cipher_suites")
+_KEYS = (*_ENABLING, *_OTHERS, "curve_preferences")
 
 _CLIENT_AUTH: dict[str, ClientAuth] = {
     "": "none",
@@ -158,109 +145,6 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {
 }
 
 _UNVERIFIED = ("RequireAnyClientCert", "RequireClientCert")
-
-
-class TlsSection(YamlNodes):
-    """Walks the nodes of the section."""
-
-    def parse(self, node: yaml.Node | None) -> TlsConfig | None:
-        """Return the section, None if it turns TLS off. Raises ConfigError."""
-        keys = self._mapping(node, _KEYS)
-        least = self._version(keys.get("min_version"), "TLS12")
-        most = self._version(keys.get("max_version"), "TLS13")
-        ciphers = self._ciphers(keys.get("cipher_suites"))
-        curve = self._curve(keys.get("curve_preferences"))
-        server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
-        sans = self._sans(keys.get("client_allowed_sans"))
-        given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
-        if node is None or not keys:
-            return None
-        if not given:
-            self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")
-        for name in ("cert", "key"):
-            if name not in given and f"{name}_file" not in given:
-                self._fail(node, f"one of {name} and {name}_file is missing")
-        client_auth = self._client_auth(keys, given)
-        if sans is not None and client_auth == "none":
-            self._fail(
-                keys["client_allowed_sans"],
-                "client_allowed_sans protects nothing unless certificates are verified: write "
-                "client_auth_type: RequireAndVerifyClientCert",
-            )
-        if most == "TLS12" and (least == "TLS13" or ciphers == ()):
-            self._fail(node, "no version of TLS is left between min_version, max_version and cipher_suites")
-        return TlsConfig(
-            cert=self._file_or_text(given, "cert"),
-            key=self._file_or_text(given, "key"),
-            client_ca=self._file_or_text(given, "client_ca") or None,
-            client_auth=client_auth,
-            allowed_sans=sans,
-            least_version=least,
-            most_version=most,
-            ciphers=ciphers,
-            server_chooses_cipher=server_chooses,
-            curve=curve,
-            where=self._where(node),
-        )
-
-    def _file_or_text(self, given: dict[str, str], name: str) -> Path | str:
-        """The path of a file, which counts if both are given, as in the toolkit; or the text."""
-        file = given.get(f"{name}_file")
-        return Path(self._directory, file) if file else given.get(name, "")
-
-    def _client_auth(self, keys: dict[str, yaml.Node], given: dict[str, str]) -> ClientAuth:
-        text = given.get("client_auth_type", "")
-        if text in _UNVERIFIED:
-            self._fail(
-                keys["client_auth_type"],
-                f"{text} would accept any certificate that a client makes for itself, and Python's TLS cannot do that; "
-                "write RequireAndVerifyClientCert, with client_ca_file",
-            )
-        if text not in _CLIENT_AUTH:
-            known = ", ".join(name for name in _CLIENT_AUTH if name)
-            self._fail(keys["client_auth_type"], f"{text!r} is not one of {known}")
-        has_ca = "client_ca" in given or "client_ca_file" in given
-        if has_ca and text in ("", "NoClientCert"):
-            self._fail(
-                keys.get("client_ca_file") or keys["client_ca"],
-                "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
-            )
-        return _CLIENT_AUTH[text]
-
-    def _sans(self, node: yaml.Node | None) -> frozenset[str] | None:
-        if node is None or self._is_null(node):
-            return None
-        return frozenset(self._string(each) for each in self._list(node))
-
-    def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
-        if node is None or self._is_null(node):
-            return default
-        text = self._string(node)
-        if text not in LEAST_VERSIONS:
-            self._fail(node, f"{text!r} is not one of {', '.join(LEAST_VERSIONS)}")
-        if default == "TLS13" and text in ("TLS10", "TLS11"):
-            self._fail(node, f"OpenSSL refuses {text}, which is broken: write TLS12 or TLS13")
-        return LEAST_VERSIONS[text]
-
-    def _ciphers(self, node: yaml.Node | None) -> tuple[str, ...] | None:
-        names = self._list(node)
-        for name in names:
-            if self._string(name) not in CIPHERS:
-                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CIPHERS)}")
-        ciphers = (CIPHERS[self._string(name)] for name in names)
-        return tuple(dict.fromkeys(filter(None, ciphers))) if names else None
-
-    def _curve(self, node: yaml.Node | None) -> str:
-        names = self._list(node)
-        for name in names:
-            if self._string(name) not in CURVES:
-                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CURVES)}")
-        if len(names) > 1:
-            self._fail(
-                names[1],
-                "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
-            )
-        return CURVES[self._string(names[0])] if names else ""
 
 
 _MOST_COST = PASSWORD_COST_RANGE[1]
@@ -293,7 +177,7 @@ class _WebConfigFile(YamlNodes):
         http = self._mapping(top.get("http_server_config"), ("http2", "headers"))
         self._flag(http.get("http2"), default=True)
         return WebConfig(
-            tls=TlsSection(self._path, self._directory).parse(top.get("tls_server_config")),
+            tls=self._tls(top.get("tls_server_config")),
             headers=self._headers(http.get("headers")),
             users=self._users(top.get("basic_auth_users")),
             rate_limit=self._rate_limit(top.get("rate_limit")),
@@ -350,3 +234,100 @@ class _WebConfigFile(YamlNodes):
         if not count:
             self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
         return RateLimit(seconds, count)
+
+    def _tls(self, node: yaml.Node | None) -> TlsConfig | None:
+        """The section, None if it turns TLS off."""
+        keys = self._mapping(node, _KEYS)
+        least = self._version(keys.get("min_version"), "TLS12")
+        most = self._version(keys.get("max_version"), "TLS13")
+        ciphers = self._ciphers(keys.get("cipher_suites"))
+        curve = self._curve(keys.get("curve_preferences"))
+        server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
+        names = keys.get("client_allowed_sans")
+        sans = None
+        if names is not None and not self._is_null(names):
+            sans = frozenset(self._string(each) for each in self._list(names))
+        given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
+        if node is None or not keys:
+            return None
+        if not given:
+            self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")
+        for name in ("cert", "key"):
+            if name not in given and f"{name}_file" not in given:
+                self._fail(node, f"one of {name} and {name}_file is missing")
+        client_auth = self._client_auth(keys, given)
+        if sans is not None and client_auth == "none":
+            self._fail(
+                keys["client_allowed_sans"],
+                "client_allowed_sans protects nothing unless certificates are verified: write "
+                "client_auth_type: RequireAndVerifyClientCert",
+            )
+        if most == "TLS12" and (least == "TLS13" or ciphers == ()):
+            self._fail(node, "no version of TLS is left between min_version, max_version and cipher_suites")
+        return TlsConfig(
+            cert=self._file_or_text(given, "cert"),
+            key=self._file_or_text(given, "key"),
+            client_ca=self._file_or_text(given, "client_ca") or None,
+            client_auth=client_auth,
+            allowed_sans=sans,
+            least_version=least,
+            most_version=most,
+            ciphers=ciphers,
+            server_chooses_cipher=server_chooses,
+            curve=curve,
+            where=self._where(node),
+        )
+
+    def _file_or_text(self, given: dict[str, str], name: str) -> Path | str:
+        """The path of a file, which counts if both are given, as in the toolkit; or the text."""
+        file = given.get(f"{name}_file")
+        return Path(self._directory, file) if file else given.get(name, "")
+
+    def _client_auth(self, keys: dict[str, yaml.Node], given: dict[str, str]) -> ClientAuth:
+        text = given.get("client_auth_type", "")
+        if text in _UNVERIFIED:
+            self._fail(
+                keys["client_auth_type"],
+                f"{text} would accept any certificate that a client makes for itself, and Python's TLS cannot do that; "
+                "write RequireAndVerifyClientCert, with client_ca_file",
+            )
+        if text not in _CLIENT_AUTH:
+            known = ", ".join(name for name in _CLIENT_AUTH if name)
+            self._fail(keys["client_auth_type"], f"{text!r} is not one of {known}")
+        has_ca = "client_ca" in given or "client_ca_file" in given
+        if has_ca and text in ("", "NoClientCert"):
+            self._fail(
+                keys.get("client_ca_file") or keys["client_ca"],
+                "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
+            )
+        return _CLIENT_AUTH[text]
+
+    def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
+        if node is None or self._is_null(node):
+            return default
+        text = self._string(node)
+        if text not in LEAST_VERSIONS:
+            self._fail(node, f"{text!r} is not one of {', '.join(LEAST_VERSIONS)}")
+        if default == "TLS13" and text in ("TLS10", "TLS11"):
+            self._fail(node, f"OpenSSL refuses {text}, which is broken: write TLS12 or TLS13")
+        return LEAST_VERSIONS[text]
+
+    def _ciphers(self, node: yaml.Node | None) -> tuple[str, ...] | None:
+        names = self._list(node)
+        for name in names:
+            if self._string(name) not in CIPHERS:
+                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CIPHERS)}")
+        ciphers = (CIPHERS[self._string(name)] for name in names)
+        return tuple(dict.fromkeys(filter(None, ciphers))) if names else None
+
+    def _curve(self, node: yaml.Node | None) -> str:
+        names = self._list(node)
+        for name in names:
+            if self._string(name) not in CURVES:
+                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CURVES)}")
+        if len(names) > 1:
+            self._fail(
+                names[1],
+                "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
+            )
+        return CURVES[self._string(names[0])] if names else ""

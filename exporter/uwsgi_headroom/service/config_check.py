@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-import pwd
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,10 @@ from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.config.precedence import unknown_variables
 from uwsgi_headroom.config.servers import GlobNames, ServerConfig
 from uwsgi_headroom.config.settings import Config
+from uwsgi_headroom.discover import user_name
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.serve import open_web_config, refuse_exposure
 from uwsgi_headroom.service.reload import SettingsSource
+from uwsgi_headroom.service.serve import open_web_config, refuse_exposure
 from uwsgi_headroom.source import File, Unix
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.web.listeners import resolve_places
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     them, or if it cannot use a file that they name."""
     logs.configure("warning", "logfmt")  # certificates that expire soon
     source = SettingsSource(options)
-    user = _user_name()
+    user = user_name(os.geteuid())
     try:
         settings = source.read()
         live = open_web_config(settings.web_config_file)
@@ -154,10 +154,3 @@ def _find_history_problem(path: Path, user: str) -> Iterator[str]:
             refuse_foreign(path)
         except HistoryFileError as error:
             yield f"history: {error}"
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

@@ -169,27 +169,22 @@ complete -c uwsgi-headroom -f
 
 
 def _render_fish(commands: Mapping[str, Parser]) -> str:
-    lines = (f"complete -c uwsgi-headroom -n {line}\n" for line in _fish_candidates(commands))
-    return _FISH.format(names=" ".join(commands), default=DEFAULT_COMMAND) + "".join(lines)
-
-
-def _fish_candidates(commands: Mapping[str, Parser]) -> Iterator[str]:
+    lines = []
     for command, parser in commands.items():
-        yield f"__uwsgi_headroom_is_first -a {command} -d {quote(parser.summary)}"
+        lines.append(f"__uwsgi_headroom_is_first -a {command} -d {quote(parser.summary)}")
         for flag in parser.flags:
             names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names]
-            place = "" if names else "; and not __uwsgi_headroom_is_first"
-            meaning = ["-d", quote(_shorten(flag.help))] if names else []
-            yield " ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *_fish_value(flag), *meaning))
-
-
-def _fish_value(flag: Flag) -> Iterator[str]:
-    if flag.names and flag.takes_value and not flag.is_optional:
-        yield "-r" if flag.metavar in _FILES else "-x"  # -x: a value follows, which is not a file
-    if flag.values:
-        yield f"-a {quote(' '.join(flag.values))}"
-    elif flag.metavar in _FILES:
-        yield "-F"
+            place = "" if flag.names else "; and not __uwsgi_headroom_is_first"
+            meaning = ["-d", quote(_shorten(flag.help))] if flag.names else []
+            if flag.names and flag.takes_value and not flag.is_optional:
+                names.append("-r" if flag.metavar in _FILES else "-x")  # -x: a value follows, which is not a file
+            if flag.values:
+                names.append(f"-a {quote(' '.join(flag.values))}")
+            elif flag.metavar in _FILES:
+                names.append("-F")
+            lines.append(" ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *meaning)))
+    script = _FISH.format(names=" ".join(commands), default=DEFAULT_COMMAND)
+    return script + "".join(f"complete -c uwsgi-headroom -n {line}\n" for line in lines)
 
 
 def _shorten(text: str) -> str:

@@ -10,7 +10,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 
 _MOST_BYTES = 72
-"""As in `web.security.passwords`, which needs bcrypt."""
+"""As in `web.security.login`, which needs bcrypt."""
 
 _LONGEST_LINE = 4096
 
@@ -21,7 +21,11 @@ def run(cost: int) -> int:
         import bcrypt  # noqa: PLC0415 - an extra
     except ImportError:
         raise HeadroomError(f"hash-password needs {extras.describe_missing(['bcrypt'])}") from None
-    password = _ask() if sys.stdin and sys.stdin.isatty() else _read_line()
+    if sys.stdin and sys.stdin.isatty():
+        password = _ask()
+    else:  # one line, in any encoding; none if standard input is closed
+        line = sys.stdin.buffer.readline(_LONGEST_LINE) if sys.stdin else b""
+        password = line.removesuffix(b"\n").removesuffix(b"\r")
     if not password:
         raise ConfigError("the password is empty")
     if b"\0" in password:
@@ -50,9 +54,3 @@ def _ask() -> bytes:
     if again != password:
         raise ConfigError("the two passwords differ")
     return password.encode("utf-8", "surrogateescape")
-
-
-def _read_line() -> bytes:
-    """One line of standard input, in any encoding. Empty if standard input is closed."""
-    line = sys.stdin.buffer.readline(_LONGEST_LINE) if sys.stdin else b""
-    return line.removesuffix(b"\n").removesuffix(b"\r")

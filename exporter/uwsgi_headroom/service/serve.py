@@ -35,18 +35,16 @@ from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.tasks import supervise
 from uwsgi_headroom.web import connection_slots
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_slots import Capacity, RequestTurns
-from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.connection_slots import ConnectionLimits, RequestTurns
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, find_places, open_listener, refuse_exposed
-from uwsgi_headroom.web.shared_builds import SharedBuilds
+from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from uwsgi_headroom.config.settings import Config
-    from uwsgi_headroom.store.writer import HistoryWriter
     from uwsgi_headroom.web.security.gate import Gate
     from uwsgi_headroom.web.security.live_config import LiveConfig
 
@@ -85,7 +83,11 @@ def run(options: argparse.Namespace) -> None:
     # Before the writer creates a file, which would be empty.
     memory = remember(Path(settings.history).absolute()) if settings.history else NO_MEMORY
     sys.setswitchinterval(_SWITCH_SECONDS)
-    writer = _open_history(settings)
+    writer = None
+    if settings.history:
+        from uwsgi_headroom.store.writer import HistoryWriter  # noqa: PLC0415 - sqlite3 takes 1.4 MB
+
+        writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size)
     manager = ServiceManager(os.environ, os.getpid())
     wait_until_ready()
     fleet = Fleet(
@@ -130,15 +132,6 @@ def open_web_config(path: str) -> LiveConfig | None:
     return LiveConfig(Path(path).absolute())
 
 
-def _open_history(settings: Config) -> HistoryWriter | None:
-    """Write the history to its file, None for no file."""
-    if not settings.history:
-        return None
-    from uwsgi_headroom.store.writer import HistoryWriter  # noqa: PLC0415 - sqlite3 takes 1.4 MB
-
-    return HistoryWriter(Path(settings.history).absolute(), settings.history_max_size)
-
-
 def serve_until_signal(
     fleet: Fleet,
     sockets: list[socket.socket],
@@ -175,7 +168,7 @@ class _Exporter:
     def __init__(
         self,
         fleet: Fleet,
-        capacity: Capacity,
+        capacity: ConnectionLimits,
         hosts: HostPolicy,
         lifecycle: Lifecycle | None,
         live: LiveConfig | None,
