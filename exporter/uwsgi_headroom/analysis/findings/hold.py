@@ -55,15 +55,12 @@ class Held(Struct, frozen=True):
 
     @property
     def is_page(self) -> bool:
-        """Whether it was seen to be critical for as long as its row says: that it is held afterwards does not count.
-        Where the row of a cause says nothing of its own, a harm that it explains may say so sooner: else users whose
-        requests stand still would wait for the page until the cause is old enough."""
-        after = _page_after(self.named)
-        due = [self.critical + after]
-        if after >= PAGE_AFTER:
-            harms = [each for each in self.finding.harms if each.code in self.harms]
-            due += [self.harms[each.code] + _page_after(each) for each in harms]
-        return self.named.severity == "critical" and self.seen >= min(due)
+        """Whether it was seen to be critical for as long as its row, or that of a harm, says: that it is held
+        afterwards does not count."""
+        since = {**self.harms, self.named.code: self.critical}
+        after = {**find_paging(self.finding), self.named.code: _page_after(self.named)}
+        is_due = any(self.seen - since[code] >= after[code] for code in since.keys() & after)
+        return self.named.severity == "critical" and is_due
 
 
 class Hold:
@@ -123,6 +120,13 @@ class Hold:
             before = merged.get(problem) or Held(finding, finding, epoch, at, at, at)
             merged[problem] = _see(before, finding, at, keep)
         return {problem: held for problem, held in merged.items() if at - held.seen < keep or held.seen == at}
+
+
+def find_paging(finding: Finding) -> Mapping[str, float]:
+    """For how many seconds a finding, or a harm that it explains, is critical before it is a page, by code. A harm
+    counts where the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
+    harms = finding.harms if _page_after(finding) >= PAGE_AFTER else ()
+    return {each.code: _page_after(each) for each in (*harms, finding) if each.severity == "critical"}
 
 
 def _page_after(finding: Finding) -> float:
