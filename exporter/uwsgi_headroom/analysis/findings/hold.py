@@ -37,8 +37,8 @@ _WAITING = "waiting"
 class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
     first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
-    critical (monotonic); harms: since when each of its harms has been critical, by code; looks: how often it was
-    seen."""
+    critical (monotonic); looks: how often it was seen; harms: since when it and each of its harms have been critical,
+    by code."""
 
     finding: Finding
     named: Finding
@@ -46,8 +46,8 @@ class Held(Struct, frozen=True):
     first: float
     seen: float
     critical: float
-    harms: Mapping[str, float] = MappingProxyType({})
     looks: int = 1
+    harms: Mapping[str, float] = MappingProxyType({})
 
     def has_begun(self, at: float, looked_at: float) -> bool:
         """Whether it has begun. looked_at: when the server was last looked at."""
