@@ -32,8 +32,8 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics", "journal", "store", "watch")
-USERS += ("report", "top")
+USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics", "journal")
+USERS += ("store", "watch", "report", "top")
 """Rooms of tests that judge and show what others read. For "cli", as for every name without a folder, these are the
 files beside the folders."""
 KINDS = ("operator", "comparison", "constant", "deleted statement")
