@@ -32,8 +32,10 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS = ("frozen", "analysis", "history", "documents", "check", "metrics", "journal", "store", "watch", "report", "top")
-"""Rooms of tests that judge and show what others read."""
+USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics", "journal")
+USERS += ("store", "watch", "report", "top")
+"""Rooms of tests that judge and show what others read. For "cli", as for every name without a folder, these are the
+files beside the folders."""
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 600.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,7 @@ def test_a_master_that_does_not_answer_is_watched(monkeypatch):
     answers = FoundMaster(1, "root", address=Unix("/a"), what="uWSGI")
     silent = FoundMaster(1, "root", address=Unix("/b"), trouble="no answer", silent=True)
     assert found(monkeypatch, answers, silent) == [Unix("/a")]
+    assert asyncio.run(find._read_once(answers, time.monotonic())).trouble == find.NO_TIME
 
 
 @pytest.mark.integration

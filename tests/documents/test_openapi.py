@@ -38,7 +38,7 @@ def test_every_schema_is_a_schema():
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["required"] == list(schema["properties"])
-        assert schema["description"]
+        assert schema["description"].split(" ") == schema["description"].split(), "one line"
     references = {part.split('"')[0] for part in openapi.render().decode().split("#/components/schemas/")[1:]}
     assert references <= schemas.keys()
 

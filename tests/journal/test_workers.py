@@ -248,3 +248,13 @@ def test_causes(options, kills, served, age, resident, cause):
     assert evidence.endswith(".")
     if cause in ("unknown", "max_requests"):
         assert f"served {served:,} request" in evidence  # requests of the successor are not the process's own
+
+
+def test_a_process_that_served_nothing_more():
+    """No request is added to those at the last sample."""
+    server = Server(processes=1)
+    server.serve(1, 5)
+    then = server.read(1.0).snapshot.workers[0]
+    server.respawn(1, 2.0)
+    _, evidence = find_cause(EndedProcess(then, server.read(2.0).snapshot.workers[0], 60, None), None, None, None)
+    assert "served 5 requests" in evidence

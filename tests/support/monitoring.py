@@ -111,15 +111,16 @@ def prometheus(
     alertmanager: Alertmanager | None = None,
     history: Callable[[Path], None] | None = None,
     scrape_configs: list[dict[str, Any]] | None = None,
+    every: str = "1s",
 ) -> Iterator[Prometheus]:
-    """Runs Prometheus on exporters at these ports until the block ends. It scrapes and evaluates once a second,
-    from 5 s after its start. history: writes blocks of old data into the given directory. scrape_configs: instead of
-    the one for the targets.
+    """Runs Prometheus on exporters at these ports until the block ends. It scrapes and evaluates at the interval
+    `every`, from 5 s after its start. history: writes blocks of old data into the given directory. scrape_configs:
+    instead of the one for the targets.
     """
     port, manager = free_port(), alertmanager.port if alertmanager else None
     with _directory() as directory:
         program = monitoring.prometheus(
-            find("prometheus"), port, directory, targets=targets, rules=rules, alertmanager=manager
+            find("prometheus"), port, directory, targets=targets, rules=rules, alertmanager=manager, every=every
         )
         if scrape_configs is not None:
             file = directory / "prometheus.yml"

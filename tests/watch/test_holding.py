@@ -3,6 +3,7 @@
 import random
 import re
 
+import pytest
 from msgspec.structs import replace
 
 from tests.analysis.test_diagnosis import full
@@ -148,6 +149,27 @@ def test_what_alerts_say_is_fixed():
     hold_at = 65.0
     assert look(hold, [deeper], hold_at)[0] == deeper
     assert named() == [("application_lock", "8 wait for it.", True)]
+
+
+@pytest.mark.parametrize(("cause", "harm", "expected"), [(300, 75, 75), (300, 0, 5), (60, 0, 60), (300, 600, 300)])
+def test_a_harm_does_not_wait_for_its_cause(cause, harm, expected):
+    """A page comes as soon as the harm alone would be one, unless the row of the cause has a time of its own. The harm
+    counts from where it is critical, also before its cause was seen."""
+    refused = replace(PAGED.found(n=4), code="clients_refused", kind=replace(PAGED, page_after=harm))
+    known = replace(CAUSE.found(n=8), kind=replace(CAUSE, page_after=cause), harms=(refused,))
+    mild = replace(known, harms=(replace(refused, severity="warning"),))
+
+    def paged_at(*begin: Finding) -> int:
+        hold, looks = Hold(), [*begin, *[known] * 150]
+        for at, finding in zip(range(0, 600, 5), looks, strict=False):
+            look(hold, [finding], at)
+            if any(page for _, page in hold.alerts(at)):
+                return at
+        raise AssertionError
+
+    assert paged_at() == expected
+    assert paged_at(refused) == min(expected, max(harm, 5))
+    assert paged_at(mild, mild) == (cause if expected == cause else 10 + harm)
 
 
 def test_alerts_know_five_problems():

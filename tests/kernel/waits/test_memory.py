@@ -200,6 +200,22 @@ def test_own_map():
     assert memory.region(id(object())) == "heap"
 
 
+def test_a_library_that_may_not_be_read(monkeypatch):
+    """Nothing is known of it: the symbols of the file before it are not taken for its own."""
+    located, read = [], memory.read_elf
+
+    def refuse(path, names):
+        if path.endswith("/library"):
+            raise PermissionError
+        return read(path, names)
+
+    monkeypatch.setattr(memory, "paths_to_search", lambda *_: ["/library"])
+    monkeypatch.setattr(memory, "read_elf", refuse)
+    monkeypatch.setattr(memory, "_locate", lambda _, mappings: located.append(mappings) or ())
+    assert read_memory_map(os.getpid()).is_64_bit
+    assert len(located) == 1
+
+
 def test_large_map_is_not_read_but_leaves_the_word_size(monkeypatch):
     """Of a process with too many mappings it is only known that it is a 64-bit one: its locks are unknown."""
     monkeypatch.setattr(memory, "_MOST_MAP_BYTES", 1000)

@@ -189,6 +189,9 @@ def test_what_is_old_says_so():
     drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"
     assert drawn[2].startswith("CRITICAL  Worker 4 takes")
+    for view, is_dim in (("workers", True), ("help", False)):
+        screen = draw(screen_model(watch.document()), replace(AT_IT, view=view), 80, 24, watch.now)
+        assert any(line.style == "dim" for line in screen.lines) is is_dim
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero():

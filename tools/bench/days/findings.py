@@ -24,7 +24,6 @@ from msgspec import structs
 from tests.support import promtool
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
-from tools.tables import list_rows
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings, hold
@@ -69,7 +68,7 @@ LEAST_UP = 10.0
 @dataclass(frozen=True)
 class Episode:
     """A finding above info. start, end: when it was first and last seen, in seconds of the day. hurt: what users had in
-    the worst two minutes of it."""
+    the worst two minutes of it; page_after: the seconds after which it pages."""
 
     seed: int
     code: str
@@ -79,6 +78,7 @@ class Episode:
     start: float
     end: float
     hurt: Hurt
+    page_after: float = hold.PAGE_AFTER
 
 
 FIGURES = (
@@ -329,10 +329,11 @@ def _judge_once(course: Course) -> Iterator[Episode]:
         for finding in findings:
             assert hurt is not None
             key = finding.code, finding.severity
-            if key in shown:
-                shown[key] = replace(shown[key], end=now, hurt=max(shown[key].hurt, hurt))
-            else:
-                shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt)
+            after = min(hold.find_paging(finding).values(), default=hold.PAGE_AFTER)
+            if key not in shown:
+                shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt, after)
+            soonest = min(after, shown[key].page_after)
+            shown[key] = replace(shown[key], end=now, hurt=max(shown[key].hurt, hurt), page_after=soonest)
     yield from shown.values()
 
 
@@ -343,9 +344,6 @@ _MARKS = int(SCRAPE / STEP)
 
 BEFORE, AFTER = 20, 15
 """Minutes of a stretch before and after what is near: the longest window and hold, and the time that a page stays."""
-
-PAGE_AFTER = {row.code: row.page_after for row in list_rows() if "critical" in row.severities}
-"""Seconds for which a critical finding must be seen before it pages."""
 
 _NO_PAGE = {"objective_missed"}
 """Findings for which UwsgiErrorBudgetBurning pages."""
@@ -388,7 +386,7 @@ def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
         Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
         for each in episodes
         if each.severity == "critical" and each.code not in _NO_PAGE
-        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, hold.PAGE_AFTER))
+        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := each.page_after)
     ]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import localtime, strftime
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +37,8 @@ _WAITING = "waiting"
 class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
     first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
-    critical (monotonic); looks: how often it was seen."""
+    critical (monotonic); looks: how often it was seen; harms: since when it and each of its harms have been critical,
+    by code."""
 
     finding: Finding
     named: Finding
@@ -45,6 +47,7 @@ class Held(Struct, frozen=True):
     seen: float
     critical: float
     looks: int = 1
+    harms: Mapping[str, float] = MappingProxyType({})
 
     def has_begun(self, at: float, looked_at: float) -> bool:
         """Whether it has begun. looked_at: when the server was last looked at."""
@@ -52,9 +55,12 @@ class Held(Struct, frozen=True):
 
     @property
     def is_page(self) -> bool:
-        """Whether it was seen to be critical for as long as its row says: that it is held afterwards does not count."""
-        page_after = self.named.kind.page_after if self.named.kind else PAGE_AFTER
-        return self.named.severity == "critical" and self.seen - self.critical >= page_after
+        """Whether it was seen to be critical for as long as its row, or that of a harm, says: that it is held
+        afterwards does not count."""
+        since = {**self.harms, self.named.code: self.critical}
+        after = {**find_paging(self.finding), self.named.code: _page_after(self.named)}
+        is_due = any(self.seen - since[code] >= after[code] for code in since.keys() & after)
+        return self.named.severity == "critical" and is_due
 
 
 class Hold:
@@ -111,13 +117,30 @@ class Hold:
             if problem in seen:  # such as an objective that was missed by lost requests, beside a wait
                 problem = finding.code
             seen.add(problem)
-            before = merged.get(problem)
-            merged[problem] = _see(before, finding, at, keep) if before else Held(finding, finding, epoch, at, at, at)
+            before = merged.get(problem) or Held(finding, finding, epoch, at, at, at)
+            merged[problem] = _see(before, finding, at, keep)
         return {problem: held for problem, held in merged.items() if at - held.seen < keep or held.seen == at}
 
 
+def find_paging(finding: Finding) -> Mapping[str, float]:
+    """For how many seconds a finding, or a harm that it explains, is critical before it is a page, by code. A harm
+    counts where the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
+    harms = finding.harms if _page_after(finding) >= PAGE_AFTER else ()
+    return {each.code: _page_after(each) for each in (*harms, finding) if each.severity == "critical"}
+
+
+def _page_after(finding: Finding) -> float:
+    return finding.kind.page_after if finding.kind else PAGE_AFTER
+
+
+def _find_critical(finding: Finding, at: float, before: Mapping[str, float]) -> Mapping[str, float]:
+    """Since when each of a finding and its harms has been critical, by code."""
+    every = (finding, *finding.harms)
+    return {each.code: before.get(each.code, at) for each in every if each.severity == "critical"}
+
+
 def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
-    """A problem that is seen again. A lesser or less deep finding takes the place of one that was not seen for long."""
+    """A problem that is seen now. A lesser or less deep finding takes the place of one that was not seen for long."""
     if _rank(finding) > _rank(held.finding) and at - held.seen < keep:
         return held
     looks = held.looks + (at > held.seen)
@@ -126,7 +149,8 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
         is_fixed = held.is_page and finding.severity == named.severity
         named = named if is_fixed else finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
-    return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=at if turned else held.critical)
+    critical, harms = at if turned else held.critical, _find_critical(finding, at, held.harms)
+    return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
 
 
 def _list(
